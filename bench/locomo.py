@@ -18,6 +18,7 @@ from bench.plots import check_matplotlib, recall_bars
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import MemorySystem
 from memory_actors.api.user import UserMemory
+from memory_actors.base.weights import Weights
 from memory_actors.interchange.locomo import (
     Conversation,
     Question,
@@ -28,7 +29,6 @@ from memory_actors.interchange.locomo import (
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.search.weights import Weights
 
 TOP_K = 10  # what is asked for when it is timed
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}

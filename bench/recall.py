@@ -36,12 +36,12 @@ from bench.recall_sets import Question, RecallSet, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import Hit, Item, MemorySystem
 from memory_actors.api.user import UserMemory
+from memory_actors.base.weights import Weights
 from memory_actors.cli.output import progress_bar
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder, Vectors
 from memory_actors.search.indexes.words import words
-from memory_actors.search.weights import Weights
 
 DEPTH = 10
 BATCH = 200  # memories of one `add_many`

@@ -1,116 +1,81 @@
 """The public names, each from its module: for type checkers, and for `import_lazily`."""
 
-# isort: skip_file
-# (It would give each name a statement of its own.)
-
-from eventlog.core.capabilities import (
-    ArchivingStore as ArchivingStore,
-    BackupStore as BackupStore,
-    CountingStore as CountingStore,
-    ErasingStore as ErasingStore,
-    ExportingStore as ExportingStore,
-    MeasuredStore as MeasuredStore,
-    Progress as Progress,
-    ShrinkingStore as ShrinkingStore,
-    VerifyingStore as VerifyingStore,
-    require as require,
-)
-from eventlog.core.codec import (
-    EventRegistry as EventRegistry,
-)
-from eventlog.core.decider import (
-    Decider as Decider,
-    PoisonedStream as PoisonedStream,
-    replay as replay,
-)
-from eventlog.core.errors import (
-    BeingErased as BeingErased,
-    ClockOutOfRange as ClockOutOfRange,
-    CorruptLog as CorruptLog,
-    DiskFull as DiskFull,
-    EncryptionMismatch as EncryptionMismatch,
-    EventLogError as EventLogError,
-    Fenced as Fenced,
-    IdempotencyConflict as IdempotencyConflict,
-    InvalidAppend as InvalidAppend,
-    KeyGone as KeyGone,
-    KeysUnavailable as KeysUnavailable,
-    LogBusy as LogBusy,
-    LogClosed as LogClosed,
-    LogLocked as LogLocked,
-    LogUnavailable as LogUnavailable,
-    MissingCapability as MissingCapability,
-    MissingCodec as MissingCodec,
-    MissingExtra as MissingExtra,
-    PayloadDropped as PayloadDropped,
-    PayloadErased as PayloadErased,
-    StorageFailed as StorageFailed,
-    UnknownEvent as UnknownEvent,
-    WrongExpectedVersion as WrongExpectedVersion,
-    WrongLoop as WrongLoop,
-)
-from eventlog.core.frame import (
-    stream_id as stream_id,
-)
-from eventlog.core.in_memory import (
-    InMemoryLog as InMemoryLog,
-)
-from eventlog.core.keys import (
-    NO_KEYS as NO_KEYS,
-    Cipher as Cipher,
-    Keys as Keys,
-)
-from eventlog.core.port import (
-    EventStore as EventStore,
-)
-from eventlog.core.records import (
-    ANY_VERSION as ANY_VERSION,
-    Appended as Appended,
-    Archived as Archived,
-    ArchiveStatistics as ArchiveStatistics,
-    BackedUp as BackedUp,
-    Checkpoint as Checkpoint,
-    Dropped as Dropped,
-    DroppedPayloads as DroppedPayloads,
-    Durability as Durability,
-    Erased as Erased,
-    Exported as Exported,
-    Finding as Finding,
-    Heads as Heads,
-    Imported as Imported,
-    LogStatistics as LogStatistics,
-    OnDropped as OnDropped,
-    Prepared as Prepared,
-    Recorded as Recorded,
-    Shrunk as Shrunk,
-    Snapshot as Snapshot,
-    StreamHead as StreamHead,
-    VerifyReport as VerifyReport,
-    to_datetime as to_datetime,
-    to_us as to_us,
-)
-from eventlog.core.requests import (
-    system_clock_us as system_clock_us,
-)
-from eventlog.core.subscription import (
-    subscribe as subscribe,
-)
-from eventlog.lmdb.environment import (
-    Environment as Environment,
-)
-from eventlog.lmdb.heads import (
-    load_heads as load_heads,
-    write_heads as write_heads,
-)
-from eventlog.log import (
-    EventLog as EventLog,
-)
-from eventlog.upkeep.backup import (
-    Restored as Restored,
-    restore as restore,
-)
-from eventlog.upkeep.repair import (
-    LeftBehind as LeftBehind,
-    RepairReport as RepairReport,
-    repair as repair,
-)
+from eventlog.core.capabilities import ArchivingStore as ArchivingStore
+from eventlog.core.capabilities import BackupStore as BackupStore
+from eventlog.core.capabilities import CountingStore as CountingStore
+from eventlog.core.capabilities import ErasingStore as ErasingStore
+from eventlog.core.capabilities import ExportingStore as ExportingStore
+from eventlog.core.capabilities import MeasuredStore as MeasuredStore
+from eventlog.core.capabilities import Progress as Progress
+from eventlog.core.capabilities import ShrinkingStore as ShrinkingStore
+from eventlog.core.capabilities import VerifyingStore as VerifyingStore
+from eventlog.core.capabilities import require as require
+from eventlog.core.codec import EventRegistry as EventRegistry
+from eventlog.core.decider import Decider as Decider
+from eventlog.core.decider import replay as replay
+from eventlog.core.errors import BeingErased as BeingErased
+from eventlog.core.errors import ClockOutOfRange as ClockOutOfRange
+from eventlog.core.errors import CorruptLog as CorruptLog
+from eventlog.core.errors import DiskFull as DiskFull
+from eventlog.core.errors import EncryptionMismatch as EncryptionMismatch
+from eventlog.core.errors import EventLogError as EventLogError
+from eventlog.core.errors import Fenced as Fenced
+from eventlog.core.errors import IdempotencyConflict as IdempotencyConflict
+from eventlog.core.errors import InvalidAppend as InvalidAppend
+from eventlog.core.errors import KeyGone as KeyGone
+from eventlog.core.errors import KeysUnavailable as KeysUnavailable
+from eventlog.core.errors import LogBusy as LogBusy
+from eventlog.core.errors import LogClosed as LogClosed
+from eventlog.core.errors import LogLocked as LogLocked
+from eventlog.core.errors import LogUnavailable as LogUnavailable
+from eventlog.core.errors import MissingCapability as MissingCapability
+from eventlog.core.errors import MissingCodec as MissingCodec
+from eventlog.core.errors import MissingExtra as MissingExtra
+from eventlog.core.errors import PayloadDropped as PayloadDropped
+from eventlog.core.errors import PayloadErased as PayloadErased
+from eventlog.core.errors import PoisonedStream as PoisonedStream
+from eventlog.core.errors import StorageFailed as StorageFailed
+from eventlog.core.errors import UnknownEvent as UnknownEvent
+from eventlog.core.errors import WrongExpectedVersion as WrongExpectedVersion
+from eventlog.core.errors import WrongLoop as WrongLoop
+from eventlog.core.frame import stream_id as stream_id
+from eventlog.core.in_memory import InMemoryLog as InMemoryLog
+from eventlog.core.keys import NO_KEYS as NO_KEYS
+from eventlog.core.keys import Cipher as Cipher
+from eventlog.core.keys import Keys as Keys
+from eventlog.core.port import EventStore as EventStore
+from eventlog.core.records import ANY_VERSION as ANY_VERSION
+from eventlog.core.records import Appended as Appended
+from eventlog.core.records import Archived as Archived
+from eventlog.core.records import ArchiveStatistics as ArchiveStatistics
+from eventlog.core.records import BackedUp as BackedUp
+from eventlog.core.records import Checkpoint as Checkpoint
+from eventlog.core.records import Dropped as Dropped
+from eventlog.core.records import DroppedPayloads as DroppedPayloads
+from eventlog.core.records import Durability as Durability
+from eventlog.core.records import Erased as Erased
+from eventlog.core.records import Exported as Exported
+from eventlog.core.records import Finding as Finding
+from eventlog.core.records import Heads as Heads
+from eventlog.core.records import Imported as Imported
+from eventlog.core.records import LeftBehind as LeftBehind
+from eventlog.core.records import LogStatistics as LogStatistics
+from eventlog.core.records import OnDropped as OnDropped
+from eventlog.core.records import Prepared as Prepared
+from eventlog.core.records import Recorded as Recorded
+from eventlog.core.records import RepairReport as RepairReport
+from eventlog.core.records import Restored as Restored
+from eventlog.core.records import Shrunk as Shrunk
+from eventlog.core.records import Snapshot as Snapshot
+from eventlog.core.records import StreamHead as StreamHead
+from eventlog.core.records import VerifyReport as VerifyReport
+from eventlog.core.records import to_datetime as to_datetime
+from eventlog.core.records import to_us as to_us
+from eventlog.core.requests import system_clock_us as system_clock_us
+from eventlog.core.subscription import subscribe as subscribe
+from eventlog.lmdb.environment import Environment as Environment
+from eventlog.lmdb.heads import load_heads as load_heads
+from eventlog.lmdb.heads import write_heads as write_heads
+from eventlog.log import EventLog as EventLog
+from eventlog.upkeep.backup import restore as restore
+from eventlog.upkeep.repair import repair as repair

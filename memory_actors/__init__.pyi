@@ -1,214 +1,155 @@
 """The public names, each from its module: for type checkers, and for `import_lazily`."""
 
-# isort: skip_file
-# (It would give each name a statement of its own.)
-
-from eventlog import (
-    BackedUp as BackedUp,
-    ClockOutOfRange as ClockOutOfRange,
-    CorruptLog as CorruptLog,
-    DiskFull as DiskFull,
-    EncryptionMismatch as EncryptionMismatch,
-    EventLogError as EventLogError,
-    Exported as Exported,
-    Heads as Heads,
-    Imported as Imported,
-    KeyGone as KeyGone,
-    KeysUnavailable as KeysUnavailable,
-    LogBusy as LogBusy,
-    LogClosed as LogClosed,
-    LogLocked as LogLocked,
-    LogUnavailable as LogUnavailable,
-    MissingCodec as MissingCodec,
-    PayloadDropped as PayloadDropped,
-    PayloadErased as PayloadErased,
-    RepairReport as RepairReport,
-    Restored as Restored,
-    StorageFailed as StorageFailed,
-    UnknownEvent as UnknownEvent,
-    VerifyReport as VerifyReport,
-    WrongExpectedVersion as WrongExpectedVersion,
-)
-from memory_actors.api.statistics import (
-    SystemStatistics as SystemStatistics,
-)
-from memory_actors.base.api_keys import (
-    KeyFileError as KeyFileError,
-)
-from memory_actors.base.errors import (
-    BeingErasedError as BeingErasedError,
-    CommandCrashedError as CommandCrashedError,
-    ContextFileError as ContextFileError,
-    ContextLimitError as ContextLimitError,
-    DeadlineExceededError as DeadlineExceededError,
-    EmbedderError as EmbedderError,
-    GlobalQuotaExceededError as GlobalQuotaExceededError,
-    ImprovementError as ImprovementError,
-    InvalidInputError as InvalidInputError,
-    LLMError as LLMError,
-    MemoryActorsError as MemoryActorsError,
-    MemoryLimitError as MemoryLimitError,
-    MissingExtraError as MissingExtraError,
-    ModelMismatchError as ModelMismatchError,
-    NotFoundError as NotFoundError,
-    NotOpenError as NotOpenError,
-    QuarantinedError as QuarantinedError,
-    QuotaExceededError as QuotaExceededError,
-    ReaderFailedError as ReaderFailedError,
-    ReadOnlyError as ReadOnlyError,
-    StaleDocumentError as StaleDocumentError,
-    StorageFullError as StorageFullError,
-    StoreBusyError as StoreBusyError,
-    SummarizerError as SummarizerError,
-    SystemClosedError as SystemClosedError,
-    UnavailableError as UnavailableError,
-    WrongLoopError as WrongLoopError,
-)
-from memory_actors.base.quota import (
-    GlobalLimits as GlobalLimits,
-    Limits as Limits,
-    Plan as Plan,
-    Prices as Prices,
-)
-from memory_actors.base.records import (
-    Document as Document,
-    Entity as Entity,
-    Episode as Episode,
-    EvictedStep as EvictedStep,
-    HistoryEntry as HistoryEntry,
-    Hit as Hit,
-    Item as Item,
-    KindUsage as KindUsage,
-    Memory as Memory,
-    Neighbour as Neighbour,
-    Origin as Origin,
-    QuotaUse as QuotaUse,
-    Receipt as Receipt,
-    Relationship as Relationship,
-    Step as Step,
-    Tier as Tier,
-    Trust as Trust,
-    Usage as Usage,
-)
-from memory_actors.base.reports import (
-    Change as Change,
-    ClusterReport as ClusterReport,
-    CompactionProgress as CompactionProgress,
-    CompactionReport as CompactionReport,
-    CompactionStats as CompactionStats,
-    Context as Context,
-    ContextEntry as ContextEntry,
-    ContextHit as ContextHit,
-    ContextPart as ContextPart,
-    ContextReceipt as ContextReceipt,
-    ContextSize as ContextSize,
-    Diff as Diff,
-    DocumentBlock as DocumentBlock,
-    DocumentInfo as DocumentInfo,
-    LogEntry as LogEntry,
-    Moment as Moment,
-    Purged as Purged,
-    PurgeReport as PurgeReport,
-    Recall as Recall,
-    Why as Why,
-    WhyStep as WhyStep,
-)
-from memory_actors.base.settings import (
-    SUNDAYS as SUNDAYS,
-    Settings as Settings,
-)
-from memory_actors.base.tokens import (
-    CalibratedEstimate as CalibratedEstimate,
-    TokenCounter as TokenCounter,
-    WordEstimate as WordEstimate,
-)
-from memory_actors.compaction.summarizers import (
-    CallableSummarizer as CallableSummarizer,
-    Cluster as Cluster,
-    ExtractiveSummarizer as ExtractiveSummarizer,
-    OpenAISummarizer as OpenAISummarizer,
-    Summarizer as Summarizer,
-)
-from memory_actors.improve import (
-    Critic as Critic,
-    Critique as Critique,
-    CritiqueFinding as CritiqueFinding,
-    Improver as Improver,
-    LocalCritic as LocalCritic,
-    LocalReviser as LocalReviser,
-    OpenAICritic as OpenAICritic,
-    OpenAIReviser as OpenAIReviser,
-    Reviser as Reviser,
-    improve as improve,
-    improve_stream as improve_stream,
-    recorded_run as recorded_run,
-)
-from memory_actors.improve.bounded import (
-    BoundedDict as BoundedDict,
-    BoundedList as BoundedList,
-)
-from memory_actors.integrations.memory_tool import (
-    MemoryTool as MemoryTool,
-    MemoryToolError as MemoryToolError,
-)
-from memory_actors.kinds.context.commands import (
-    EditBlock as EditBlock,
-    InsertBlock as InsertBlock,
-    RemoveBlock as RemoveBlock,
-)
-from memory_actors.kinds.phrasing import (
-    text_digest as text_digest,
-)
-from memory_actors.base.memory_type import (
-    MemoryType as MemoryType,
-)
-from memory_actors.observing.alerts import (
-    Alert as Alert,
-    AlertSink as AlertSink,
-    CallbackSink as CallbackSink,
-    LogSink as LogSink,
-    WebhookSink as WebhookSink,
-)
-from memory_actors.observing.metrics import (
-    Metrics as Metrics,
-    PrometheusMetrics as PrometheusMetrics,
-)
-from memory_actors.observing.monitor import (
-    MemoryMonitor as MemoryMonitor,
-)
-from memory_actors.sharing.system import (
-    MemorySystem as MemorySystem,
-    PastMemory as PastMemory,
-    UserMemory as UserMemory,
-)
-from memory_actors.search.embedding.protocol import (
-    Embedded as Embedded,
-    Embedder as Embedder,
-)
-from memory_actors.search.superseding import (
-    OpenAISuperseding as OpenAISuperseding,
-    Reach as Reach,
-    Statement as Statement,
-    Superseding as Superseding,
-    Verdict as Verdict,
-)
-from memory_actors.search.token_counters import (
-    TokenizerCounter as TokenizerCounter,
-)
-from memory_actors.search.weights import (
-    Weights as Weights,
-)
-from memory_actors.upkeep.erasing import (
-    EraseReceipt as EraseReceipt,
-)
-from memory_actors.upkeep.offline.repairing import (
-    repair_store as repair_store,
-)
-from memory_actors.upkeep.offline.verifying import (
-    verify_store as verify_store,
-)
-from memory_actors.users.usage import (
-    CostEstimate as CostEstimate,
-    CostItem as CostItem,
-    SystemUsage as SystemUsage,
-)
+from eventlog import BackedUp as BackedUp
+from eventlog import ClockOutOfRange as ClockOutOfRange
+from eventlog import CorruptLog as CorruptLog
+from eventlog import DiskFull as DiskFull
+from eventlog import EncryptionMismatch as EncryptionMismatch
+from eventlog import EventLogError as EventLogError
+from eventlog import Exported as Exported
+from eventlog import Heads as Heads
+from eventlog import Imported as Imported
+from eventlog import KeyGone as KeyGone
+from eventlog import KeysUnavailable as KeysUnavailable
+from eventlog import LogBusy as LogBusy
+from eventlog import LogClosed as LogClosed
+from eventlog import LogLocked as LogLocked
+from eventlog import LogUnavailable as LogUnavailable
+from eventlog import MissingCodec as MissingCodec
+from eventlog import PayloadDropped as PayloadDropped
+from eventlog import PayloadErased as PayloadErased
+from eventlog import RepairReport as RepairReport
+from eventlog import Restored as Restored
+from eventlog import StorageFailed as StorageFailed
+from eventlog import UnknownEvent as UnknownEvent
+from eventlog import VerifyReport as VerifyReport
+from eventlog import WrongExpectedVersion as WrongExpectedVersion
+from memory_actors.base.context_documents import ContextEntry as ContextEntry
+from memory_actors.base.context_documents import ContextHit as ContextHit
+from memory_actors.base.context_documents import ContextReceipt as ContextReceipt
+from memory_actors.base.context_documents import ContextSize as ContextSize
+from memory_actors.base.context_documents import DocumentBlock as DocumentBlock
+from memory_actors.base.context_documents import DocumentInfo as DocumentInfo
+from memory_actors.base.context_documents import EditBlock as EditBlock
+from memory_actors.base.context_documents import InsertBlock as InsertBlock
+from memory_actors.base.context_documents import RemoveBlock as RemoveBlock
+from memory_actors.base.errors import BeingErasedError as BeingErasedError
+from memory_actors.base.errors import CommandCrashedError as CommandCrashedError
+from memory_actors.base.errors import ContextFileError as ContextFileError
+from memory_actors.base.errors import ContextLimitError as ContextLimitError
+from memory_actors.base.errors import DeadlineExceededError as DeadlineExceededError
+from memory_actors.base.errors import EmbedderError as EmbedderError
+from memory_actors.base.errors import GlobalQuotaExceededError as GlobalQuotaExceededError
+from memory_actors.base.errors import ImprovementError as ImprovementError
+from memory_actors.base.errors import InvalidInputError as InvalidInputError
+from memory_actors.base.errors import KeyFileError as KeyFileError
+from memory_actors.base.errors import LLMError as LLMError
+from memory_actors.base.errors import MemoryActorsError as MemoryActorsError
+from memory_actors.base.errors import MemoryLimitError as MemoryLimitError
+from memory_actors.base.errors import MissingExtraError as MissingExtraError
+from memory_actors.base.errors import ModelMismatchError as ModelMismatchError
+from memory_actors.base.errors import NotFoundError as NotFoundError
+from memory_actors.base.errors import NotOpenError as NotOpenError
+from memory_actors.base.errors import QuarantinedError as QuarantinedError
+from memory_actors.base.errors import QuotaExceededError as QuotaExceededError
+from memory_actors.base.errors import ReaderFailedError as ReaderFailedError
+from memory_actors.base.errors import ReadOnlyError as ReadOnlyError
+from memory_actors.base.errors import StaleDocumentError as StaleDocumentError
+from memory_actors.base.errors import StorageFullError as StorageFullError
+from memory_actors.base.errors import StoreBusyError as StoreBusyError
+from memory_actors.base.errors import SummarizerError as SummarizerError
+from memory_actors.base.errors import SystemClosedError as SystemClosedError
+from memory_actors.base.errors import UnavailableError as UnavailableError
+from memory_actors.base.errors import WrongLoopError as WrongLoopError
+from memory_actors.base.quota import GlobalLimits as GlobalLimits
+from memory_actors.base.quota import Limits as Limits
+from memory_actors.base.quota import Plan as Plan
+from memory_actors.base.quota import Prices as Prices
+from memory_actors.base.records import Document as Document
+from memory_actors.base.records import Entity as Entity
+from memory_actors.base.records import Episode as Episode
+from memory_actors.base.records import EvictedStep as EvictedStep
+from memory_actors.base.records import HistoryEntry as HistoryEntry
+from memory_actors.base.records import Hit as Hit
+from memory_actors.base.records import Item as Item
+from memory_actors.base.records import Memory as Memory
+from memory_actors.base.records import MemoryType as MemoryType
+from memory_actors.base.records import Neighbour as Neighbour
+from memory_actors.base.records import Origin as Origin
+from memory_actors.base.records import QuotaUse as QuotaUse
+from memory_actors.base.records import Receipt as Receipt
+from memory_actors.base.records import Relationship as Relationship
+from memory_actors.base.records import Step as Step
+from memory_actors.base.records import Tier as Tier
+from memory_actors.base.records import Trust as Trust
+from memory_actors.base.reports import Change as Change
+from memory_actors.base.reports import ClusterReport as ClusterReport
+from memory_actors.base.reports import CompactionProgress as CompactionProgress
+from memory_actors.base.reports import CompactionReport as CompactionReport
+from memory_actors.base.reports import CompactionStats as CompactionStats
+from memory_actors.base.reports import Context as Context
+from memory_actors.base.reports import ContextPart as ContextPart
+from memory_actors.base.reports import Diff as Diff
+from memory_actors.base.reports import EraseReceipt as EraseReceipt
+from memory_actors.base.reports import LogEntry as LogEntry
+from memory_actors.base.reports import Moment as Moment
+from memory_actors.base.reports import Purged as Purged
+from memory_actors.base.reports import PurgeReport as PurgeReport
+from memory_actors.base.reports import Recall as Recall
+from memory_actors.base.reports import Why as Why
+from memory_actors.base.reports import WhyStep as WhyStep
+from memory_actors.base.settings import SUNDAYS as SUNDAYS
+from memory_actors.base.settings import Settings as Settings
+from memory_actors.base.statistics import SystemStatistics as SystemStatistics
+from memory_actors.base.tokens import CalibratedEstimate as CalibratedEstimate
+from memory_actors.base.tokens import TokenCounter as TokenCounter
+from memory_actors.base.tokens import WordEstimate as WordEstimate
+from memory_actors.base.usage import CostEstimate as CostEstimate
+from memory_actors.base.usage import CostItem as CostItem
+from memory_actors.base.usage import KindUsage as KindUsage
+from memory_actors.base.usage import SystemUsage as SystemUsage
+from memory_actors.base.usage import Usage as Usage
+from memory_actors.base.weights import Weights as Weights
+from memory_actors.compaction.summarizers import CallableSummarizer as CallableSummarizer
+from memory_actors.compaction.summarizers import Cluster as Cluster
+from memory_actors.compaction.summarizers import ExtractiveSummarizer as ExtractiveSummarizer
+from memory_actors.compaction.summarizers import OpenAISummarizer as OpenAISummarizer
+from memory_actors.compaction.summarizers import Summarizer as Summarizer
+from memory_actors.improve import Critic as Critic
+from memory_actors.improve import Critique as Critique
+from memory_actors.improve import CritiqueFinding as CritiqueFinding
+from memory_actors.improve import Improver as Improver
+from memory_actors.improve import LocalCritic as LocalCritic
+from memory_actors.improve import LocalReviser as LocalReviser
+from memory_actors.improve import OpenAICritic as OpenAICritic
+from memory_actors.improve import OpenAIReviser as OpenAIReviser
+from memory_actors.improve import Reviser as Reviser
+from memory_actors.improve import improve as improve
+from memory_actors.improve import improve_stream as improve_stream
+from memory_actors.improve import recorded_run as recorded_run
+from memory_actors.improve.bounded import BoundedDict as BoundedDict
+from memory_actors.improve.bounded import BoundedList as BoundedList
+from memory_actors.integrations.memory_tool import MemoryTool as MemoryTool
+from memory_actors.integrations.memory_tool import MemoryToolError as MemoryToolError
+from memory_actors.kinds.phrasing import text_digest as text_digest
+from memory_actors.observing.alerts import Alert as Alert
+from memory_actors.observing.alerts import AlertSink as AlertSink
+from memory_actors.observing.alerts import CallbackSink as CallbackSink
+from memory_actors.observing.alerts import LogSink as LogSink
+from memory_actors.observing.alerts import WebhookSink as WebhookSink
+from memory_actors.observing.metrics import Metrics as Metrics
+from memory_actors.observing.metrics import PrometheusMetrics as PrometheusMetrics
+from memory_actors.observing.monitor import MemoryMonitor as MemoryMonitor
+from memory_actors.search.embedding.protocol import Embedded as Embedded
+from memory_actors.search.embedding.protocol import Embedder as Embedder
+from memory_actors.search.superseding import OpenAISuperseding as OpenAISuperseding
+from memory_actors.search.superseding import Reach as Reach
+from memory_actors.search.superseding import Statement as Statement
+from memory_actors.search.superseding import Superseding as Superseding
+from memory_actors.search.superseding import Verdict as Verdict
+from memory_actors.search.token_counters import TokenizerCounter as TokenizerCounter
+from memory_actors.sharing.system import MemorySystem as MemorySystem
+from memory_actors.sharing.system import PastMemory as PastMemory
+from memory_actors.sharing.system import UserMemory as UserMemory
+from memory_actors.upkeep.offline.repairing import repair_store as repair_store
+from memory_actors.upkeep.offline.verifying import verify_store as verify_store

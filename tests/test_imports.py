@@ -1,18 +1,27 @@
-"""Public names are imported at first use, and importing a package loads none of its modules."""
+"""Public names are imported at first use; declarations are imported without the engine."""
 
 import ast
 import importlib
 import inspect
 import json
+import pkgutil
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from enum import Enum
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
+from typing import Any, get_args, get_type_hints
 
+import msgspec
 import pytest
 
 import eventlog
 import memory_actors
+from memory_actors import Hit, MemoryToolError, Settings, SystemStatistics
+from memory_actors.sync.blocking import WRAPPED, own_members
 
 PACKAGES = pytest.mark.parametrize(
     "package", [eventlog, memory_actors], ids=lambda one: one.__name__
@@ -80,3 +89,64 @@ def test_importing_a_package_loads_none_of_its_modules(package: ModuleType) -> N
     ours = {name for name in loaded if name.startswith(("eventlog", "memory_actors"))}
     assert ours == {"eventlog", "eventlog.core", "eventlog.core.lazy", package.__name__}
     assert not loaded & {"asyncio", "anyio", "msgspec", "numpy", "lmdb", "structlog"}
+
+
+HEAVY = {
+    "cryptography", "hnswlib", "lmdb", "numpy", "onnxruntime", "psutil", "rich", "structlog",
+    "tokenizers", "zstandard",
+}  # fmt: skip
+DECLARATIONS = re.compile(r"(memory_actors\.base|eventlog\.core)\.")
+"""Modules with what a client of another process needs: they load no engine."""
+
+
+def declaring() -> list[str]:
+    return [
+        *(f"memory_actors.base.{name}" for name in (
+            "context_documents", "errors", "opening", "origins", "quota", "records", "reports",
+            "settings", "statistics", "tokens", "usage", "validation", "weights",
+        )),
+        *(f"eventlog.core.{name}" for name in ("errors", "records", "requests", "waiting")),
+    ]  # fmt: skip
+
+
+def test_declarations_are_imported_without_the_engine() -> None:
+    loaded = loaded_by(f"import {', '.join(declaring())}")
+    assert not loaded & HEAVY
+    ours = {name for name in loaded if name.startswith(("eventlog.", "memory_actors."))}
+    layers = {"eventlog.core", "memory_actors.base"}
+    assert {name for name in ours - layers if not DECLARATIONS.match(name)} == set()
+
+
+def named_in(annotation: Any) -> Iterator[type]:
+    """Yield the classes that an annotation names, and those that the fields of structs name."""
+    for argument in get_args(annotation):
+        yield from named_in(argument)
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct | Enum):
+        yield annotation
+        for hint in get_type_hints(annotation).values():
+            yield from named_in(hint)
+
+
+def test_all_that_public_methods_take_and_return_is_among_the_declarations() -> None:
+    members = [member for owner in WRAPPED for _, member in own_members(owner)]
+    functions = [getattr(one, "fget", None) or getattr(one, "__func__", one) for one in members]
+    hints = [hint for one in filter(isfunction, functions) for hint in get_type_hints(one).values()]
+    classes = {one for hint in hints for one in named_in(hint)}
+    assert classes > {Hit, Settings, SystemStatistics}
+    assert {one for one in classes if one.__module__ not in declaring()} == set()
+
+
+def test_all_errors_that_are_raised_on_purpose_are_among_the_declarations() -> None:
+    for package in (eventlog, memory_actors):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    errors = {*subclasses(memory_actors.MemoryActorsError), *subclasses(eventlog.EventLogError)}
+    ours = {one for one in errors if one.__module__.startswith(("eventlog", "memory_actors"))}
+    assert {one for one in ours if one.__module__ not in declaring()} == {MemoryToolError}
+
+
+def subclasses(error: type[Exception]) -> Iterator[type[Exception]]:
+    yield error
+    for one in error.__subclasses__():
+        yield from subclasses(one)

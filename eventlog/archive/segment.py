@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from eventlog.archive import block
 from eventlog.archive.block import BLOCK_BYTES, SLOTS_MAX, ArchiveBlock, Entry
-from eventlog.core.errors import CorruptLog, LogUnavailable
+from eventlog.core.errors import CorruptLog, LogUnavailable, MissingSegment
 from eventlog.core.frame import STREAM_ID_BYTES, Place
 from eventlog.files.datafile import TEMPORARY, open_regular
 
@@ -44,10 +44,6 @@ class SegmentId(NamedTuple):
     def name(self) -> str:
         """The name of its file."""
         return f"{self.sid.hex()}-{self.number:08}.segment"
-
-
-class MissingSegment(CorruptLog):
-    """The file is not there."""
 
 
 def parse_name(name: str) -> tuple[SegmentId, bool] | None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import anyio.to_thread
 
-from eventlog.core.errors import EventLogError, KeyGone, LogClosed, LogUnavailable, StorageFailed
+from eventlog.core.errors import KeyGone, LogClosed, LogUnavailable, PoisonedStream, StorageFailed
 from eventlog.core.port import EventStore
 from eventlog.core.records import OnDropped, Recorded
 
@@ -48,16 +48,6 @@ class Decider(Generic[Command, Event, State]):
         for event in events:
             folded = evolve(folded, event)
         return folded
-
-
-class PoisonedStream(EventLogError):
-    """An event of a stream cannot be folded. `state` is what the events before it made."""
-
-    def __init__(self, stream: str, version: int, state: Any, cause: Exception):
-        super().__init__(f"event {version + 1} of stream {stream!r} cannot be folded: {cause!r}")
-        self.stream = stream
-        self.version = version
-        self.state = state
 
 
 async def replay(

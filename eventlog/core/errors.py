@@ -1,5 +1,7 @@
 """Errors of the event log. Each message says what to do next."""
 
+from typing import Any
+
 from eventlog.core.records import to_datetime
 
 
@@ -48,6 +50,10 @@ class UnknownEvent(EventLogError):
 
 class CorruptLog(EventLogError):
     """Stored bytes are not what was written: restore a backup, or run a verification."""
+
+
+class MissingSegment(CorruptLog):
+    """A file of the archive is not there: restore a backup."""
 
 
 class LogLocked(EventLogError):
@@ -147,3 +153,13 @@ class MissingExtra(EventLogError, ImportError):
 
 class MissingCodec(EventLogError):
     """The archive was compressed by a library that is not installed here: install it."""
+
+
+class PoisonedStream(EventLogError):
+    """An event of a stream cannot be folded. `state` is what the events before it made."""
+
+    def __init__(self, stream: str, version: int, state: Any, cause: Exception):
+        super().__init__(f"event {version + 1} of stream {stream!r} cannot be folded: {cause!r}")
+        self.stream = stream
+        self.version = version
+        self.state = state

@@ -258,6 +258,15 @@ class BackedUp(Returned, frozen=True):
     size_bytes: int
 
 
+class Restored(Returned, frozen=True):
+    """A log that was put in its place."""
+
+    directory: str
+    position: int
+    replaced: str | None
+    """The new place of the log that was there before."""
+
+
 class Exported(Returned, frozen=True):
     """A file that was written."""
 
@@ -325,3 +334,35 @@ class VerifyReport(Returned, frozen=True):
     def ok(self) -> bool:
         """True if nothing was found."""
         return not self.findings
+
+
+class LeftBehind(Returned, frozen=True):
+    """The part of a stream that was not whole."""
+
+    stream: str
+    """Its id, in hex digits."""
+    kept: int
+    """The number of its events in the new log."""
+    lost: int
+    """The number of its events that are known to be missing."""
+    reason: str
+
+
+class RepairReport(Returned, frozen=True):
+    """The result of a repair."""
+
+    directory: str
+    events: int
+    """In the new log."""
+    streams: int
+    unreadable: int
+    """Positions of the old log at which there was no whole event."""
+    left_behind: list[LeftBehind]
+    missing: int | None
+    """Events that the old log or its anchor knows of, beyond those that are in the new one or in
+    `left_behind`: whose they were cannot be told. None: neither says how many there were."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it is known that nothing was left behind."""
+        return not self.left_behind and self.missing == 0

@@ -17,10 +17,17 @@ from typing import Any
 
 from eventlog.archive.archive import Archive
 from eventlog.archive.block import Entry
-from eventlog.archive.segment import MissingSegment, SegmentId
+from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import CorruptLog, KeyGone, PayloadDropped, PayloadErased, UnknownEvent
+from eventlog.core.errors import (
+    CorruptLog,
+    KeyGone,
+    MissingSegment,
+    PayloadDropped,
+    PayloadErased,
+    UnknownEvent,
+)
 from eventlog.core.frame import erased_name
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded

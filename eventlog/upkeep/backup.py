@@ -30,7 +30,7 @@ from eventlog.core.capabilities import Also
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.keys import NO_KEYS
-from eventlog.core.records import BackedUp, Returned, to_datetime
+from eventlog.core.records import BackedUp, Restored, to_datetime
 from eventlog.core.requests import system_clock_us
 from eventlog.files.anchor import Anchor, Tail, read_anchor
 from eventlog.files.atomic_directory import (
@@ -83,15 +83,6 @@ class Manifest(msgspec.Struct, frozen=True):
     chain: str
     """Of the last event, in hex digits."""
     files: list[BackupFile]
-
-
-class Restored(Returned, frozen=True):
-    """A log that was put in its place."""
-
-    directory: str
-    position: int
-    replaced: str | None
-    """The new place of the log that was there before."""
 
 
 # --- backup

@@ -28,7 +28,7 @@ from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavailable, UnknownEvent
 from eventlog.core.frame import Frame
 from eventlog.core.keys import NO_KEYS, Keys
-from eventlog.core.records import Returned
+from eventlog.core.records import LeftBehind, RepairReport
 from eventlog.core.requests import count
 from eventlog.files.anchor import read_anchor
 from eventlog.files.atomic_directory import (
@@ -43,7 +43,7 @@ from eventlog.files.atomic_directory import (
 from eventlog.files.datafile import is_there, sync_to_disk
 from eventlog.files.pages import pad
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger
+from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, put_totals
 from eventlog.lmdb.opening import load_keys_identity, put_format
 from eventlog.lmdb.reading import LogReading, refilled
 from eventlog.lmdb.tables import (
@@ -59,40 +59,7 @@ from eventlog.lmdb.tables import (
     seal_record,
     unseal_record,
 )
-from eventlog.lmdb.totals import put_totals
 from eventlog.upkeep.backup import copied, verify_copy
-
-
-class LeftBehind(Returned, frozen=True):
-    """The part of a stream that was not whole."""
-
-    stream: str
-    """Its id, in hex digits."""
-    kept: int
-    """The number of its events in the new log."""
-    lost: int
-    """The number of its events that are known to be missing."""
-    reason: str
-
-
-class RepairReport(Returned, frozen=True):
-    """The result of a repair."""
-
-    directory: str
-    events: int
-    """In the new log."""
-    streams: int
-    unreadable: int
-    """Positions of the old log at which there was no whole event."""
-    left_behind: list[LeftBehind]
-    missing: int | None
-    """Events that the old log or its anchor knows of, beyond those that are in the new one or in
-    `left_behind`: whose they were cannot be told. None: neither says how many there were."""
-
-    @property
-    def is_whole(self) -> bool:
-        """True if it is known that nothing was left behind."""
-        return not self.left_behind and self.missing == 0
 
 
 @dataclass(slots=True)

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
-from memory_actors.base.memory_type import MemoryType, check_memory_type
 from memory_actors.base.origins import Wanted, wanted
-from memory_actors.base.records import Trust
-from memory_actors.base.validation import check_name
+from memory_actors.base.records import MemoryType, Trust
+from memory_actors.base.validation import check_memory_type, check_name
 from memory_actors.kinds.kind import Kind, is_summary
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, event_registry
 from memory_actors.search.reading import Found

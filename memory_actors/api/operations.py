@@ -19,9 +19,9 @@ import msgspec
 
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import HANDLES, UserMemory
+from memory_actors.base.context_documents import ContextReceipt
 from memory_actors.base.records import Receipt
-from memory_actors.base.reports import CompactionReport, ContextReceipt, Purged, PurgeReport
-from memory_actors.upkeep.erasing import EraseReceipt
+from memory_actors.base.reports import CompactionReport, EraseReceipt, Purged, PurgeReport
 
 OWNERS: Final[Mapping[str, type]] = {
     "": UserMemory,

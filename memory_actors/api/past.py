@@ -2,10 +2,11 @@
 
 from eventlog.core.records import OnDropped
 from memory_actors.api.user import UserMemory
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
-from memory_actors.history.past_user import AsOf, PastScope, PastUser, moment, state_at
+from memory_actors.history.past_user import PastScope, PastUser, moment, state_at
 from memory_actors.users.services import Services
 
 

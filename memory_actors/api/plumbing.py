@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory_actors.api.user import UserMemory
+from memory_actors.base.context_documents import BlockChange, ContextReceipt
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Memory, Receipt
-from memory_actors.base.reports import ContextReceipt
-from memory_actors.kinds.context.commands import Change
 from memory_actors.users.handles.context_document import Base, ContextDocument
 
 
@@ -40,7 +39,7 @@ async def put_summary(user: UserMemory, memory: Memory) -> Receipt:
 async def note_synced(
     document: ContextDocument,
     base: Base,
-    changes: Sequence[Change] = (),
+    changes: Sequence[BlockChange] = (),
     *,
     expected: bytes | None = None,
     auto_archive: bool = False,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memory_actors.base.memory_type import MemoryType
-from memory_actors.base.records import Memory
+from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.reports import Context, ContextPart
 from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import (

@@ -22,10 +22,10 @@ from memory_actors.api.originals import expand
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
-from memory_actors.base.memory_type import MemoryType
 from memory_actors.base.origins import wanted
-from memory_actors.base.records import HistoryEntry, Hit, Memory, Order, Time, Trust, Usage
+from memory_actors.base.records import HistoryEntry, Hit, Memory, MemoryType, Order, Time, Trust
 from memory_actors.base.reports import Why
+from memory_actors.base.usage import CostEstimate, Usage
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
     check_choice,
@@ -38,15 +38,15 @@ from memory_actors.base.validation import (
     text_bytes,
     time_us,
 )
+from memory_actors.base.weights import Weights, check_weights
 from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search import retrieval
 from memory_actors.search.query import BUDGET_TOP_K, TOP_K, Query
 from memory_actors.search.reading import Found, history, memories
-from memory_actors.search.weights import Weights, check_weights
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.usage import CostEstimate, estimate, usage
+from memory_actors.users.usage import estimate, usage
 
 LIST_PAGE = 256
 

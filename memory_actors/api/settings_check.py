@@ -11,9 +11,8 @@ from math import inf
 from typing import Any, get_args
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.memory_type import MemoryType
 from memory_actors.base.quota import SET_BY_TIER, GlobalLimits, Limits, Plan, Prices
-from memory_actors.base.records import OnDuplicate, Tier
+from memory_actors.base.records import MemoryType, OnDuplicate, Tier
 from memory_actors.base.settings import Settings
 from memory_actors.base.tokens import ESTIMATES
 from memory_actors.base.validation import check_choice

@@ -1,32 +1,10 @@
-"""Statistics of the parts of a memory system, for people and for a scrape."""
+"""The numbers that a scrape shows, from the statistics of a memory system."""
 
 from collections.abc import Mapping
 
-from eventlog import LogStatistics
-from eventlog.core.records import Returned
-from memory_actors.actors.runtime import RuntimeStatistics
+from memory_actors.base.statistics import SystemStatistics
 from memory_actors.kinds.user_state import KINDS
-from memory_actors.observing.alerts import AlertStatistics
-from memory_actors.observing.monitor import MemoryStatistics
-from memory_actors.search.embedding.service import EmbeddingStatistics
 from memory_actors.users.services import Services
-
-
-class SystemStatistics(Returned, frozen=True):
-    """Counts and sizes of the parts of a memory system since it was opened."""
-
-    log: LogStatistics
-    runtime: RuntimeStatistics
-    embeddings: EmbeddingStatistics
-    passages_wanting: int
-    """Texts of live users that are not indexed yet: after `reindex=True`, how much is left."""
-    memory: MemoryStatistics
-    """Of this process: current and peak."""
-    alerts: AlertStatistics
-    recalls_failed: int
-    """Recalls that the audit of reads was to keep and could not write."""
-    latency_violations: Mapping[str, int]
-    """Calls that took longer than their target, by kind of memory."""
 
 
 def gauges(

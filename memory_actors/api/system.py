@@ -23,13 +23,13 @@ from eventlog import MeasuredStore, OnDropped, require, system_clock_us, to_date
 from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.past import PastMemory, past_memory
-from memory_actors.api.statistics import SystemStatistics, gauges
+from memory_actors.api.statistics import gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import Choices, Wired, wired
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
-from memory_actors.base.records import Time, Trust
+from memory_actors.base.records import AsOf, Time, Trust
 from memory_actors.base.reports import (
     CompactionProgress,
     CompactionReport,
@@ -38,8 +38,10 @@ from memory_actors.base.reports import (
     LogEntry,
     Recall,
 )
-from memory_actors.base.settings import Settings
+from memory_actors.base.settings import Encrypt, Settings
+from memory_actors.base.statistics import SystemStatistics
 from memory_actors.base.streams import known_users, recall_stream_of
+from memory_actors.base.usage import SystemUsage
 from memory_actors.base.validation import (
     check_choice,
     check_count,
@@ -50,16 +52,15 @@ from memory_actors.base.validation import (
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
-from memory_actors.history.past_user import AsOf
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding, superseding
-from memory_actors.upkeep.store import Encrypt, key_file_of
+from memory_actors.upkeep.store import key_file_of
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.services import new_memory_id
-from memory_actors.users.usage import SystemUsage, system_usage
+from memory_actors.users.usage import system_usage
 
 ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
 

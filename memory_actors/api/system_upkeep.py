@@ -25,14 +25,14 @@ from eventlog import (
 from eventlog.files.datafile import named
 from memory_actors.api.purging import purge_users
 from memory_actors.base.api_keys import FILE as API_KEYS
+from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.records import Trust
-from memory_actors.base.reports import PurgeReport
+from memory_actors.base.reports import EraseReceipt, PurgeReport
 from memory_actors.base.streams import known_users, stream_of
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
-from memory_actors.upkeep.erasing import EraseReceipt, Erasing
+from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.importing import import_events
-from memory_actors.users.live_user import StateDivergedError
 from memory_actors.users.services import Services
 from memory_actors.users.totals import Summed
 

@@ -15,11 +15,11 @@ from memory_actors.api.purging import purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.memory_type import MemoryType, check_memory_type
 from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import (
     Item,
     Memory,
+    MemoryType,
     Metadata,
     OnDuplicate,
     Receipt,
@@ -28,7 +28,7 @@ from memory_actors.base.records import (
     Trust,
 )
 from memory_actors.base.reports import Purged
-from memory_actors.base.validation import check_tier
+from memory_actors.base.validation import check_memory_type, check_tier
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents

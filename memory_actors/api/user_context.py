@@ -7,9 +7,9 @@ import anyio.to_thread
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.prompt import Ask
+from memory_actors.base.context_documents import ContextReceipt, DocumentInfo
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import Context as Prompt
-from memory_actors.base.reports import ContextReceipt, DocumentInfo
 from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import check_name, check_text, content_bytes
 from memory_actors.kinds.context import commands

@@ -28,7 +28,11 @@ from typing import Final, Literal
 import msgspec
 
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
-from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
+from memory_actors.base.errors import (
+    InvalidInputError,
+    KeyFileError,
+    NotFoundError,
+)
 from memory_actors.base.records import Tier
 from memory_actors.base.validation import check_name, check_tier
 
@@ -98,10 +102,6 @@ def _digest(token: str) -> str:
 
 
 # --- the file
-
-
-class KeyFileError(MemoryActorsError):
-    """The file of API keys cannot be read or written: the message says which and why."""
 
 
 class _KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -56,6 +56,18 @@ class ModelMismatchError(EmbedderError):
     """The store was indexed with another model: reindex, or open it with that model."""
 
 
+class ModelInstallError(EmbedderError):
+    """The model could not be fetched or built: the message says what to run next."""
+
+
+class WrongVectorsError(EmbedderError):
+    """The embedder answered, with what no index can hold: asking again would not help."""
+
+
+class EmbedderClosedError(EmbedderError):
+    """A request came too late: nothing has failed."""
+
+
 class LLMError(MemoryActorsError):
     """A language model gave no answer that can be used: see the message for what to change."""
 
@@ -104,6 +116,10 @@ class CommandCrashedError(MemoryActorsError):
     """A decision raised what it should not: a bug. Nothing of the command was kept; report it."""
 
 
+class StateDivergedError(AssertionError):
+    """A live state is not what a replay of its stream gives: a bug in an evolve."""
+
+
 class StoreBusyError(UnavailableError, LogBusy):
     """The store cannot be read at this moment, after a write that failed: try again."""
 
@@ -133,3 +149,11 @@ class MissingExtraError(MemoryActorsError, ImportError):
 
 class ContextFileError(MemoryActorsError):
     """A file cannot be kept in step with a document as it is: the message says what to change."""
+
+
+class KeyFileError(MemoryActorsError):
+    """The file of API keys cannot be read or written: the message says which and why."""
+
+
+class AlertNotDeliveredError(MemoryActorsError):
+    """A sink gave an alert up: see the message for what the other side said."""

@@ -54,6 +54,8 @@ class Sourced(Returned, frozen=True, kw_only=True):
 Time: TypeAlias = date | str | float
 """A datetime (a naive one means UTC), a date (its beginning in UTC), ISO 8601, or the number of
 seconds since 1970."""
+AsOf: TypeAlias = int | date | str | None
+"""A position of the log, a time (ISO 8601 will do), or None for now."""
 
 IS_COMPRESSED = "is_compressed"
 """Said in the metadata of a memory whose content is stored compressed; not a caller's to set."""
@@ -67,6 +69,20 @@ OnDuplicate: TypeAlias = Literal["keep", "skip", "count"]
 once more."""
 Order: TypeAlias = Literal["score", "kind"]
 """Of hits: the best first, or kind by kind, working memory first, the best of each first."""
+Direction: TypeAlias = Literal["out", "in", "both"]
+"""Of a relationship: from the source to the target, the other way, or whichever."""
+
+
+class MemoryType(StrEnum):
+    """The kinds of memory. Every parameter that takes one also takes its string."""
+
+    WORKING = "working"
+    SHORT_TERM = "short_term"
+    LONG_TERM = "long_term"
+    ENTITY = "entity"
+    EPISODIC = "episodic"
+    STRUCTURED = "structured"
+    CONTEXT = "context"
 
 
 class Tier(StrEnum):
@@ -313,27 +329,3 @@ class QuotaUse(Returned, frozen=True):
         if not self.limit:
             return 100.0 if self.used else 0.0
         return 100.0 * self.used / self.limit
-
-
-class KindUsage(Returned, frozen=True, kw_only=True):
-    """The memories of one kind that a user holds."""
-
-    count: int
-    size_bytes: int
-    """UTF-8 bytes of the contents."""
-    stored_bytes: int
-    """Bytes their events take in the log."""
-    evicted: int
-    """The number that left so far because the kind makes room by itself, or their time was up."""
-    pruned: int
-    """The number that was pruned so far."""
-    quotas: tuple[QuotaUse, ...]
-
-
-class Usage(Returned, frozen=True, kw_only=True):
-    """The memories that a user holds, by kind."""
-
-    user_id: str
-    at: datetime
-    tier: str
-    kinds: dict[str, KindUsage]

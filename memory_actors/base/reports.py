@@ -1,4 +1,4 @@
-"""Reports about memories, as callers get them: audits, purges, compaction, documents, prompts."""
+"""Reports about memories, as callers get them: audits, purges, erasures, compaction, prompts."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -149,6 +149,24 @@ class PurgeReport(Returned, frozen=True, kw_only=True):
     """Users whose memory could not be read or written: repeat it for them."""
 
 
+class EraseReceipt(Returned, frozen=True, kw_only=True):
+    """A receipt of an erasure. It holds nothing of what was erased."""
+
+    user: str
+    """The first 12 hex digits of the SHA-256 of the user's id."""
+    erased_at: datetime
+    events: int
+    """0: there was nothing to erase."""
+    archive_files: int
+    index_files: int
+    embeddings: int
+    api_keys: int
+    log_bytes_before: int
+    log_bytes_after: int
+    key_deleted: bool = False
+    """True if the user had a key, so that old backups do not give the user back."""
+
+
 class Saving(Returned, frozen=True, kw_only=True):
     """Bytes of contents: of originals, and of the summaries in their place."""
 
@@ -235,114 +253,6 @@ class CompactionStats(Saving, frozen=True, kw_only=True):
     last_run_at: datetime | None
     schedule: str | None
     """The cron expression by which it runs by itself; None: only when asked."""
-
-
-DEFAULT_DOCUMENT = "MEMORY.md"
-
-
-class ContextSize(Returned, frozen=True, kw_only=True):
-    """The size of a document in tokens."""
-
-    document: str
-    tokens: int
-    soft_limit: int
-    hard_limit: int
-    note: str | None = None
-    """Both estimates of its tokens, if they differ by more than 10 %, and how to choose."""
-
-    @property
-    def remaining(self) -> int:
-        """Tokens up to the soft limit; 0 beyond it."""
-        return max(0, self.soft_limit - self.tokens)
-
-    @property
-    def message(self) -> str:
-        """The size in words."""
-        return (
-            f"{self.document} size: {self.tokens:,} tokens ({self.soft_limit:,} limit)\n"
-            f"Remaining capacity: {self.remaining:,} tokens"
-        )
-
-    @property
-    def warning(self) -> str | None:
-        """Advice from the soft limit on, else None."""
-        if self.tokens < self.soft_limit:
-            return None
-        return (
-            f"{self.document} approaching soft limit ({self.soft_limit:,} tokens). "
-            "Consider archiving."
-        )
-
-
-class ContextReceipt(Returned, frozen=True, kw_only=True):
-    """The result of a write to a document, and the size of that now."""
-
-    document: str
-    operation: str
-    """add, edit, remove, touch, pin, change, archive, restore, create, rename, delete, or
-    unchanged (it was so already)."""
-    entry_ids: tuple[str, ...]
-    """Of the blocks that the write was about."""
-    tokens: int
-    limit: int
-    """The soft one."""
-    hard_limit: int
-    remaining: int
-    """Tokens up to the soft limit."""
-    message: str
-    """Size and remaining capacity in words, for an agent to read."""
-    warning: str | None
-    """From the soft limit on; or why `archive()` freed nothing, or less than was asked for."""
-    note: str | None
-    """Both estimates of its tokens, if they differ by more than 10 %, and how to choose."""
-    archived: tuple[str, ...]
-    """Entries that the write moved to the archive."""
-    latency_ms: float
-
-
-class ContextEntry(Returned, frozen=True, kw_only=True):
-    """One entry of a document or its archive."""
-
-    entry_id: str
-    section: str
-    """The title of its heading; "" before the first one."""
-    text: str
-    """Its text, without list marker and indentation."""
-    raw: str
-    """Its exact Markdown."""
-    pinned: bool
-    """True if it is never archived to make room."""
-    touched_at: datetime
-    """The time it was last added, edited, touched or restored."""
-    archived: bool = False
-
-
-class ContextHit(ContextEntry, frozen=True, kw_only=True):
-    """An archived entry that a query found."""
-
-    score: float
-    """In [0, 1]. See `Hit`."""
-
-
-class DocumentBlock(Returned, frozen=True, kw_only=True):
-    """One block of a document: a heading or an entry."""
-
-    block_id: str
-    raw: str
-    heading: str | None
-    """The title, None for an entry."""
-
-
-class DocumentInfo(Returned, frozen=True, kw_only=True):
-    """One of a user's documents."""
-
-    name: str
-    tokens: int
-    size_bytes: int
-    """Of its text."""
-    updated_at: datetime
-    entries: int
-    archived: int
 
 
 class ContextPart(Sourced, frozen=True, kw_only=True):

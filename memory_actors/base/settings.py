@@ -1,7 +1,9 @@
 """Settings of a memory system, given when it is opened. Every default is meant for a laptop."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias
 
 import msgspec
 
@@ -36,6 +38,10 @@ DEADLINE_S = 30.0
 LATENCY_TARGETS_MS: Mapping[str, float] = MappingProxyType(
     {"working": 1.0, "short_term": 10.0, "long_term": 100.0}
 )
+
+
+Encrypt: TypeAlias = bool | str | Path
+"""False: not; True: with the keys beside the store; a path: with those in this file."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

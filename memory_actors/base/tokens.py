@@ -1,8 +1,8 @@
 """Tokens: the estimate of how many a text has, and the budget of a context document."""
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
+from re import findall
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -39,26 +39,27 @@ class WordEstimate(msgspec.Struct, frozen=True):
         return round(len(text.split()) * TOKENS_PER_WORD)
 
 
-_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\u00c0-\u024f]+|[\u00c0-\u024f]+")
-_LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]{8,}")
-_ACCENT: Final = re.compile(r"[\u00c0-\u024f]")
-_PUNCTUATION: Final = re.compile(r"[!-/:-@\[-`{-~]+")
-_DIGIT: Final = re.compile(r"[0-9]")
-_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
-_NEWLINES: Final = re.compile(r"\n+")
-_SCRIPTS: Final[Mapping[re.Pattern[str], float]] = MappingProxyType(
+# Patterns as text: `findall` compiles each at its first use, and most processes never count.
+_PIECE: Final = r"[A-Z]+(?![a-z])|[A-Z]?[a-z\u00c0-\u024f]+|[\u00c0-\u024f]+"
+_LATIN_WORD: Final = r"[A-Za-z\u00c0-\u024f]{8,}"
+_ACCENT: Final = r"[\u00c0-\u024f]"
+_PUNCTUATION: Final = r"[!-/:-@\[-`{-~]+"
+_DIGIT: Final = r"[0-9]"
+_NOT_ASCII: Final = r"[^\x00-\x7f]+"
+_NEWLINES: Final = r"\n+"
+_SCRIPTS: Final[Mapping[str, float]] = MappingProxyType(
     {
         _ACCENT: 0.5,
-        re.compile(r"[\u0370-\u058f]"): 0.30,  # Greek, Cyrillic, Armenian
-        re.compile(r"[\u0590-\u08ff]"): 0.36,  # Hebrew, Arabic
-        re.compile(r"[\u0900-\u0dff]"): 0.6,  # scripts of India
-        re.compile(r"[\u0e00-\u1fff]"): 0.4,  # Thai and its neighbours
-        re.compile(r"[\u00a0-\u00bf\u2000-\u2e7f]"): 1.0,  # dashes, quotation marks, arrows
-        re.compile(r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]"): 0.64,  # Chinese
-        re.compile(r"[\u3000-\u303f\uff00-\uffef]"): 0.45,  # its punctuation
-        re.compile(r"[\u3040-\u33ff]"): 0.58,  # kana
-        re.compile(r"[\ua000-\ud7ff]"): 0.8,  # Korean
-        re.compile(r"[\U00010000-\U0010ffff]"): 1.5,  # emoji
+        r"[\u0370-\u058f]": 0.30,  # Greek, Cyrillic, Armenian
+        r"[\u0590-\u08ff]": 0.36,  # Hebrew, Arabic
+        r"[\u0900-\u0dff]": 0.6,  # scripts of India
+        r"[\u0e00-\u1fff]": 0.4,  # Thai and its neighbours
+        r"[\u00a0-\u00bf\u2000-\u2e7f]": 1.0,  # dashes, quotation marks, arrows
+        r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]": 0.64,  # Chinese
+        r"[\u3000-\u303f\uff00-\uffef]": 0.45,  # its punctuation
+        r"[\u3040-\u33ff]": 0.58,  # kana
+        r"[\ua000-\ud7ff]": 0.8,  # Korean
+        r"[\U00010000-\U0010ffff]": 1.5,  # emoji
     }
 )
 
@@ -85,14 +86,14 @@ class CalibratedEstimate(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=COUNTS_KEPT)
 def _calibrated(text: str) -> int:
-    pieces, runs = _PIECE.findall(text), _PUNCTUATION.findall(text)
+    pieces, runs = findall(_PIECE, text), findall(_PUNCTUATION, text)
     tokens = 1.03 * len(pieces) + 0.93 * len(runs) + 0.17 * sum(map(len, runs))
-    tokens += 0.7 * len(_DIGIT.findall(text)) + 0.45 * len(_NEWLINES.findall(text))
-    others = "".join(_NOT_ASCII.findall(text))
-    tokens += sum(each * len(script.findall(others)) for script, each in _SCRIPTS.items())
-    if accents := len(_ACCENT.findall(others)):
+    tokens += 0.7 * len(findall(_DIGIT, text)) + 0.45 * len(findall(_NEWLINES, text))
+    others = "".join(findall(_NOT_ASCII, text))
+    tokens += sum(each * len(findall(script, others)) for script, each in _SCRIPTS.items())
+    if accents := len(findall(_ACCENT, others)):
         not_english = min(1.0, 50 * accents / sum(map(len, pieces)))
-        beyond_seven = sum(len(word) - 7 for word in _LATIN_WORD.findall(text))
+        beyond_seven = sum(len(word) - 7 for word in findall(_LATIN_WORD, text))
         tokens += 0.46 * not_english * beyond_seven
     return round(tokens)
 

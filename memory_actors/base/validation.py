@@ -11,7 +11,7 @@ import msgspec
 
 from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import IS_COMPRESSED, Tier, Time
+from memory_actors.base.records import IS_COMPRESSED, MemoryType, Tier, Time
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -92,6 +92,14 @@ def check_names(values: object, what: str) -> frozenset[str]:
 def check_optional_name(value: object, what: str) -> str | None:
     """Return a name, or None for None."""
     return None if value is None else check_name(value, what)
+
+
+def check_memory_type(value: MemoryType | str) -> MemoryType:
+    """Return a memory type from itself or its string.
+
+    :raises InvalidInputError: there is no such type.
+    """
+    return check_member(MemoryType, value, "memory type")
 
 
 def check_tier(value: Tier | str) -> Tier:

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from memory_actors.api.user import UserMemory
-from memory_actors.base.errors import NotFoundError
-from memory_actors.base.reports import (
+from memory_actors.base.context_documents import (
     DEFAULT_DOCUMENT,
     ContextEntry,
     ContextReceipt,
     ContextSize,
     DocumentInfo,
 )
+from memory_actors.base.errors import NotFoundError
 from memory_actors.cli import options
 from memory_actors.cli.deriving import WORDS, mirrors
 from memory_actors.cli.options import App, Command, Group, pass_app

@@ -13,9 +13,10 @@ import msgspec
 from eventlog import VerifyReport, load_heads
 from eventlog.core.records import to_datetime
 from eventlog.files.datafile import bytes_under
-from memory_actors.api.statistics import SystemStatistics
 from memory_actors.base.records import HistoryEntry
 from memory_actors.base.reports import LogEntry
+from memory_actors.base.statistics import SystemStatistics
+from memory_actors.base.usage import SystemUsage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, Command, pass_app
@@ -35,7 +36,6 @@ from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.kinds.events import Effect, effect, verb_of
 from memory_actors.sharing.system import MemorySystem
 from memory_actors.upkeep.offline.verifying import verify_store
-from memory_actors.users.usage import SystemUsage
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FINDINGS_SHOWN_MAX = 20

@@ -8,14 +8,13 @@ import msgspec
 
 from memory_actors.api.finding import SEARCHED
 from memory_actors.api.user import TAKES
-from memory_actors.base.memory_type import MemoryType
-from memory_actors.base.records import Hit, Memory, Receipt
+from memory_actors.base.records import Hit, Memory, MemoryType, Receipt
+from memory_actors.base.weights import Weights
 from memory_actors.cli import options
 from memory_actors.cli.deriving import flag_of, mirrors
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, say
 from memory_actors.cli.showing import memory_table, print_memory, say_added
-from memory_actors.search.weights import Weights
 
 
 def _check(_app: App, given: Mapping[str, Any]) -> None:

@@ -12,8 +12,7 @@ import click
 import msgspec
 
 from eventlog.files.datafile import named
-from memory_actors.base.memory_type import MemoryType
-from memory_actors.base.records import Trust
+from memory_actors.base.records import MemoryType, Trust
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.upkeep.store import default_key_file, known_key_file

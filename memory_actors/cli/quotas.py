@@ -6,16 +6,15 @@ import click
 from rich.text import Text
 
 from memory_actors.api.user import UserMemory
-from memory_actors.base.memory_type import MemoryType
 from memory_actors.base.quota import GIB
-from memory_actors.base.records import KindUsage, QuotaUse, Tier, Usage
+from memory_actors.base.records import MemoryType, QuotaUse, Tier
+from memory_actors.base.usage import CostEstimate, CostItem, KindUsage, SystemUsage, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, of_unit, print_json, print_table, say, size, table
 from memory_actors.cli.running import with_system, with_user
 from memory_actors.sharing.system import MemorySystem
-from memory_actors.users.usage import CostEstimate, CostItem, SystemUsage
 
 BAR_CELLS = 12
 EIGHTHS = " ▏▎▍▌▋▊▉"

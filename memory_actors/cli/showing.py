@@ -10,8 +10,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from memory_actors.base.memory_type import MemoryType
-from memory_actors.base.records import Hit, Memory, Receipt, Relationship
+from memory_actors.base.records import Hit, Memory, MemoryType, Receipt, Relationship
 from memory_actors.cli.output import (
     counted,
     excerpt,

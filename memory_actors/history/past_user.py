@@ -11,8 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 import anyio.to_thread
 
@@ -35,6 +34,7 @@ from memory_actors.base.errors import (
     ReadOnlyError,
     SystemClosedError,
 )
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
@@ -73,10 +73,6 @@ from memory_actors.users.values import Values
 # A snapshot still has the rows of such memories, and reading their texts says that they are gone.
 # Who asks for what is left gets a fold of all events instead, in which they are not; one of whose
 # events only the last are gone reads there as those before left it.
-
-
-AsOf: TypeAlias = int | date | str | None
-"""A position of the log, a time (ISO 8601 will do), or None for now."""
 
 
 async def moment(
@@ -207,12 +203,9 @@ class PastUser:
             log=services.log,
             embeddings=services.embeddings.of(stream),
             tasks=self._tasks,
-            find=self._find,
+            find=lambda kind, memory_id: kind.find(state.of(kind), memory_id),
         )
         self.values = Values(services.log, stream)
-
-    def _find(self, kind: Kind, memory_id: str) -> Any:
-        return kind.find(self.state.of(kind), memory_id)
 
     def touch(self, memory_id: str) -> None:
         """Do nothing: a read of what was is no use of it."""

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.memory_type import MemoryType
+from memory_actors.base.records import MemoryType
 from memory_actors.base.validation import CONTENT_BYTES_MAX, text_bytes
 from memory_actors.users.handles.episodes import EpisodeSummaryData
 from memory_actors.users.handles.summaries import SummaryData

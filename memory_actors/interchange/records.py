@@ -46,10 +46,10 @@ import msgspec
 from memory_actors.api.operations import in_json
 from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.memory_type import MemoryType, check_memory_type
 from memory_actors.base.origins import Origins, checked, origin
-from memory_actors.base.records import Item, Memory, Origin
+from memory_actors.base.records import Item, Memory, MemoryType, Origin
 from memory_actors.base.validation import (
+    check_memory_type,
     check_optional_name,
     content_bytes,
     json_copy,

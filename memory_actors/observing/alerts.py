@@ -19,9 +19,10 @@ import msgspec
 
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from memory_actors.base.errors import InvalidInputError, MemoryActorsError, MissingExtraError
+from memory_actors.base.errors import AlertNotDeliveredError, InvalidInputError, MissingExtraError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import size
+from memory_actors.base.statistics import AlertStatistics
 from memory_actors.base.validation import checked_host
 
 if TYPE_CHECKING:
@@ -62,10 +63,6 @@ class Alert(Returned, frozen=True, kw_only=True):
             f"User has used {int(self.percent)} % of the {self.kind} quota: {used} of {limit} "
             f"{noun}. Delete old memories before it is full."
         )
-
-
-class AlertNotDeliveredError(MemoryActorsError):
-    """A sink gave an alert up: see the message for what the other side said."""
 
 
 class AlertSink(Protocol):
@@ -153,7 +150,10 @@ class WebhookSink:
 
         :raises AlertNotDeliveredError: it was refused, or every attempt failed.
         """
-        body = self._body(alert)
+        fields = msgspec.structs.asdict(alert) | {"message": alert.message}
+        if not self._include_user_id:
+            fields["user_hash"] = hashed(fields.pop("user_id"))
+        body = msgspec.json.encode(fields)
         for attempt in range(self._attempts):
             if attempt:
                 await anyio.sleep(self._backoff_s * 2 ** (attempt - 1))
@@ -190,12 +190,6 @@ class WebhookSink:
         async with request as response:  # the body is never read: it may have no end
             return int(response.status_code)
 
-    def _body(self, alert: Alert) -> bytes:
-        fields = msgspec.structs.asdict(alert) | {"message": alert.message}
-        if not self._include_user_id:
-            fields["user_hash"] = hashed(fields.pop("user_id"))
-        return msgspec.json.encode(fields)
-
 
 def _httpx() -> Any:
     try:
@@ -208,17 +202,6 @@ def _httpx() -> Any:
 
 
 # --- from posting to sending
-
-
-class AlertStatistics(Returned, frozen=True, kw_only=True):
-    """Counts of alerts by their fate. All but `posted` count an alert once for each sink."""
-
-    posted: int
-    waiting: int
-    delivered: int
-    failed: int
-    dropped: int
-    """Too many waited, or the dispatcher closed."""
 
 
 class AlertDispatcher:

@@ -13,20 +13,18 @@ import os
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import anyio
 import psutil
 
 from eventlog.core.logs import get_logger
-from eventlog.core.records import Returned
 from memory_actors.base.errors import InvalidInputError, MemoryLimitError
 from memory_actors.base.privacy import reason
 from memory_actors.base.quota import MIB
+from memory_actors.base.statistics import Level, MemoryStatistics
 
 SOFT_AGAIN = 0.95  # of the soft limit: 5 points below it the next crossing counts
-
-Level = Literal["ok", "soft", "hard"]
 
 _logger = get_logger("memory_actors.observing.monitor")
 
@@ -39,19 +37,6 @@ def _process(pid: int) -> psutil.Process:
 def resident_bytes() -> int:
     """Return the resident memory of this process."""
     return int(_process(os.getpid()).memory_info().rss)  # by id: a forked child is another process
-
-
-class MemoryStatistics(Returned, frozen=True, kw_only=True):
-    """The memory that the process holds, and its limits."""
-
-    current_bytes: int
-    """At the last reading."""
-    peak_bytes: int
-    """The highest reading so far."""
-    soft_limit_bytes: int | None
-    hard_limit_bytes: int | None
-    level: Level
-    """soft: at the soft limit or above; hard: above the hard limit, nothing is admitted."""
 
 
 class MemoryMonitor:

@@ -28,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.records import to_datetime
-from memory_actors.base.memory_type import MemoryType
-from memory_actors.base.records import Hit, Memory
+from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.kinds import kind, long_term
 from memory_actors.kinds.long_term import LongTerm, Row
 from memory_actors.kinds.phrasing import normalised, spoken

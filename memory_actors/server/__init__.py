@@ -5,8 +5,8 @@ app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` b
 
 from typing import TYPE_CHECKING, Any
 
-from memory_actors.base.api_keys import ApiKey, KeyFileError, KeyStore
-from memory_actors.base.errors import MissingExtraError
+from memory_actors.base.api_keys import ApiKey, KeyStore
+from memory_actors.base.errors import KeyFileError, MissingExtraError
 from memory_actors.sharing.system import MemorySystem
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from litestar.exceptions import NotAuthorizedException, PermissionDeniedExceptio
 from litestar.handlers import BaseRouteHandler
 
 from eventlog.core.logs import get_logger
-from memory_actors.base.api_keys import ApiKey, KeyFileError, KeyStore
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.api_keys import ApiKey, KeyStore
+from memory_actors.base.errors import InvalidInputError, KeyFileError
 from memory_actors.base.privacy import reason
 from memory_actors.sharing.system import MemorySystem
 

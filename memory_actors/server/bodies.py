@@ -10,7 +10,7 @@ import msgspec
 from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Trust
-from memory_actors.search.weights import Weights
+from memory_actors.base.weights import Weights
 
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 

@@ -17,10 +17,10 @@ from litestar.exceptions import HTTPException, ValidationException
 
 from eventlog import DiskFull, KeyGone, LogClosed, MissingCapability
 from eventlog.core.logs import get_logger
-from memory_actors.base.api_keys import KeyFileError
 from memory_actors.base.errors import (
     EmbedderError,
     InvalidInputError,
+    KeyFileError,
     MemoryLimitError,
     NotFoundError,
     QuotaExceededError,

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventlog.core.records import BackedUp, Exported, Heads, VerifyReport
-from memory_actors.api.statistics import SystemStatistics
+from memory_actors.base.context_documents import (
+    ContextEntry,
+    ContextHit,
+    ContextReceipt,
+    ContextSize,
+    DocumentBlock,
+    DocumentInfo,
+)
 from memory_actors.base.records import (
     Document,
     Entity,
@@ -15,28 +22,22 @@ from memory_actors.base.records import (
     Neighbour,
     Receipt,
     Relationship,
-    Usage,
 )
 from memory_actors.base.reports import (
     CompactionReport,
     CompactionStats,
     Context,
-    ContextEntry,
-    ContextHit,
-    ContextReceipt,
-    ContextSize,
     Diff,
-    DocumentBlock,
-    DocumentInfo,
+    EraseReceipt,
     LogEntry,
     Purged,
     PurgeReport,
     Recall,
     Why,
 )
+from memory_actors.base.statistics import SystemStatistics
+from memory_actors.base.usage import CostEstimate, SystemUsage, Usage
 from memory_actors.sharing.declaration import AT_ONCE, AWAITED, ITERATED, Declared
-from memory_actors.upkeep.erasing import EraseReceipt
-from memory_actors.users.usage import CostEstimate, SystemUsage
 
 DECLARED: Final[Mapping[str, Declared]] = {
     "add": Declared(AWAITED, Receipt),

@@ -11,10 +11,11 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
+from memory_actors.base.context_documents import DEFAULT_DOCUMENT
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import Trust
-from memory_actors.base.reports import DEFAULT_DOCUMENT, Moment
+from memory_actors.base.reports import Moment
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
 from memory_actors.sharing.calls import Caller, On
 from memory_actors.sharing.declaration import How

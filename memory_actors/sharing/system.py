@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from memory_actors.api.past import PastMemory
     from memory_actors.api.system import MemorySystem as Operations
     from memory_actors.api.user import UserMemory
+    from memory_actors.base.settings import Encrypt
     from memory_actors.compaction.summarizers import Summarizer
     from memory_actors.observing.alerts import AlertSink
     from memory_actors.observing.metrics import Metrics
     from memory_actors.search.embedding.protocol import Embedder
     from memory_actors.search.superseding import Supersedes, Superseding
-    from memory_actors.upkeep.store import Encrypt
 else:  # the same operations, without what carries them out
     from memory_actors.sharing.remote import PastMemory, UserMemory
     from memory_actors.sharing.remote import RemoteSystem as Operations

@@ -20,10 +20,20 @@ import msgspec
 
 from eventlog.core import errors as log_errors
 from eventlog.core import records as log_records
-from memory_actors.base import errors, records, reports
+from memory_actors.base import (
+    context_documents,
+    errors,
+    records,
+    reports,
+    statistics,
+    usage,
+    weights,
+)
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
 
-MODULES: Final = (records, reports, errors, log_records, log_errors)
+MODULES: Final = (
+    records, reports, context_documents, usage, statistics, weights, errors, log_records, log_errors,
+)  # fmt: skip
 """The modules whose types cross, by their names."""
 DEPTH_MAX = 64
 _INT = range(-(1 << 63), 1 << 64)

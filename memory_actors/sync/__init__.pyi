@@ -17,9 +17,18 @@ from eventlog import (
     Restored,
     VerifyReport,
 )
-from memory_actors.api.statistics import SystemStatistics
-from memory_actors.base.memory_type import MemoryType
+from memory_actors.base.context_documents import (
+    BlockChange,
+    ContextEntry,
+    ContextHit,
+    ContextReceipt,
+    ContextSize,
+    DocumentBlock,
+    DocumentInfo,
+)
 from memory_actors.base.records import (
+    AsOf,
+    Direction,
     Document,
     Entity,
     Episode,
@@ -27,6 +36,7 @@ from memory_actors.base.records import (
     Hit,
     Item,
     Memory,
+    MemoryType,
     Metadata,
     Neighbour,
     OnDuplicate,
@@ -36,19 +46,13 @@ from memory_actors.base.records import (
     Tier,
     Time,
     Trust,
-    Usage,
 )
 from memory_actors.base.reports import (
     CompactionProgress,
     CompactionReport,
     CompactionStats,
-    ContextEntry,
-    ContextHit,
-    ContextReceipt,
-    ContextSize,
     Diff,
-    DocumentBlock,
-    DocumentInfo,
+    EraseReceipt,
     LogEntry,
     Moment,
     Purged,
@@ -57,19 +61,15 @@ from memory_actors.base.reports import (
     Why,
 )
 from memory_actors.base.reports import Context as Prompt
-from memory_actors.base.settings import Settings
+from memory_actors.base.settings import Encrypt, Settings
+from memory_actors.base.statistics import SystemStatistics
+from memory_actors.base.usage import CostEstimate, SystemUsage, Usage
+from memory_actors.base.weights import Weights
 from memory_actors.compaction.summarizers import Summarizer
-from memory_actors.history.past_user import AsOf
-from memory_actors.kinds.context.commands import Change
-from memory_actors.kinds.entity.graph import Direction
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding
-from memory_actors.search.weights import Weights
-from memory_actors.upkeep.erasing import EraseReceipt
-from memory_actors.upkeep.store import Encrypt
-from memory_actors.users.usage import CostEstimate, SystemUsage
 
 class UserMemory:
     context: UserContext
@@ -470,7 +470,7 @@ class ContextDocument:
     def pin(self, *entry_ids: str, pinned: bool = True) -> ContextReceipt: ...
     def change(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[BlockChange],
         *,
         expected: bytes | None = None,
         auto_archive: bool = False,

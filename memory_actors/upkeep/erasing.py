@@ -16,7 +16,6 @@ encrypted each user has their own, and their key goes with the stream.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime
 from inspect import iscoroutinefunction
 from pathlib import Path
 
@@ -32,10 +31,11 @@ from eventlog import (
     require,
 )
 from eventlog.core.logs import get_logger
-from eventlog.core.records import Returned, to_datetime
+from eventlog.core.records import to_datetime
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import hashed, reason
+from memory_actors.base.reports import EraseReceipt
 from memory_actors.base.streams import is_user_stream, recall_stream_of
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.replacing import checkpoint_name
@@ -49,24 +49,6 @@ from memory_actors.users.services import Services
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
 
 _logger = get_logger("memory_actors.upkeep.erasing")
-
-
-class EraseReceipt(Returned, frozen=True, kw_only=True):
-    """A receipt of an erasure. It holds nothing of what was erased."""
-
-    user: str
-    """The first 12 hex digits of the SHA-256 of the user's id."""
-    erased_at: datetime
-    events: int
-    """0: there was nothing to erase."""
-    archive_files: int
-    index_files: int
-    embeddings: int
-    api_keys: int
-    log_bytes_before: int
-    log_bytes_after: int
-    key_deleted: bool = False
-    """True if the user had a key, so that old backups do not give the user back."""
 
 
 class Erasing:

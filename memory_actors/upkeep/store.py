@@ -13,13 +13,12 @@ docs/security.md.
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TypeAlias
 
 from eventlog import EventLog, Keys, system_clock_us
 from eventlog.files.atomic_directory import LOG, finish_restore
 from eventlog.files.datafile import beside, named
 from memory_actors.base.errors import StoreBusyError
-from memory_actors.base.settings import Settings
+from memory_actors.base.settings import Encrypt, Settings
 from memory_actors.kinds.user_state import event_registry
 
 
@@ -53,10 +52,6 @@ def has_log(directory: Path) -> bool:
     """
     finish_restore(directory)
     return (directory / LOG).exists()
-
-
-Encrypt: TypeAlias = bool | str | Path
-"""False: not; True: with the keys beside the store; a path: with those in this file."""
 
 
 def default_key_file(directory: str | Path) -> Path:

@@ -28,6 +28,7 @@ from eventlog.core.logs import get_logger
 from eventlog.files.datafile import remove_named
 from memory_actors.actors.actor import Actor
 from memory_actors.base.background_tasks import BackgroundTasks
+from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import user_state
@@ -86,10 +87,6 @@ class UserView(Searched, Protocol):
     def note_read(self, entry_id: str, now_us: int) -> None:
         """Note that an entry of a context document was read."""
         ...
-
-
-class StateDivergedError(AssertionError):
-    """A live state is not what a replay of its stream gives: a bug in an evolve."""
 
 
 class LiveUser:

@@ -6,52 +6,11 @@ storage. 1 GB = 1024 MB.
 
 from datetime import datetime
 
-from eventlog.core.records import Returned
 from memory_actors.base.quota import GIB, Limits, Plan, Prices
-from memory_actors.base.records import KindUsage, QuotaUse, Usage
+from memory_actors.base.records import QuotaUse
+from memory_actors.base.usage import CostEstimate, CostItem, KindUsage, SystemUsage, Usage
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import KINDS, UserState
-
-
-class CostItem(Returned, frozen=True):
-    """One line of an estimate."""
-
-    name: str
-    used: float
-    """In `unit`."""
-    unit: str
-    price_usd: float
-    """Of one unit a month."""
-    cost_usd: float
-    """A month."""
-
-
-class CostEstimate(Returned, frozen=True, kw_only=True):
-    """An estimate of the monthly cost of a user's memory, and the usage that it comes from."""
-
-    user_id: str
-    at: datetime
-    tier: str
-    tier_price_usd: float
-    """The monthly price of the tier itself."""
-    storage_usd: float
-    """The sum of the items."""
-    total_usd: float
-    items: tuple[CostItem, ...]
-    usage: Usage
-
-
-class SystemUsage(Returned, frozen=True, kw_only=True):
-    """The exact amounts that all users hold together, by kind."""
-
-    at: datetime
-    users: int
-    counts: dict[str, int]
-    size_bytes: dict[str, int]
-    stored_bytes: dict[str, int]
-    relationships: int
-    quotas: tuple[QuotaUse, ...]
-    """The limits over all users."""
 
 
 def usage(user_id: str, state: UserState, limits: Limits, at: datetime) -> Usage:

@@ -20,9 +20,9 @@ from bench.report import Options, Report, Table, filesystem, scratch
 from bench.stalls import Stalled, ticking
 from bench.workload import life, unique_sentences
 from memory_actors import Settings
+from memory_actors.base.weights import Weights
 from memory_actors.interchange.locomo import Question
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded
-from memory_actors.search.weights import Weights
 
 CONVERSATION = {
     "sample_id": "conv-1",

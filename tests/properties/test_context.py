@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.given import recorded
 
+from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import Limits
 from memory_actors.base.tokens import TokenBudget
@@ -20,7 +21,7 @@ from memory_actors.integrations.context_files.merge import merge
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import Placed, align
-from memory_actors.kinds.context.commands import DocumentRoom, EditBlock, InsertBlock, RemoveBlock
+from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.context.events import EntriesArchived
 from memory_actors.kinds.context.markdown import parse, render, shown
 from memory_actors.kinds.context.state import blocks, text
@@ -155,7 +156,7 @@ class ContextMachine(RuleBasedStateMachine):
         self, document: str, raws: list[str], number: int, does: int, auto: bool
     ) -> None:
         expected = [(row.memory_id, row.raw) for row in blocks(self.state, document)]
-        changes: list[commands.Change] = []
+        changes: list[BlockChange] = []
         for raw in raws:
             at = number % (len(expected) + 1)
             after = expected[at - 1][0] if at else None

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.base.errors import InvalidInputError, StaleDocumentError
 from memory_actors.kinds.context.alignment import Placed, align
-from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.markdown import parse, render
 from memory_actors.kinds.phrasing import text_digest
 
@@ -31,7 +31,7 @@ def placed(text: str) -> list[Placed]:
     return [Placed(f"b{n}", *block) for n, block in zip(count(), parse(text), strict=False)]
 
 
-def applied(blocks: Sequence[Placed], changes: Sequence[Change]) -> list[Placed]:
+def applied(blocks: Sequence[Placed], changes: Sequence[BlockChange]) -> list[Placed]:
     """Return the blocks behind some changes."""
     after = list(blocks)
     for change in changes:
@@ -98,7 +98,7 @@ class FakeDocument:
 
     async def change(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[BlockChange],
         *,
         expected: bytes | None = None,
         auto_archive: bool = False,
@@ -114,7 +114,7 @@ class FakeDocument:
     async def _note_synced(
         self,
         base: Any,
-        changes: Sequence[Change] = (),
+        changes: Sequence[BlockChange] = (),
         *,
         expected: bytes | None = None,
         auto_archive: bool = False,

@@ -5,10 +5,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, state
 from memory_actors.kinds.phrasing import text_digest
 from support.kind_rules import CHANGED, CHANGES, GROUPS, METADATA, OWN, PINNED, RARELY, TIMES, WORDS
+from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some
 
 SECTIONS = st.sampled_from(["", "Tastes", "Work"])
@@ -71,15 +73,15 @@ class ContextRules(UserRules):
     @rule(document=GROUPS, kinds=st.lists(st.integers(0, 2), max_size=4), text=WORDS, number=ANY)
     def changes_a_document(self, document: str, kinds: list[int], text: str, number: int) -> None:
         blocks = [row.memory_id for row in state.blocks(self.deciding.state.context, document)]
-        changes: list[commands.Change] = []
+        changes: list[BlockChange] = []
         for kind in kinds:
             one = blocks[number % len(blocks)] if blocks else None
             if kind == 0 or one is None:
-                changes.append(commands.InsertBlock(self.id(None), f"{text}\n", None, one))
+                changes.append(InsertBlock(self.id(None), f"{text}\n", None, one))
             elif kind == 1:
-                changes.append(commands.EditBlock(one, f"- {text}\n"))
+                changes.append(EditBlock(one, f"- {text}\n"))
             else:
-                changes.append(commands.RemoveBlock(one))
+                changes.append(RemoveBlock(one))
                 blocks.remove(one)
         self.ask(
             commands.ChangeDocument(
@@ -106,7 +108,8 @@ class ContextRules(UserRules):
     ) -> None:
         memory_id = self.id(own)
         self.ask(
-            commands.ImportBlock(
+            proposing(
+                commands.ImportBlock,
                 now_us=self.now_us, memory_id=memory_id, document=document, raw=f"{text}\n",
                 rank=rank, heading=heading, occurred_at_us=at, touched_at_us=at,
                 archived=archived and heading is None, digest=text_digest(text),

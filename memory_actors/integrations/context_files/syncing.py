@@ -28,8 +28,8 @@ import anyio.to_thread
 from eventlog.core.records import Returned
 from memory_actors.api.plumbing import note_synced
 from memory_actors.base import text_files as files
+from memory_actors.base.context_documents import ContextEntry
 from memory_actors.base.errors import ContextFileError, StaleDocumentError, UnavailableError
-from memory_actors.base.reports import ContextEntry
 from memory_actors.integrations.context_files.merge import Base, Conflict, Merged, merge
 from memory_actors.kinds.context.alignment import Placed
 from memory_actors.kinds.context.markdown import heading_raw, render
@@ -178,7 +178,10 @@ class _Sync:
         if merged.changes:
             return await self._append(live, merged, label)
         if merged.text != read:
-            return await self._replace(seen, merged)
+            if await anyio.to_thread.run_sync(files.replace, seen, merged.text):
+                self.file_changed = True
+                self.conflicts += merged.conflicts
+            return False
         if merged.base != base:
             return await self._note(merged, label)
         return True
@@ -208,12 +211,6 @@ class _Sync:
         self.changes += len(merged.changes)
         self.conflicts += merged.conflicts
         self.archived += receipt.archived
-        return False
-
-    async def _replace(self, seen: files.Seen, merged: Merged) -> bool:
-        if await anyio.to_thread.run_sync(files.replace, seen, merged.text):
-            self.file_changed = True
-            self.conflicts += merged.conflicts
         return False
 
     async def _note(self, merged: Merged, label: str) -> bool:

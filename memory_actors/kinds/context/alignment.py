@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import uuid4
 
-from memory_actors.kinds.context.commands import Change, EditBlock, InsertBlock, RemoveBlock
+from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.markdown import Block, parse, shown
 
 ALIKE = 0.5  # of the words in common: an entry with half of it new is still the entry that was
@@ -46,7 +46,7 @@ def new_block_id() -> str:
     return uuid4().hex
 
 
-def align(old: Sequence[Placed], text: str, new_id: NewId = new_block_id) -> list[Change]:
+def align(old: Sequence[Placed], text: str, new_id: NewId = new_block_id) -> list[BlockChange]:
     """Return the changes that make a document read `text`, as few as possible, in their order."""
     return changes_between(old, aligned(as_shown(old), parse(text), new_id))
 
@@ -66,7 +66,7 @@ def aligned(
     return [Placed(ids.get(j) or new_id(), *block) for j, block in enumerate(new)]
 
 
-def changes_between(old: Sequence[Placed], new: Sequence[Placed]) -> list[Change]:
+def changes_between(old: Sequence[Placed], new: Sequence[Placed]) -> list[BlockChange]:
     """Return removes, edits and inserts from one list of blocks to another, as that is to show.
 
     Blocks with ids in common stand in the same order in both. An insert follows a block that is
@@ -74,7 +74,7 @@ def changes_between(old: Sequence[Placed], new: Sequence[Placed]) -> list[Change
     """
     before = {block.block_id: block.raw for block in old}
     kept = {block.block_id for block in new}
-    changes: list[Change] = [RemoveBlock(name) for name in before if name not in kept]
+    changes: list[BlockChange] = [RemoveBlock(name) for name in before if name not in kept]
     raws = _own_texts(old, new)
     changes += [
         EditBlock(block.block_id, raw)

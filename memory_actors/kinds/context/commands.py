@@ -1,13 +1,14 @@
 """The commands of context documents."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import msgspec
 from msgspec.structs import replace
 
+from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.tokens import TokenBudget, WordEstimate
-from memory_actors.kinds.context.events import Section
+from memory_actors.kinds.context.events import BlockImported
 from memory_actors.kinds.kind import Add, Command, Delete, Outside, Restore
 
 FREE_MIN, FREE_MAX = 0.3, 0.5  # of a document: less is soon full again, more leaves half of it
@@ -15,33 +16,6 @@ FREE = 0.4
 BUDGET = TokenBudget(soft_tokens=1_500, hard_tokens=2_000, counter=WordEstimate())
 
 # --- changes of one document
-
-
-class InsertBlock(msgspec.Struct, frozen=True):
-    """A new block."""
-
-    block_id: str
-    raw: str
-    heading: str | None
-    """The title of a heading, None for an entry."""
-    after: str | None
-    """The block it follows; None: it is the first."""
-
-
-class EditBlock(msgspec.Struct, frozen=True):
-    """Another text for a block."""
-
-    block_id: str
-    raw: str
-
-
-class RemoveBlock(msgspec.Struct, frozen=True):
-    """A block that goes."""
-
-    block_id: str
-
-
-Change: TypeAlias = InsertBlock | EditBlock | RemoveBlock
 
 
 class DocumentRoom(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +44,7 @@ class ChangeDocument(MakeRoom, frozen=True, kw_only=True):
     """Carry out changes in their order, all or none. The first write makes a document."""
 
     document: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[BlockChange, ...] = ()
     expected: bytes | None = None
     """The digest of the whole text that the caller saw."""
     base: tuple[tuple[str, bytes], ...] | None = None
@@ -112,19 +86,8 @@ class EditEntry(MakeRoom, frozen=True, kw_only=True):
 class ImportBlock(Add, frozen=True, kw_only=True):
     """Put a block where it was in another store, with all there is to it."""
 
-    memory_id: str
-    document: str
-    raw: str
-    rank: str
-    heading: str | None = None
-    pinned: bool = False
-    metadata: dict[str, Any] = {}
-    occurred_at_us: int
-    touched_at_us: int
-    archived: bool = False
-    digest: bytes = b""
-    """Of the text that an archived entry is found by."""
-    section: Section | None = None
+    block: BlockImported
+    """The event, at the rank that it had."""
     budget: TokenBudget = BUDGET
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from eventlog import Recorded
+from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.kinds.context.commands import Change, InsertBlock, RemoveBlock, RestoreEntries
+from memory_actors.kinds.context.commands import RestoreEntries
 from memory_actors.kinds.context.events import (
     BlockEdited,
     BlockImported,
@@ -67,7 +68,7 @@ class DocumentDraft:
 
     # --- changes
 
-    def make(self, change: Change) -> None:
+    def make(self, change: BlockChange) -> None:
         """Carry out one change.
 
         :raises NotFoundError: it names a block that is not in the document.

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from eventlog import Recorded
+from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
 from memory_actors.base.errors import ContextLimitError, QuotaExceededError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count, size
 from memory_actors.base.tokens import TokenBudget
-from memory_actors.kinds.context.commands import Change, DocumentRoom, InsertBlock, RemoveBlock
+from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.context.events import ArchivedEntry, EntriesArchived, Event, Section
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import ContextState, Row, blocks, fold, text, under_sections
@@ -71,7 +72,12 @@ def check_text(name: str, asked: str, state: ContextState, limits: Limits) -> No
 
 
 def check_changes(
-    name: str, changes: Sequence[Change], state: ContextState, limits: Limits, *, auto_archive: bool
+    name: str,
+    changes: Sequence[BlockChange],
+    state: ContextState,
+    limits: Limits,
+    *,
+    auto_archive: bool,
 ) -> None:
     """Refuse changes that no document can take: before they are carried out.
 

@@ -18,17 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from immutables import Map
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Direction
 from memory_actors.kinds.kind import Row
 from memory_actors.kinds.rows import Held
 
-Direction: TypeAlias = Literal["out", "in", "both"]
-"""From the source to the target, the other way, or whichever."""
 Edge: TypeAlias = tuple[str, str, str]
 """An endpoint, the relation's key, the other endpoint."""
 Edges: TypeAlias = Map[str, Map[str, Map[str, tuple[str, ...]]]]

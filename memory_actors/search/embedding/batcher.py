@@ -27,7 +27,7 @@ from weakref import WeakSet
 
 import anyio.to_thread
 
-from memory_actors.base.errors import EmbedderError
+from memory_actors.base.errors import EmbedderClosedError, EmbedderError
 from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, unpack
 from memory_actors.search.embedding.vector_table import as_stored
 
@@ -40,10 +40,6 @@ from memory_actors.search.embedding.vector_table import as_stored
 LEAVE_S_MAX = 5.0  # for a call in hand: a full batch takes 0.2 s, on a slow machine some seconds
 
 _started: "WeakSet[EmbedderThread]" = WeakSet()
-
-
-class EmbedderClosedError(EmbedderError):
-    """A request came too late: nothing has failed."""
 
 
 class EmbedderThread:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.logs import get_logger
-from memory_actors.base.errors import EmbedderError
+from memory_actors.base.errors import WrongVectorsError
 from memory_actors.search.dot_products import float_dots
 
 UNIT_TOLERANCE = 1e-2  # what rounding to float16 moves a length by, and no scale
@@ -74,10 +74,6 @@ class Embedder(Protocol):
 
 
 # --- what one returns
-
-
-class WrongVectorsError(EmbedderError):
-    """The embedder answered, with what no index can hold: asking again would not help."""
 
 
 class VectorForm:

@@ -12,32 +12,22 @@ import numpy.typing as npt
 
 from eventlog import EventLogError, Keys
 from eventlog.core.logs import get_logger
-from eventlog.core.records import Returned
 from eventlog.files.pages import CHECKED_BYTES_MAX
-from memory_actors.base.errors import EmbedderError, ModelMismatchError
+from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVectorsError
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
+from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.embedding.batcher import LEAVE_S_MAX, Batcher, Outcome
 from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import RECIPE as TOKENS_RECIPE
-from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, WrongVectorsError
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.search.embedding")
-
-
-class EmbeddingStatistics(Returned, frozen=True):
-    """Counts of vectors by their source."""
-
-    from_memory: int
-    from_disk: int
-    computed: int
-    waiting: int
-    """Texts that wait for the model."""
 
 
 class EmbeddingService:

@@ -5,16 +5,17 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from eventlog.core.records import to_datetime
-from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Hit, Item, Metadata
-from memory_actors.base.reports import (
+from memory_actors.base.context_documents import (
     DEFAULT_DOCUMENT,
+    BlockChange,
     ContextEntry,
     ContextHit,
     ContextReceipt,
     ContextSize,
     DocumentBlock,
 )
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import Hit, Item, Metadata
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
     check_name,
@@ -26,7 +27,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
-from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN, Change
+from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Row, blocks, in_order, text, under_sections
 from memory_actors.kinds.phrasing import text_digest
@@ -122,7 +123,7 @@ class ContextDocument(ContextWriting):
 
     async def change(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[BlockChange],
         *,
         expected: bytes | None = None,
         auto_archive: bool = False,
@@ -314,7 +315,7 @@ class ContextDocument(ContextWriting):
     async def _note_synced(
         self,
         base: Base,
-        changes: Sequence[Change] = (),
+        changes: Sequence[BlockChange] = (),
         *,
         expected: bytes | None = None,
         auto_archive: bool = False,
@@ -366,7 +367,7 @@ def _hit(hit: Hit) -> ContextHit:
     )
 
 
-def _ids(changes: Sequence[Change]) -> tuple[str, ...]:
+def _ids(changes: Sequence[BlockChange]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(change.block_id for change in changes))
 
 

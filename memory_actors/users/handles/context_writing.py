@@ -7,9 +7,17 @@ from typing import Any, ClassVar
 import msgspec
 
 from memory_actors.actors.asking import Reply
+from memory_actors.base.context_documents import (
+    DEFAULT_DOCUMENT,
+    BlockChange,
+    ContextReceipt,
+    ContextSize,
+    EditBlock,
+    InsertBlock,
+    RemoveBlock,
+)
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item, Receipt
-from memory_actors.base.reports import DEFAULT_DOCUMENT, ContextReceipt, ContextSize
 from memory_actors.base.tokens import TokenBudget, disagreement
 from memory_actors.base.validation import (
     check_name,
@@ -25,6 +33,7 @@ from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, DocumentRoom, RestoreEntries
 from memory_actors.kinds.context.events import (
+    ArchivedEntry,
     BlockImported,
     BlockInserted,
     EntriesArchived,
@@ -94,10 +103,11 @@ class ContextWriting(Handle):
             check_time_us(block.touched_at_us, "touched_at_us")
         check_one(raw, block.heading)
         occurred_at_us = time_us(item.occurred_at, "timestamp")
-        return commands.ImportBlock(
-            now_us=now_us,
+        archived = ArchivedEntry(
+            memory_id=memory_id, digest=text_digest(entry_text(raw)), section=block.section
+        )
+        imported = BlockImported(
             memory_id=memory_id,
-            own_ids=(memory_id,),
             document=check_name(block.document, "document"),
             raw=raw,
             rank=_checked_rank(block.rank),
@@ -106,10 +116,10 @@ class ContextWriting(Handle):
             metadata=own_metadata(item.metadata, shown=True),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             touched_at_us=now_us if block.touched_at_us is None else block.touched_at_us,
-            archived=block.archived and block.heading is None,
-            digest=text_digest(entry_text(raw)),
-            section=block.section,
-            budget=self._budget,
+            archived=archived if block.archived and block.heading is None else None,
+        )
+        return commands.ImportBlock(
+            now_us=now_us, own_ids=(memory_id,), block=imported, budget=self._budget
         )
 
     # --- commands
@@ -154,7 +164,7 @@ class ContextWriting(Handle):
     def _changing(
         self,
         document: str,
-        changes: Sequence[commands.Change],
+        changes: Sequence[BlockChange],
         expected: bytes | None = None,
         *,
         auto_archive: bool = False,
@@ -165,9 +175,9 @@ class ContextWriting(Handle):
         The changes have passed `checked_changes`.
         """
         for change in changes:
-            if isinstance(change, commands.InsertBlock):
+            if isinstance(change, InsertBlock):
                 check_one(change.raw, change.heading)
-            elif isinstance(change, commands.EditBlock):
+            elif isinstance(change, EditBlock):
                 check_one(change.raw)
         return commands.ChangeDocument(
             now_us=self._scope.now_us(),
@@ -221,7 +231,7 @@ class ContextWriting(Handle):
         return await self._index_from_log(live, reply) if found else None
 
     async def _check_changes(
-        self, document: str, changes: Sequence[commands.Change], *, auto_archive: bool = False
+        self, document: str, changes: Sequence[BlockChange], *, auto_archive: bool = False
     ) -> None:
         """Check, before any work on them, that a document can take so many bytes and entries.
 
@@ -257,7 +267,7 @@ def checked_section(title: str) -> str:
     return read
 
 
-def checked_changes(changes: object) -> Sequence[commands.Change]:
+def checked_changes(changes: object) -> Sequence[BlockChange]:
     """Return changes of a document.
 
     :raises InvalidInputError: they are no list, or one is neither `InsertBlock`,
@@ -266,12 +276,12 @@ def checked_changes(changes: object) -> Sequence[commands.Change]:
     if not isinstance(changes, list | tuple):
         raise InvalidInputError(f"changes must be a list, not {type(changes).__name__}")
     for one in changes:
-        if not isinstance(one, commands.InsertBlock | commands.EditBlock | commands.RemoveBlock):
+        if not isinstance(one, InsertBlock | EditBlock | RemoveBlock):
             raise InvalidInputError(
                 f"a change is an InsertBlock, EditBlock or RemoveBlock, not {one!r:.80}"
             )
         check_name(one.block_id, "block_id")
-        if not isinstance(one, commands.RemoveBlock):
+        if not isinstance(one, RemoveBlock):
             checked_raw(one.raw)
     return changes
 

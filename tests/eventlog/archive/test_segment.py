@@ -9,6 +9,7 @@ from eventlog.archive import block, segment
 from eventlog.archive.block import Entry
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
+from eventlog.core.errors import MissingSegment
 from eventlog.core.frame import Place
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -104,7 +105,7 @@ def test_a_file_cut_short_is_damage_or_a_shorter_walk(tmp_path: Path):
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path):
-    with pytest.raises(segment.MissingSegment, match=f"{FIRST.name} is missing"):
+    with pytest.raises(MissingSegment, match=f"{FIRST.name} is missing"):
         segment.read_block(tmp_path, FIRST, 32)
 
 

@@ -19,9 +19,10 @@ from eventlog import (
     LogLocked,
     LogUnavailable,
 )
+from eventlog.core.records import RepairReport
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import TABLES, U64
-from eventlog.upkeep.repair import RepairReport, repair
+from eventlog.upkeep.repair import repair
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,8 @@ from memory_actors import (
     StaleDocumentError,
 )
 from memory_actors.api.plumbing import note_synced
+from memory_actors.base.context_documents import EditBlock, InsertBlock
 from memory_actors.interchange import export_jsonl, import_jsonl
-from memory_actors.kinds.context.commands import EditBlock, InsertBlock
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,8 @@ import pytest
 
 from memory_actors import InvalidInputError, NotFoundError, Tier
 from memory_actors.base import api_keys as store
-from memory_actors.base.api_keys import KeyFileError, KeyStore, matches
+from memory_actors.base.api_keys import KeyStore, matches
+from memory_actors.base.errors import KeyFileError
 
 pytestmark = pytest.mark.user
 

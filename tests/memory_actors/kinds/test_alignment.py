@@ -2,8 +2,8 @@
 
 from support.context import placed
 
+from memory_actors.base.context_documents import EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.alignment import Placed, align, aligned, alike
-from memory_actors.kinds.context.commands import EditBlock, InsertBlock, RemoveBlock
 from memory_actors.kinds.context.markdown import parse
 
 TEXT = "# T\n\n- Ann likes tea\n- Bob plays chess\n- Cy\n"

@@ -2,11 +2,14 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from support.given import Given, recorded
+from support.proposing import proposing
 
+from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.base.errors import (
     ContextLimitError,
     InvalidInputError,
@@ -17,7 +20,6 @@ from memory_actors.base.errors import (
 from memory_actors.base.quota import Limits
 from memory_actors.base.tokens import TokenBudget, WordEstimate
 from memory_actors.kinds import context
-from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.commands import (
     AddEntry,
     ArchiveEntries,
@@ -25,12 +27,9 @@ from memory_actors.kinds.context.commands import (
     DeleteDocuments,
     DeleteEntry,
     DocumentRoom,
-    EditBlock,
     EditEntry,
     ImportBlock,
-    InsertBlock,
     PinEntries,
-    RemoveBlock,
     RenameDocuments,
     RestoreEntries,
     TouchEntries,
@@ -70,7 +69,8 @@ class User:
 
     def do(self, command_type: type, **fields: Any) -> list[Any]:
         self.now_us += 10
-        events = self.decide(command_type(now_us=self.now_us, **self.filled(command_type, fields)))
+        make = partial(proposing, command_type) if command_type is ImportBlock else command_type
+        events = self.decide(make(now_us=self.now_us, **self.filled(command_type, fields)))
         for event in events:
             self.log.append(recorded(event, len(self.log) + 1))
             self.state = context.evolve(self.state, self.log[-1])
@@ -101,7 +101,7 @@ class User:
             heading_id=f"h-{memory_id}", **fields,
         )  # fmt: skip
 
-    def change(self, *changes: commands.Change, **fields: Any) -> list[Any]:
+    def change(self, *changes: BlockChange, **fields: Any) -> list[Any]:
         return self.do(ChangeDocument, document=DOC, changes=changes, **fields)
 
     def archive(self, *ids: str, **fields: Any) -> list[str]:

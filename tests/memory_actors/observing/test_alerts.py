@@ -15,13 +15,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from memory_actors.base.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.errors import AlertNotDeliveredError, InvalidInputError, MissingExtraError
 from memory_actors.base.privacy import hashed
 from memory_actors.observing import alerts
 from memory_actors.observing.alerts import (
     Alert,
     AlertDispatcher,
-    AlertNotDeliveredError,
     AlertSink,
     CallbackSink,
     LogSink,

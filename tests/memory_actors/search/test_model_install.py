@@ -14,9 +14,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from memory_actors.base.errors import EmbedderError, InvalidInputError
+from memory_actors.base.errors import EmbedderError, InvalidInputError, ModelInstallError
 from memory_actors.search.model import install as sources
-from memory_actors.search.model.install import ModelInstallError, fetch_published, install_model
+from memory_actors.search.model.install import fetch_published, install_model
 from memory_actors.search.model.installed import (
     PUBLISHED_FILES,
     fingerprint,

@@ -20,11 +20,11 @@ from memory_actors import (
     Settings,
     UserMemory,
 )
+from memory_actors.base.weights import Weights
 from memory_actors.kinds import long_term
 from memory_actors.search import ranking, retrieval
 from memory_actors.search.embedding.vector_table import TABLES
 from memory_actors.search.indexes import dense, memory_index
-from memory_actors.search.weights import Weights
 
 pytestmark = pytest.mark.anyio
 

@@ -1,23 +1,20 @@
-"""The weight of each signal, by what a store holds and what is asked; and the chance in a score.
+"""The weight of each signal of the ranking, by what a store holds and what is asked.
 
-Signals are those of `ranking.py`. The weights that a caller sees and may change (`TURNS`) are for
-texts that are long or were said by somebody: one vector blurs a long text, so it is found by its
-words and their states. Of short facts the vector says it all, and they are asked in other words:
-there meaning leads (`FACTS`), the more so the fewer there are, for with few memories nobody can
-tell which words are rare (`FEW`). A store weighs in between by what it holds. And where the model
-can read little of the query (`query.py`), its own words lead (`FOREIGN`), those of the passage
-before those around it. An embedder that gives no token states leaves vectors and words (`PLAIN`).
+Signals are those of `memory_actors/search/ranking.py`. The weights that a caller sees and may
+change (`TURNS`) are for texts that are long or were said by somebody: one vector blurs a long text,
+so it is found by its words and their states. Of short facts the vector says it all, and they are
+asked in other words: there meaning leads (`FACTS`), the more so the fewer there are, for with few
+memories nobody can tell which words are rare (`FEW`). A store weighs in between by what it holds.
+And where the model can read little of the query, its own words lead (`FOREIGN`), those of the
+passage before those around it. An embedder that gives no token states leaves vectors and words
+(`PLAIN`).
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from memory_actors.base.errors import InvalidInputError
-
-Numbers = npt.NDArray[np.float32]
 
 WEIGHT_MAX: Final = 1_000_000  # beyond it float32 has no digits left for the other signals
 
@@ -51,36 +48,6 @@ def check_weights(weights: object) -> Weights:
     return weights
 
 
-class Chance(NamedTuple):
-    """The chance that a passage answers, by logistic regression; what each thing adds to its logit.
-
-    Fitted on all development sets of `python -m bench recall`, each of the same weight, and on
-    questions that nothing in the store answers, a quarter as many. The score counts, and how far it
-    is behind the best one: where something fits well, little else answers. Fitted without a set, it
-    is off by 0.02 in the mean on the results of that set and all others (its expected calibration
-    error); in a store that is all about one thing more answers than it says.
-    """
-
-    constant: float = -0.96
-    score: float = 1.63
-    score_of_turns: float = 1.02
-    behind: float = -10.2
-    turns: float = -2.86
-    foreign: float = -0.12
-
-    def at(self, scores: Numbers, best: float, turns: float, foreign: float) -> Numbers:
-        """Return the chance of scores, beside the best one of all kinds."""
-        logits = (
-            self.constant
-            + (self.score + self.score_of_turns * turns) * scores
-            + self.behind * np.maximum(best - scores, 0)
-            + self.turns * turns
-            + self.foreign * foreign
-        )
-        return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
-
-
-CHANCE: Final = Chance()
 TURNS: Final = Weights()
 FACTS: Final = Weights(
     late=0.65, session=0.0, words=0.3, meaning=1.0, date=1.0, speaker=0.08, asks=-0.1

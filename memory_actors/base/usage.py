@@ -1,0 +1,71 @@
+"""Usage of memory beside its limits, and its monthly cost, as callers get them."""
+
+from datetime import datetime
+
+from eventlog.core.records import Returned
+from memory_actors.base.records import QuotaUse
+
+
+class KindUsage(Returned, frozen=True, kw_only=True):
+    """The memories of one kind that a user holds."""
+
+    count: int
+    size_bytes: int
+    """UTF-8 bytes of the contents."""
+    stored_bytes: int
+    """Bytes their events take in the log."""
+    evicted: int
+    """The number that left so far because the kind makes room by itself, or their time was up."""
+    pruned: int
+    """The number that was pruned so far."""
+    quotas: tuple[QuotaUse, ...]
+
+
+class Usage(Returned, frozen=True, kw_only=True):
+    """The memories that a user holds, by kind."""
+
+    user_id: str
+    at: datetime
+    tier: str
+    kinds: dict[str, KindUsage]
+
+
+class CostItem(Returned, frozen=True):
+    """One line of an estimate."""
+
+    name: str
+    used: float
+    """In `unit`."""
+    unit: str
+    price_usd: float
+    """Of one unit a month."""
+    cost_usd: float
+    """A month."""
+
+
+class CostEstimate(Returned, frozen=True, kw_only=True):
+    """An estimate of the monthly cost of a user's memory, and the usage that it comes from."""
+
+    user_id: str
+    at: datetime
+    tier: str
+    tier_price_usd: float
+    """The monthly price of the tier itself."""
+    storage_usd: float
+    """The sum of the items."""
+    total_usd: float
+    items: tuple[CostItem, ...]
+    usage: Usage
+
+
+class SystemUsage(Returned, frozen=True, kw_only=True):
+    """The exact amounts that all users hold together, by kind."""
+
+    at: datetime
+    users: int
+    counts: dict[str, int]
+    size_bytes: dict[str, int]
+    stored_bytes: dict[str, int]
+    relationships: int
+    quotas: tuple[QuotaUse, ...]
+    """The limits over all users."""
