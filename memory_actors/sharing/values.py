@@ -32,7 +32,8 @@ from memory_actors.base import (
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
 
 MODULES: Final = (
-    records, reports, context_documents, usage, statistics, weights, errors, log_records, log_errors,
+    records, reports, context_documents, usage, statistics, weights, errors, log_records,
+    log_errors,
 )  # fmt: skip
 """The modules whose types cross, by their names."""
 DEPTH_MAX = 64
