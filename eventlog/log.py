@@ -54,6 +54,7 @@ from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
 from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
+from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.snapshots import (
     load_checkpoint,
@@ -62,7 +63,6 @@ from eventlog.lmdb.snapshots import (
     put_checkpoint,
     put_snapshot,
 )
-from eventlog.lmdb.totals import load_totals
 from eventlog.upkeep.upkeep import LogUpkeep
 from eventlog.upkeep.verification import Verification
 

@@ -48,14 +48,6 @@ class _Salts:
         return self._bytes[self._at - count : self._at]
 
 
-def _no_text(_event: Any) -> None:
-    return None
-
-
-def _no_keys(_event: Any) -> Iterable[str]:
-    return ()
-
-
 @dataclass(slots=True)
 class _EventType:
     cls: type
@@ -72,7 +64,7 @@ class EventRegistry:
     def __init__(
         self,
         salt: Callable[[int], bytes] | None = None,
-        text_bytes: Callable[[Any], int | None] = _no_text,
+        text_bytes: Callable[[Any], int | None] = lambda _event: None,
     ):
         """`text_bytes` says how long the text of an event is, where it is about one."""
         self._by_tag: dict[str, _EventType] = {}
@@ -83,7 +75,11 @@ class EventRegistry:
         self._text_bytes = text_bytes
 
     def event(
-        self, tag: str, *, schema: int = 1, keys: Callable[[Any], Iterable[str]] = _no_keys
+        self,
+        tag: str,
+        *,
+        schema: int = 1,
+        keys: Callable[[Any], Iterable[str]] = lambda _event: (),
     ) -> Callable[[E], E]:
         """Return a class decorator that registers a msgspec Struct under `tag`.
 
@@ -224,15 +220,13 @@ class EventRegistry:
             upcaster = event_type.upcasters.get(version)
             if upcaster is None:
                 raise UnknownEvent(f"{event_type.tag!r} has no upcaster from schema {version}")
-            fields = _upcast_once(event_type.tag, version, upcaster, fields)
+            try:
+                fields = upcaster(fields)
+            except Exception as error:  # fields that were never those of this schema
+                raise CorruptLog(
+                    f"{event_type.tag!r} of schema {version} does not upcast: {error!r}"
+                ) from error
         return msgspec.convert(fields, event_type.cls)
-
-
-def _upcast_once(tag: str, version: int, upcaster: Upcaster, fields: Fields) -> Fields:
-    try:
-        return upcaster(fields)
-    except Exception as error:  # fields that were never those of this schema
-        raise CorruptLog(f"{tag!r} of schema {version} does not upcast: {error!r}") from error
 
 
 def _keys(event_type: _EventType, event: Any) -> tuple[str, ...]:

@@ -212,9 +212,13 @@ def unpack(position: int, data: bytes) -> Frame:
         flags, schema, sid, version, recorded_at_us, raw_bytes, stored_bytes, digest, chain, tag,
     )  # fmt: skip
     if flags & ARCHIVED:
-        return Frame(*header, b"", b"", place=_place_at(position, data, salt_at))
+        if len(data) != salt_at + _POINTER.size:
+            raise CorruptLog(f"event {position} is in the archive and does not say where")
+        return Frame(*header, b"", b"", place=Place(*_POINTER.unpack_from(data, salt_at)))
     if flags & ERASED:
-        return Frame(*header, b"", b"", gone=_gone_at(position, data, salt_at))
+        if len(data) != salt_at + _TIME.size:
+            raise CorruptLog(f"event {position} is erased and does not say when")
+        return Frame(*header, b"", b"", gone=ErasedMark(*_TIME.unpack_from(data, salt_at)))
     body_at = salt_at + SALT_BYTES
     return Frame(*header, data[salt_at:body_at], data[body_at:])
 
@@ -276,18 +280,6 @@ def _tag(position: int, data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise CorruptLog(f"event {position} has a type whose name is no text") from error
-
-
-def _place_at(position: int, data: bytes, at: int) -> Place:
-    if len(data) != at + _POINTER.size:
-        raise CorruptLog(f"event {position} is in the archive and does not say where")
-    return Place(*_POINTER.unpack_from(data, at))
-
-
-def _gone_at(position: int, data: bytes, at: int) -> ErasedMark:
-    if len(data) != at + _TIME.size:
-        raise CorruptLog(f"event {position} is erased and does not say when")
-    return ErasedMark(*_TIME.unpack_from(data, at))
 
 
 def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:

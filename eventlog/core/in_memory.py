@@ -60,7 +60,7 @@ from eventlog.core.requests import (
 
 
 @dataclass(slots=True)
-class _Stream:
+class _HeldStream:
     events: list[Recorded[Any]] = field(default_factory=list)
     epoch: int = 0
     stored_bytes: int = 0
@@ -77,7 +77,7 @@ class InMemoryLog(TakesAppends):
     def __init__(self, registry: EventRegistry, *, clock: Callable[[], int] = system_clock_us):
         super().__init__(registry, checked_clock(clock))
         self._log: list[Recorded[Any]] = []
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, _HeldStream] = {}
         self._checkpoints: dict[str, int] = {}
         self._entries: dict[tuple[str, bytes], bytes] = {}
         self._snapshots: defaultdict[str, dict[int, tuple[str, Snapshot]]] = defaultdict(dict)
@@ -89,13 +89,13 @@ class InMemoryLog(TakesAppends):
         if self._closed:
             raise LogClosed("the log is closed: open it again")
 
-    def _held(self, stream: str) -> _Stream:
+    def _held(self, stream: str) -> _HeldStream:
         """Return what is held of a stream: of one that never was, an empty one to be kept or not.
 
         :raises InvalidAppend: that can be no stream's name.
         """
         check_stream_name(stream)
-        return self._streams.get(stream) or _Stream()
+        return self._streams.get(stream) or _HeldStream()
 
     def close(self) -> None:
         """End every subscription."""
@@ -130,7 +130,7 @@ class InMemoryLog(TakesAppends):
         self._grown = asyncio.Event()
         return result
 
-    def _put(self, stream: str, held: _Stream, event: Prepared, now_us: int) -> None:
+    def _put(self, stream: str, held: _HeldStream, event: Prepared, now_us: int) -> None:
         data, raw_meta = self.registry.decode(event.tag, event.schema, event.raw)
         version = len(held.events) + 1
         recorded = Recorded(
@@ -287,7 +287,7 @@ class InMemoryLog(TakesAppends):
                     events += 1
         return DroppedPayloads(events=events)
 
-    def _drop(self, held: _Stream, version: int, name: str, instead: Dropped) -> None:
+    def _drop(self, held: _HeldStream, version: int, name: str, instead: Dropped) -> None:
         event = held.events[version - 1]
         gone = msgspec.structs.replace(event, stream=name, data=instead, raw_meta=b"")
         held.events[version - 1] = self._log[event.position - 1] = gone
@@ -357,7 +357,9 @@ def _readable(events: list[Recorded[Any]], dropped: OnDropped) -> list[Recorded[
     return events
 
 
-def _first_result(stream: str, held: _Stream, key: str | None, digest: bytes) -> Appended | None:
+def _first_result(
+    stream: str, held: _HeldStream, key: str | None, digest: bytes
+) -> Appended | None:
     if key is None or key not in held.requests:
         return None
     first_digest, result = held.requests[key]

@@ -163,7 +163,7 @@ def check_pages(data: Bytes, meta: Meta) -> None:
     """
     at = meta.page * meta.page_bytes + _TREES_AT
     free, main = (_tree(data, at + n * _TREE.size) for n in range(2))
-    pages = _Pages(data, meta)
+    pages = _FilePages(data, meta)
     for tree in pages.check_tree(main, is_main=True):
         pages.check_tree(tree)
     pages.check_free(free)
@@ -186,7 +186,7 @@ def _stretches(starts: _Numbers, counts: _Numbers) -> _Numbers:
     return stretches
 
 
-class _Pages:
+class _FilePages:
     """The pages of one file, and which of them have been reached."""
 
     def __init__(self, data: Bytes, meta: Meta):

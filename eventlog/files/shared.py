@@ -61,15 +61,12 @@ class Shared(Generic[F]):
             with self.within(held.file):
                 yield held.file
         finally:
-            self._leave(held)
-
-    def _leave(self, held: _Held[F]) -> None:
-        with self._gate:
-            held.users -= 1
-            if held.users == 0 and held is not self._current:
-                self._close(held.file)  # in here: who waits for all users waits for this too
-            self._users -= 1
-            self._gate.notify_all()
+            with self._gate:
+                held.users -= 1
+                if held.users == 0 and held is not self._current:
+                    self._close(held.file)  # in here: who waits for all users waits for this too
+                self._users -= 1
+                self._gate.notify_all()
 
     @contextmanager
     def within(self, file: F) -> Iterator[None]:

@@ -21,13 +21,12 @@ import msgspec
 
 from eventlog.core.errors import Fenced, LogClosed, WrongExpectedVersion, WrongLoop
 from eventlog.core.logs import get_logger
-from eventlog.core.records import Appended, StreamHead
-from eventlog.core.requests import AppendRequest
+from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
+from eventlog.core.requests import I64_MAX, AppendRequest
 from eventlog.core.waiting import Turns, settle
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.totals import TotalsTally
 from eventlog.lmdb.writer import Landed, Outcome, WriteJob, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
@@ -181,7 +180,12 @@ class Intake:
         """Queue an append after which its stream is at `head`, None if that is not sure."""
 
         def landed(outcome: Outcome) -> None:
-            self._leave(request.stream, outcome)
+            in_flight = self._in_flight[request.stream]
+            in_flight.appends -= 1
+            if isinstance(outcome, Exception):
+                in_flight.head = None
+            if in_flight.appends == 0:
+                del self._in_flight[request.stream]
             if request.counters:
                 self.tally.leave(request.counters, relaxed=head is not None)
             if head is None and isinstance(outcome, Appended) and not outcome.duplicate:
@@ -205,14 +209,6 @@ class Intake:
             self.tally.enter(request.counters, relaxed=head is not None)
         if head is not None:
             request.counted()
-
-    def _leave(self, stream: str, outcome: Outcome) -> None:
-        in_flight = self._in_flight[stream]
-        in_flight.appends -= 1
-        if isinstance(outcome, Exception):
-            in_flight.head = None
-        if in_flight.appends == 0:
-            del self._in_flight[stream]
 
     async def _accepted(self, stream: str) -> StreamHead:
         """Return where a stream stands with everything accepted so far."""
@@ -267,3 +263,61 @@ class Intake:
             self.position = landed.tail.position
             self._wake_tail_waiters()
         self._wake_room_waiters()
+
+
+# --- totals: see ledger.py
+
+
+class TotalsTally:
+    """The totals as the event loop knows them, without reading: committed, and under way.
+
+    A relaxed append counts from when it is accepted; every other one once it is committed.
+    """
+
+    def __init__(self, committed: dict[str, int]):
+        self.committed = committed
+        """With every commit that has been delivered. Replaced, never changed."""
+        self._accepted: dict[str, int] = {}  # by relaxed appends under way
+        self._swing: dict[str, int] = {}  # the others under way may change a total by this, or not
+
+    def now(self) -> dict[str, int]:
+        """Return the totals, with relaxed appends that are accepted."""
+        now = dict(self.committed)
+        for name, delta in self._accepted.items():
+            _add(now, name, delta)
+        return now
+
+    def enter(self, counters: Mapping[str, int], *, relaxed: bool) -> None:
+        """Take note of an append that is under way from now on."""
+        for name, delta in counters.items():
+            if relaxed:
+                _add(self._accepted, name, delta)
+            else:
+                _add(self._swing, name, abs(delta))
+
+    def leave(self, counters: Mapping[str, int], *, relaxed: bool) -> None:
+        """Take note that it has landed or was refused; `committed` tells which."""
+        for name, delta in counters.items():
+            if relaxed:
+                _add(self._accepted, name, -delta)
+            else:
+                _add(self._swing, name, -abs(delta))
+
+    def is_certain(self, counters: Mapping[str, int]) -> bool:
+        """Say whether these deltas pass `count`, whatever comes of the appends under way."""
+        names = {*self.committed, *self._accepted, *self._swing, *counters}
+        for name, delta in counters.items():
+            total = self.committed.get(name, 0) + self._accepted.get(name, 0) + delta
+            swing = self._swing.get(name, 0)
+            if not swing <= total <= I64_MAX - swing:
+                return False
+        return len(names) <= TOTALS_MAX
+
+
+def _add(sums: dict[str, int], name: str, delta: int) -> None:
+    """Add to one of the sums in place; what comes to zero goes, so that names do not pile up."""
+    total = sums.get(name, 0) + delta
+    if total:
+        sums[name] = total
+    else:
+        sums.pop(name, None)

@@ -1,9 +1,10 @@
-"""The rules of the log, inside one transaction: who may append what, and where it goes.
+"""The rules of the log, inside one transaction: who may append what, where it goes, what it counts.
 
 Every rule is checked before the first put of an append, so a refused one leaves no trace in the
 transaction that it shares with others.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
@@ -19,7 +20,7 @@ from eventlog.core.errors import (
 )
 from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import ANY_VERSION, Appended, StreamHead
-from eventlog.core.requests import AppendRequest
+from eventlog.core.requests import AppendRequest, count
 from eventlog.files.anchor import Tail
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
 from eventlog.lmdb.environment import Environment, Transaction
@@ -37,7 +38,89 @@ from eventlog.lmdb.tables import (
     stream_records,
     unseal_record,
 )
-from eventlog.lmdb.totals import Counting
+
+# --- totals: named numbers over all streams that change with an append, in its own transaction
+#
+# A limit over all streams needs a number that is exact, so it must not be kept beside the log: the
+# two would part at the first crash. All totals lie in one row, which is there from the file's first
+# transaction on. So damage to it, or its loss, shows as such and never as a lower number, and its
+# CRC covers the key under which it lies.
+#
+# Three places know the totals. The row is the truth. `Counting` is what the writer's transaction
+# makes of it: it is read when the first append of a transaction counts, and written once for all of
+# them. `TotalsTally` (intake.py) is what the event loop knows without reading: what was committed,
+# and what is under way.
+
+ROW = b"totals"
+
+
+class TotalsRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """All totals by name; one at zero is not listed."""
+
+    totals: dict[str, int]
+
+
+def put_totals(env: Environment, txn: Transaction, totals: dict[str, int]) -> None:
+    """Store all totals."""
+    txn.put(ROW, seal_record(TotalsRecord(totals), ROW), db=env.tables["meta"])
+
+
+def load_totals(env: Environment, txn: Transaction) -> dict[str, int]:
+    """Return all totals as stored.
+
+    :raises CorruptLog: the row is damaged or missing.
+    """
+    value = txn.get(ROW, db=env.tables["meta"])
+    if value is None:
+        raise CorruptLog("the totals are missing: restore a backup, or run a verification")
+    return unseal_totals(ROW, value)
+
+
+def unseal_totals(row: bytes, value: bytes) -> dict[str, int]:
+    """Return the totals in a row.
+
+    :raises CorruptLog: it is damaged, or no row of totals.
+    """
+    return unseal_record(value, TotalsRecord, "the row of totals", row).totals
+
+
+class Counting:
+    """The totals within one transaction after another. Belongs to the writer's thread."""
+
+    def __init__(self, env: Environment):
+        self._env = env
+        self._changed: dict[str, int] | None = None
+
+    def begin(self) -> None:
+        """Start a transaction: forget what one that failed has left."""
+        self._changed = None
+
+    def add(self, txn: Transaction, counters: Mapping[str, int]) -> None:
+        """Apply an append's deltas, all or none; `finish` stores them.
+
+        :raises InvalidAppend: see `count`.
+        """
+        before = load_totals(self._env, txn) if self._changed is None else self._changed
+        self._changed = count(before, counters)
+
+    def take(self, txn: Transaction, counted: Mapping[str, int]) -> None:
+        """Take what a stream has counted out of the totals; none falls below 0."""
+        before = load_totals(self._env, txn) if self._changed is None else self._changed
+        gone = {name: -min(number, before.get(name, 0)) for name, number in counted.items()}
+        self._changed = count(before, gone)
+
+    def replace(self, totals: Mapping[str, int]) -> None:
+        """Let these be the totals: those of a log that this one now is the same as."""
+        self._changed = dict(totals)
+
+    def finish(self, txn: Transaction) -> dict[str, int] | None:
+        """Store the totals if the transaction has changed them, and return them."""
+        if self._changed is not None:
+            put_totals(self._env, txn, self._changed)
+        return self._changed
+
+
+# --- the ledger
 
 EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
 

@@ -28,10 +28,9 @@ from eventlog.files.datafile import is_there
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import StreamErasing, finish
-from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import TABLES, all_segments, seal, seal_record, unseal, unseal_record
-from eventlog.lmdb.totals import load_totals, put_totals
 
 # 2: with a row of totals; 3: with an archive, and a file that may be replaced; 4: with erasures;
 # 5: that, encrypted. A store that is not encrypted stays 4, which earlier versions can open.
@@ -256,7 +255,12 @@ def put_format(env: Environment, txn: Transaction, now_us: int, identity: bytes 
     """
     record = check_format(env, txn)
     if record is None:
-        _create(env, txn, now_us, identity)
+        if any(txn.stat(env.tables[table])["entries"] for table in ("meta", "events")):
+            raise CorruptLog(_LOST)
+        _put_record(env, txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
+        if identity:
+            txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=env.tables["meta"])
+        put_totals(env, txn, {})
     elif record.format in UPGRADED:
         _put_record(env, txn, msgspec.structs.replace(record, format=STORE_FORMAT))
 
@@ -283,15 +287,6 @@ def put_shrunk(env: Environment, txn: Transaction, transactions: int) -> None:
     """Make the record that of a new file, in the place of one that counted so far."""
     record = load_format(env, txn)
     _put_record(env, txn, msgspec.structs.replace(record, transactions=transactions, slack_bytes=0))
-
-
-def _create(env: Environment, txn: Transaction, now_us: int, identity: bytes) -> None:
-    if any(txn.stat(env.tables[table])["entries"] for table in ("meta", "events")):
-        raise CorruptLog(_LOST)
-    _put_record(env, txn, FormatRecord(ENCRYPTED_FORMAT if identity else STORE_FORMAT, now_us))
-    if identity:
-        txn.put(KEYS_ROW, seal(identity, KEYS_ROW), db=env.tables["meta"])
-    put_totals(env, txn, {})
 
 
 def _put_record(env: Environment, txn: Transaction, record: FormatRecord) -> None:

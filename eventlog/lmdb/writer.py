@@ -33,7 +33,7 @@ from eventlog.core.errors import (
 from eventlog.core.keys import Keys
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.totals import Counting, load_totals
+from eventlog.lmdb.ledger import Counting, load_totals
 
 BATCH_EVENTS_MAX = 1024
 BATCH_BYTES_MAX = 4 << 20

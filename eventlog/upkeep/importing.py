@@ -134,7 +134,14 @@ class Importing:
             raise self._made_up(f"event {event.position}")
         self._ends[taken.stream_id] = taken.version, taken.chain
         if taken.gone is None:
-            self._check_key(taken)
+            keys = self._files.keys
+            if taken.is_encrypted != (keys is not None):
+                which = "" if taken.is_encrypted else "not "
+                raise EncryptionMismatch(
+                    f"{self._path} is of a log that is {which}encrypted: import it into such a one"
+                )
+            if keys is not None:
+                keys.cipher(self.streams[taken.stream_id].name)
             with found_in(self._path):
                 self._key_rows(taken)
 
@@ -153,16 +160,6 @@ class Importing:
             f"{self._path} has {what} as no log would export it: it is not as it was written, "
             "export it again"
         )
-
-    def _check_key(self, taken: Frame) -> None:
-        keys = self._files.keys
-        if taken.is_encrypted != (keys is not None):
-            which = "" if taken.is_encrypted else "not "
-            raise EncryptionMismatch(
-                f"{self._path} is of a log that is {which}encrypted: import it into one that is so"
-            )
-        if keys is not None:
-            keys.cipher(self.streams[taken.stream_id].name)
 
     def _take_end(self, end: End, digest: "hashlib._Hash") -> None:
         if self.position > end.position:

@@ -43,7 +43,7 @@ from eventlog.files.atomic_directory import (
 from eventlog.files.datafile import is_there, sync_to_disk
 from eventlog.files.pages import pad
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger
+from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, put_totals
 from eventlog.lmdb.opening import load_keys_identity, put_format
 from eventlog.lmdb.reading import LogReading, refilled
 from eventlog.lmdb.tables import (
@@ -59,7 +59,6 @@ from eventlog.lmdb.tables import (
     seal_record,
     unseal_record,
 )
-from eventlog.lmdb.totals import put_totals
 from eventlog.upkeep.backup import copied, verify_copy
 
 

@@ -26,7 +26,7 @@ from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
-from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.ledger import Ledger, unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import LogReading, check_entry
 from eventlog.lmdb.snapshots import SnapshotRecord
@@ -43,7 +43,6 @@ from eventlog.lmdb.tables import (
     unseal,
     unseal_record,
 )
-from eventlog.lmdb.totals import unseal_totals
 
 PROGRESS_EVERY_EVENTS = 2048
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
@@ -53,7 +52,7 @@ Check = Callable[[bytes, bytes], object]
 
 
 @dataclass(slots=True)
-class _End:
+class _StreamEnd:
     """The end of a stream after the events walked so far."""
 
     version: int
@@ -82,7 +81,7 @@ class Verification:
         self._progress = progress or (lambda _done, _total: None)
         self._against = against
         self._findings: list[Finding] = []
-        self._ends: dict[bytes, _End] = {}
+        self._ends: dict[bytes, _StreamEnd] = {}
         self._prefix = b""
         self._keys: int | None = 0  # rows that the index of keys should have; None: unknown
         self._stubs: Counter[SegmentId] = Counter()
@@ -141,7 +140,7 @@ class Verification:
             self._found(position, b"", str(error))
             return
         sid = taken.stream_id
-        end = self._ends.get(sid) or _End(0, frame.chain_start(sid))
+        end = self._ends.get(sid) or _StreamEnd(0, frame.chain_start(sid))
         self._ends[sid] = end
         if taken.version != end.version + 1:
             self._found(position, sid, f"version {taken.version} follows {end.version}")
@@ -344,7 +343,7 @@ class Verification:
 
     def _check_stream(self, sid: bytes, value: bytes) -> None:
         record = unseal_record(value, StreamRecord, "a stream's record")
-        end = self._ends.get(sid) or _End(0, frame.chain_start(sid))
+        end = self._ends.get(sid) or _StreamEnd(0, frame.chain_start(sid))
         nameless = not record.name and record.erased_version == record.version
         if not nameless and frame.stream_id(record.name) != sid:
             self._found(0, sid, f"its record is of stream {record.name!r}")

@@ -104,7 +104,13 @@ class Runtime(Generic[L]):
             try:
                 yield slot.activation.result()
             finally:
-                self._leave(key, slot)
+                slot.users -= 1
+                if key in self._barred:
+                    self._barred[key].set()
+                slot.last_used_s = asyncio.get_running_loop().time()
+                if key in self._slots:
+                    self._unmeasured[key] = slot
+                    self._slots.move_to_end(key)
         finally:
             self._count(-1)
 
@@ -119,23 +125,20 @@ class Runtime(Generic[L]):
         self._barred[key] = asyncio.Event()
         self._count(+1)
         try:
-            await self._emptied(key)
+            while (slot := self._slots.get(key)) is not None:
+                if slot.leaving is not None:
+                    await asyncio.wait([slot.leaving])
+                elif not slot.activation.done():
+                    await asyncio.wait([slot.activation])
+                elif slot.users:
+                    await self._barred[key].wait()
+                    self._barred[key].clear()
+                else:
+                    slot.leaving = asyncio.create_task(self._left(key, slot, keep=False))
             yield
         finally:
             del self._barred[key]
             self._count(-1)
-
-    async def _emptied(self, key: str) -> None:
-        while (slot := self._slots.get(key)) is not None:
-            if slot.leaving is not None:
-                await asyncio.wait([slot.leaving])
-            elif not slot.activation.done():
-                await asyncio.wait([slot.activation])
-            elif slot.users:
-                await self._barred[key].wait()
-                self._barred[key].clear()
-            else:
-                slot.leaving = asyncio.create_task(self._left(key, slot, keep=False))
 
     def lives(self) -> list[L]:
         """Return every actor that is live now; from any thread."""
@@ -246,15 +249,6 @@ class Runtime(Generic[L]):
         await self._shrink()
         self._activations += 1
         return await self._activate(key)
-
-    def _leave(self, key: str, slot: _Slot[L]) -> None:
-        slot.users -= 1
-        if key in self._barred:
-            self._barred[key].set()
-        slot.last_used_s = asyncio.get_running_loop().time()
-        if key in self._slots:
-            self._unmeasured[key] = slot
-            self._slots.move_to_end(key)
 
     def _measure(self) -> None:
         """Ask those for their size that were used meanwhile: all parts of them are walked."""

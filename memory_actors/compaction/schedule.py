@@ -192,7 +192,10 @@ class Scheduler:
     async def _keep_to_it(self) -> None:
         since = await self._since()
         while not self._closing:
-            await self._wait_for_next(since)
+            due_at = max(next_run(self._expression, since, self._zone), self._now())
+            due_at += timedelta(seconds=JITTER_S * self._chance())
+            while (left_s := (due_at - self._now()).total_seconds()) > 0:
+                await self._sleep(min(left_s, NAP_S_MAX))
             since = await self._run_once(since)
 
     async def _since(self) -> datetime:
@@ -202,12 +205,6 @@ class Scheduler:
             return kept
         await self._keep(now)
         return now
-
-    async def _wait_for_next(self, since: datetime) -> None:
-        due_at = max(next_run(self._expression, since, self._zone), self._now())
-        due_at += timedelta(seconds=JITTER_S * self._chance())
-        while (left_s := (due_at - self._now()).total_seconds()) > 0:
-            await self._sleep(min(left_s, NAP_S_MAX))
 
     async def _run_once(self, since: datetime) -> datetime:
         """Run, and return the new `since`."""

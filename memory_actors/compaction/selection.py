@@ -139,17 +139,18 @@ async def vectors_of(scope: Scope, old: Old) -> Vectors:
     for start in range(0, len(missing), READ_AT_ONCE):
         places = missing[start : start + READ_AT_ONCE]
         rows = [old.rows[place] for place in places]
-        said = await _read(scope, old.kind, rows, _first_passage)
+        said = await _read(
+            scope,
+            old.kind,
+            rows,
+            lambda kind, row, events: kind.passage_text(row, kind.passages(row)[0].label, events),
+        )
         wanted = dict(zip((digests[place] for place in places), said, strict=True))
         embedded, _ = await embeddings.embed_each(wanted, background=True)
         for place in places:
             if digests[place] in embedded:
                 vectors[place] = embedded[digests[place]].vector
     return vectors
-
-
-def _first_passage(kind: CompactedKind, row: Any, events: Events) -> str:
-    return kind.passage_text(row, kind.passages(row)[0].label, events)
 
 
 async def said_by(scope: Scope, old: Old) -> list[str]:

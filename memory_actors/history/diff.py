@@ -32,7 +32,7 @@ Touched: TypeAlias = dict[Key, list[Recorded[Any]]]
 """Events by what they are about."""
 
 
-class _End(NamedTuple):
+class _StateThen(NamedTuple):
     """One of the two moments, and what was there."""
 
     moment: Moment
@@ -72,13 +72,13 @@ async def diff(
 
 async def _end(
     services: Services, stream: str, head: StreamHead, as_of: AsOf, dropped: OnDropped
-) -> _End:
+) -> _StateThen:
     log, erased = services.log, head.erased_version
     then = await moment(log, stream, head, as_of, services.clock_us())
     state, lost = await state_at(
         log, services.decider, stream, then.version, erased=erased, dropped=dropped
     )
-    return _End(then, state.at(to_us(then.at)), lost)
+    return _StateThen(then, state.at(to_us(then.at)), lost)
 
 
 async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touched:
@@ -106,7 +106,7 @@ def _keys(event: Any) -> list[Key]:
     return [(kind.NAME, memory_id) for memory_id in dict.fromkeys(kind.registry.keys(event))]
 
 
-def _gone_by_the_clock(first: _End, last: _End, touched: Touched) -> list[Key]:
+def _gone_by_the_clock(first: _StateThen, last: _StateThen, touched: Touched) -> list[Key]:
     """Return what was there first and is not any more, though no event says so."""
     return [
         (kind.NAME, row.memory_id)
@@ -121,7 +121,11 @@ def _gone_by_the_clock(first: _End, last: _End, touched: Touched) -> list[Key]:
 
 
 async def _texts(
-    log: EventStore, stream: str, ends: Sequence[_End], keys: Iterable[Key], dropped: OnDropped
+    log: EventStore,
+    stream: str,
+    ends: Sequence[_StateThen],
+    keys: Iterable[Key],
+    dropped: OnDropped,
 ) -> Events:
     """Return the events with the texts of what was there at either moment."""
     versions = set[int]()
@@ -134,7 +138,7 @@ async def _texts(
 
 
 def _change(
-    first: _End, last: _End, key: Key, events: Sequence[Recorded[Any]], texts: Events
+    first: _StateThen, last: _StateThen, key: Key, events: Sequence[Recorded[Any]], texts: Events
 ) -> Change | None:
     """Return what happened to a memory; None if it is as it was."""
     kind, memory_id = KIND_BY_NAME[key[0]], key[1]

@@ -203,12 +203,9 @@ class PastUser:
             log=services.log,
             embeddings=services.embeddings.of(stream),
             tasks=self._tasks,
-            find=self._find,
+            find=lambda kind, memory_id: kind.find(state.of(kind), memory_id),
         )
         self.values = Values(services.log, stream)
-
-    def _find(self, kind: Kind, memory_id: str) -> Any:
-        return kind.find(self.state.of(kind), memory_id)
 
     def touch(self, memory_id: str) -> None:
         """Do nothing: a read of what was is no use of it."""

@@ -59,7 +59,10 @@ def memory_limits(given: MemoryLimits | Mapping[str, Any] | None) -> MemoryLimit
         return MemoryLimits()
     limits = given if isinstance(given, MemoryLimits) else _converted(given)
     for name in MemoryLimits.__struct_fields__:
-        _check(name, getattr(limits, name))
+        value = getattr(limits, name)
+        if value is not None or not name.endswith("_bytes"):
+            least = {"max_iterations": 0, "max_critique_length": len(CUT.encode())}.get(name, 1)
+            check_count(value, name, least)
     return limits
 
 
@@ -75,13 +78,6 @@ def _converted(given: object) -> MemoryLimits:
             f"memory_limits has no {', '.join(unknown)}: it takes {', '.join(known)}"
         )
     return MemoryLimits(**given)
-
-
-def _check(name: str, value: object) -> None:
-    if value is None and name.endswith("_bytes"):
-        return
-    least = {"max_iterations": 0, "max_critique_length": len(CUT.encode())}.get(name, 1)
-    check_count(value, name, least)
 
 
 def within_limit(critique: Critique, bytes_max: int) -> Critique:

@@ -135,7 +135,8 @@ class Run:
         """End as planned."""
         assert self._because is not None, "there is a reason to end"
         result = self._result(self._because)
-        await self._recording(self._recorder.finish(result, self._best_round))
+        best_round = self._state.best_round if self._state else 0
+        await self._recording(self._recorder.finish(result, best_round))
         return [Finished(result=result)]
 
     async def fail(self, error: MemoryActorsError) -> list[Event]:
@@ -232,10 +233,6 @@ class Run:
         return news
 
     # --- the result
-
-    @property
-    def _best_round(self) -> int:
-        return self._state.best_round if self._state else 0
 
     def _result(self, because: StoppedBecause) -> Result:
         state = self._state

@@ -19,7 +19,7 @@ from memory_actors.api.plumbing import from_origins, put_block, put_summary
 from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.origins import Origins
-from memory_actors.base.records import Episode, EvictedStep, Item, Memory, MemoryType, Receipt, Step
+from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, Step
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, datetime_of
 from memory_actors.interchange.parts import (
@@ -34,6 +34,7 @@ from memory_actors.interchange.parts import (
 from memory_actors.interchange.records import COMPRESSED_FLAG, ImportReport, ReadLine
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
+from memory_actors.users.handles.handle import as_record
 from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
@@ -109,7 +110,7 @@ class Adder:
             case RelationshipParts() as parts:
                 return await self._relate(entry.item, parts)
             case EpisodeParts() as parts:
-                return await self._add_episode(entry.item, parts)
+                return await self._add_episode(entry, parts)
             case DocumentParts() as parts:
                 return await self._put_document(entry.item, parts)
             case BlockParts() as parts:
@@ -119,7 +120,7 @@ class Adder:
                 await self._make_document(parts)
                 return None
             case SummaryData() as parts:
-                return await put_summary(self._user, _summary(entry, parts))
+                return await put_summary(self._user, _memory(entry, parts))
         return await self._add_text(entry)
 
     def _count(self, receipt: Receipt | None) -> None:
@@ -199,18 +200,16 @@ class Adder:
         return receipt
 
     async def _relate(self, item: Item, parts: RelationshipParts) -> Receipt | None:
-        source = await self._end(parts.source_id, parts.source)
-        target = await self._end(parts.target_id, parts.target)
+        said = msgspec.structs.asdict(parts)
+        source, target = [
+            await self._end(said.pop(f"{end}_id"), said.pop(end)) for end in ("source", "target")
+        ]
+        said |= {name: datetime_of(said[name], name) for name in said if name.startswith("valid_")}
+        said["valid_from"] = said["valid_from"] or item.occurred_at
         try:
+            # Not exclusive: a line has the end that it had where it comes from.
             return await self._user.entities.relate(
-                source,
-                parts.relation,
-                target,
-                fact=parts.fact,
-                valid_from=datetime_of(parts.valid_from, "valid_from") or item.occurred_at,
-                valid_to=datetime_of(parts.valid_to, "valid_to"),
-                exclusive=False,  # a line has the end that it had where it comes from
-                **_own(item),
+                source, target=target, exclusive=False, **said, **_own(item)
             )
         except NotFoundError:
             if await self._has_gone(source) or await self._has_gone(target):
@@ -242,14 +241,13 @@ class Adder:
         if parts.document not in there:
             await self._user.context.create(parts.document)
 
-    async def _add_episode(self, item: Item, parts: EpisodeParts) -> Receipt | None:
-        memory_id = str(item.memory_id)
+    async def _add_episode(self, entry: ReadLine, parts: EpisodeParts) -> Receipt | None:
         try:
-            return await self._user.episodes.put(_episode(item, parts))
+            return await self._user.episodes.put(_episode(entry, parts))
         except InvalidInputError:
-            memory = await self._living(memory_id)
+            memory = await self._living(entry.memory_id)
             goal = None if memory is None else _goal(memory)
-            if goal == parts.goal or (memory is None and await self._has_gone(memory_id)):
+            if goal == parts.goal or (memory is None and await self._has_gone(entry.memory_id)):
                 return None
             raise
 
@@ -264,38 +262,27 @@ def _together(entry: ReadLine) -> tuple[bool, Origins]:
     return entry.kind is MemoryType.LONG_TERM and entry.parts is None, entry.origins
 
 
-def _summary(entry: ReadLine, parts: SummaryData) -> Memory:
-    now = datetime.now(UTC)
+def _memory(entry: ReadLine, data: Any) -> Memory:
+    """Return an entry as an export had it before it was written."""
+    item, now = entry.item, datetime.now(UTC)
+    occurred_at_us = time_us(item.occurred_at, "timestamp")
     return Memory(
         memory_id=entry.memory_id,
-        content=entry.item.content,
+        content=item.content,
         memory_type=entry.kind,
-        metadata=dict(entry.item.metadata or {}),
-        created_at=now,
-        occurred_at=now,
-        data=msgspec.to_builtins(parts),
-        source="compressed",
-    )
-
-
-def _episode(item: Item, parts: EpisodeParts) -> Episode:
-    occurred_at_us = time_us(item.occurred_at, "timestamp")
-    now = datetime.now(UTC)
-    return Episode(
-        memory_id=str(item.memory_id),
-        agent_id=parts.agent_id or DEFAULT_AGENT,
-        goal=parts.goal,
-        status=parts.status,
-        result=parts.result,
-        steps=tuple(_numbered(parts.steps)),
-        evicted=tuple(EvictedStep(**msgspec.structs.asdict(gone)) for gone in parts.evicted),
-        steps_evicted=parts.steps_evicted,
         metadata=dict(item.metadata or {}),
-        session_id=item.session_id,
         created_at=now,
         occurred_at=now if occurred_at_us is None else to_datetime(occurred_at_us),
+        session_id=item.session_id,
         pinned=item.pinned,
+        data=msgspec.to_builtins(data),
     )
+
+
+def _episode(entry: ReadLine, parts: EpisodeParts) -> Episode:
+    data = msgspec.structs.asdict(parts) | {"steps": list(_numbered(parts.steps))}
+    data["agent_id"] = parts.agent_id or DEFAULT_AGENT
+    return as_record(Episode, _memory(entry, data))
 
 
 def _numbered(steps: Sequence[StepParts]) -> Iterator[Step]:

@@ -4,7 +4,7 @@ A field that an event, a row and a command have in common has one name, so one i
 by `derived`, and only the fields that differ are spelled out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from heapq import nsmallest
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -14,6 +14,8 @@ from immutables import Map, MapMutation
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from eventlog.core.records import to_datetime
+from memory_actors.base.records import Memory
 from memory_actors.kinds.kind import Row, Update, Updated, last_true_us, same_json
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
@@ -37,6 +39,29 @@ def derived(cls: type[S], source: msgspec.Struct, /, **fields: Any) -> S:
         if name not in fields:
             fields[name] = getattr(source, name)
     return cls(**fields)
+
+
+_OF_ANY = {"original_count", *Memory.__struct_fields__} - {"key", "source"}
+"""The fields that each memory has, or each summary; the key of a document and the source of a
+relationship are its own."""
+
+
+def record_data(record: type[msgspec.Struct], *sources: Any, **fields: Any) -> dict[str, Any]:
+    """Return the data of a memory: the fields of its record that not each memory has, as JSON.
+
+    They are `fields`, or else of the first of the `sources` that has them; a time may be there in
+    microseconds.
+    """
+    names = [name for name in record.__struct_fields__ if name not in _OF_ANY]
+    return {name: fields[name] if name in fields else _json_of(name, sources) for name in names}
+
+
+def _json_of(name: str, sources: Sequence[Any]) -> Any:
+    for source in sources:
+        if hasattr(source, name):
+            return getattr(source, name)
+    time_us = next(getattr(one, f"{name}_us") for one in sources if hasattr(one, f"{name}_us"))
+    return None if time_us is None else to_datetime(time_us).isoformat()
 
 
 def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:

@@ -150,7 +150,10 @@ class WebhookSink:
 
         :raises AlertNotDeliveredError: it was refused, or every attempt failed.
         """
-        body = self._body(alert)
+        fields = msgspec.structs.asdict(alert) | {"message": alert.message}
+        if not self._include_user_id:
+            fields["user_hash"] = hashed(fields.pop("user_id"))
+        body = msgspec.json.encode(fields)
         for attempt in range(self._attempts):
             if attempt:
                 await anyio.sleep(self._backoff_s * 2 ** (attempt - 1))
@@ -186,12 +189,6 @@ class WebhookSink:
         )
         async with request as response:  # the body is never read: it may have no end
             return int(response.status_code)
-
-    def _body(self, alert: Alert) -> bytes:
-        fields = msgspec.structs.asdict(alert) | {"message": alert.message}
-        if not self._include_user_id:
-            fields["user_hash"] = hashed(fields.pop("user_id"))
-        return msgspec.json.encode(fields)
 
 
 def _httpx() -> Any:

@@ -21,7 +21,7 @@ from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.traits import Numbers, times
+from memory_actors.search.indexes.traits import times
 
 TOP_K = 5  # results, unless somebody says how many
 BUDGET_TOP_K = 1_000  # the same where a budget of tokens says how many
@@ -134,7 +134,13 @@ async def narrowed(
     owners = await _matching(index, query)
     parts = index.parts
     if query.of_origin is not None:
-        owners = _of_origin(parts.traits.owners, owners, provenance, query.of_origin)
+        numbers = parts.traits.owners
+        passing = np.full(len(numbers), query.of_origin(()), np.bool_)
+        for memory_id, origins in provenance.origins.items():
+            number = numbers.find(memory_id)
+            if number is not None:
+                passing[number] = query.of_origin(origins)
+        owners = np.flatnonzero(passing) if owners is None else owners[passing[owners]]
     return parts, _rows(parts, owners, query)
 
 
@@ -159,18 +165,6 @@ async def _matching(index: MemoryIndex, query: Query) -> Owners | None:
         if start + ASKED_AT_ONCE < len(asked):
             await asyncio.sleep(0)
     return np.array(matching, np.int64)
-
-
-def _of_origin(
-    numbers: Numbers, owners: Owners | None, provenance: Provenance, wanted: Wanted
-) -> Owners:
-    """Return those of some memories, or of all for None, whose origins are wanted."""
-    passing = np.full(len(numbers), wanted(()), np.bool_)
-    for memory_id, origins in provenance.origins.items():
-        number = numbers.find(memory_id)
-        if number is not None:
-            passing[number] = wanted(origins)
-    return np.flatnonzero(passing) if owners is None else owners[passing[owners]]
 
 
 def _rows(parts: Parts, owners: Owners | None, query: Query) -> Rows | None:

@@ -64,20 +64,28 @@ def memory(found: Found, events: Events, provenance: Provenance) -> Memory:
 
 def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any]:
     kind, row = found
-    origins, data = provenance.of(row.memory_id), kind.data(row, events)
+    data = kind.data(row, events)
     if data is not None:
         data = msgspec.json.decode(msgspec.json.encode(data))  # a copy: it is the caller's
     return {
         **{name: getattr(row, name, usual) for name, usual in OPTIONAL.items()},
-        "memory_id": row.memory_id,
+        **of_any(row, provenance),
         "content": kind.content(row, events),
         "memory_type": kind.NAME,
         "metadata": msgspec.to_builtins(row.shown_metadata),  # a copy: it is the caller's
-        "created_at": to_datetime(row.created_at_us),
-        "occurred_at": to_datetime(row.occurred_at_us),
         "data": data,
         "source": "compressed" if is_summary(row) else "memory",
         "last_seen_at": to_datetime(last_true_us(row)) if hasattr(row, "times_seen") else None,
+    }
+
+
+def of_any(row: Any, provenance: Provenance) -> dict[str, Any]:
+    """Return the fields that the record of any row has: its id, its times and its origins."""
+    origins = provenance.of(row.memory_id)
+    return {
+        "memory_id": row.memory_id,
+        "created_at": to_datetime(row.created_at_us),
+        "occurred_at": to_datetime(row.occurred_at_us),
         "origins": origins,
         "trust": least(origins),
     }

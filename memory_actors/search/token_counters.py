@@ -6,14 +6,10 @@ alone: the special ones that a model puts around it count once for a whole promp
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.tokens import COUNTS_KEPT
 from memory_actors.search.model.installed import TOKENIZER_FILE, model_path
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 
 class TokenizerCounter:
@@ -28,7 +24,19 @@ class TokenizerCounter:
 
     def __init__(self, path: str | Path | None = None, *, special_tokens: bool = False):
         self.path = _installed() if path is None else Path(path)
-        self._tokenizer = _read(self.path)
+        from tokenizers import Tokenizer
+
+        if not self.path.is_file():
+            raise NotFoundError(
+                f"no tokenizer at {str(self.path)!r}: give the path of a tokenizer.json"
+            )
+        try:
+            tokenizer = Tokenizer.from_file(str(self.path))
+        except Exception as error:  # the library raises plain Exception
+            raise InvalidInputError(f"{str(self.path)!r} holds no tokenizer: {error}") from error
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self._tokenizer = tokenizer
         self._special_tokens = special_tokens
         self._counted = lru_cache(maxsize=COUNTS_KEPT)(self._count)
 
@@ -54,17 +62,3 @@ def _installed() -> Path:
             "or give the path of a tokenizer.json"
         )
     return folder / TOKENIZER_FILE
-
-
-def _read(path: Path) -> "Tokenizer":
-    from tokenizers import Tokenizer
-
-    if not path.is_file():
-        raise NotFoundError(f"no tokenizer at {str(path)!r}: give the path of a tokenizer.json")
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
-        raise InvalidInputError(f"{str(path)!r} holds no tokenizer: {error}") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer

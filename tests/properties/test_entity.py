@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.given import recorded
+from support.proposing import proposing
 
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import Limits
@@ -132,7 +133,8 @@ class EntityMachine(RuleBasedStateMachine):
     ) -> None:  # fmt: skip
         memory_id = self.id(own)
         self.ask(
-            entity.AddEntity(
+            proposing(
+                entity.AddEntity,
                 now_us=self.now_us,
                 memory_id=memory_id,
                 name=name,
@@ -187,7 +189,8 @@ class EntityMachine(RuleBasedStateMachine):
         source, target = (self.state.held.rows.get(self.entity_id(end)) for end in ends)
         text = fact_text(getattr(source, "name", ""), relation, getattr(target, "name", ""), fact)
         self.ask(
-            entity.Relate(
+            proposing(
+                entity.Relate,
                 now_us=self.now_us,
                 memory_id=memory_id,
                 source_id=getattr(source, "memory_id", "none"),

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.given import recorded
+from support.proposing import proposing
 
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import Limits
@@ -129,8 +130,8 @@ class StructuredMachine(RuleBasedStateMachine):
         used = {name: past[0].data} if past else {}
         old = structured.find_key(self.state, collection, key)
         done = self.ask(
-            PutDocument(
-                now_us=self.now_us, memory_id=name, collection=collection, key=key,
+            proposing(
+                PutDocument, now_us=self.now_us, memory_id=name, collection=collection, key=key,
                 occurred_at_us=self.now_us, metadata=metadata, pinned=pinned,
                 auto_prune=auto_prune, own_ids=(name,), used=used, **of_value(value),
             )
@@ -148,7 +149,9 @@ class StructuredMachine(RuleBasedStateMachine):
     def updates(self, data: Any, value: Any, metadata: Any) -> None:
         name = self.any_name(data)
         words = {} if value is None else of_value(value)
-        command = UpdateDocument(now_us=self.now_us, memory_id=name, metadata=metadata, **words)
+        command = proposing(
+            UpdateDocument, now_us=self.now_us, memory_id=name, metadata=metadata, **words
+        )
         if self.ask(command) and value is not None:
             row = self.state.held.rows[name]
             self.values[row.collection, row.key] = value_json(value)

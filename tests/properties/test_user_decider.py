@@ -170,10 +170,11 @@ class UserMachine(
         """A memory that was to be changed is changed, and every text is found by its own digest."""
         command, before, after = decided.command, living(decided.before), living(decided.after)
         if isinstance(command, UPDATES):
-            kind, row = after[command.memory_id]
-            if command.metadata is not None:
-                assert row.metadata == command.metadata
-            if (content := getattr(command, "content", None)) is not None:
+            told = getattr(command, "change", command)
+            kind, row = after[told.memory_id]
+            if told.metadata is not None:
+                assert row.metadata == told.metadata
+            if (content := getattr(told, "content", None)) is not None:
                 assert content in str(self.says(kind, row))
         for memory_id in [one for one in after if after[one] != before.get(one)]:
             kind, row = after[memory_id]

@@ -10,6 +10,7 @@ from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, state
 from memory_actors.kinds.phrasing import text_digest
 from support.kind_rules import CHANGED, CHANGES, GROUPS, METADATA, OWN, PINNED, RARELY, TIMES, WORDS
+from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some
 
 SECTIONS = st.sampled_from(["", "Tastes", "Work"])
@@ -107,7 +108,8 @@ class ContextRules(UserRules):
     ) -> None:
         memory_id = self.id(own)
         self.ask(
-            commands.ImportBlock(
+            proposing(
+                commands.ImportBlock,
                 now_us=self.now_us, memory_id=memory_id, document=document, raw=f"{text}\n",
                 rank=rank, heading=heading, occurred_at_us=at, touched_at_us=at,
                 archived=archived and heading is None, digest=text_digest(text),

@@ -10,6 +10,7 @@ from memory_actors.kinds.entity import AddEntity, Observation, Relate, RestoreEn
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from support.given import Given, recorded
+from support.proposing import proposing
 
 SMALL = Limits(entities=3, relationships=3, entity_bytes=1_000)
 
@@ -28,7 +29,7 @@ def add(name: str, *texts: str, type: str = "person", used: Any = None, **more: 
         "memory_id": name.casefold(), "digest": text_digest(name_text(name, type)),
         "observations": tuple(seen(name, text) for text in texts), "occurred_at_us": 0,
     } | more  # fmt: skip
-    return AddEntity(now_us=1, name=name, type=type, used=used or {}, **fields)
+    return proposing(AddEntity, now_us=1, name=name, type=type, used=used or {}, **fields)
 
 
 def added(name: str, *texts: str, at: int = 0, **more: Any) -> EntityAdded:
@@ -41,7 +42,8 @@ def relate(
 ) -> Relate:
     text = fact_text(source.title(), relation, target.title(), more.get("fact"))
     fields = {"digest": text_digest(text), "size_bytes": len(text.encode())} | more
-    return Relate(
+    return proposing(
+        Relate,
         now_us=1, memory_id=memory_id, source_id=source, relation=relation, target_id=target,
         valid_from_us=since, **fields,
     )  # fmt: skip
@@ -50,8 +52,8 @@ def relate(
 def related(
     memory_id: str, source: str, relation: str, target: str, since: int = 0, **more: Any
 ) -> RelationshipAdded:
-    command = relate(memory_id, source, relation, target, since, fact=more.get("fact"))
-    fields = {"digest": command.digest, "size_bytes": command.size_bytes} | more
+    new = relate(memory_id, source, relation, target, since, fact=more.get("fact")).relationship
+    fields = {"digest": new.digest, "size_bytes": new.size_bytes} | more
     return RelationshipAdded(
         memory_id=memory_id, source_id=source, source=source.title(), relation=relation,
         target_id=target, target=target.title(), valid_from_us=since, **fields,

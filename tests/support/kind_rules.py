@@ -39,6 +39,7 @@ from memory_actors.kinds.long_term import (
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.structured import PutDocument
 from memory_actors.kinds.structured.state import document_text, value_json
+from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some, some_relate
 
 OWN = st.none() | st.none() | st.integers(0, 9)  # an id of the caller's own, by number
@@ -224,7 +225,8 @@ class EntityRules(UserRules):
     ) -> None:  # fmt: skip
         memory_id = self.id(own)
         self.ask(
-            entity.AddEntity(
+            proposing(
+                entity.AddEntity,
                 now_us=self.now_us, memory_id=memory_id, name=name, type=kind, occurred_at_us=at,
                 digest=text_digest(name_text(name, kind)), metadata=metadata or {}, pinned=pinned,
                 observations=tuple(observation(name, text) for text in texts), auto_prune=prune,
@@ -277,7 +279,8 @@ class EntityRules(UserRules):
         names = (getattr(end, "name", "") for end in (source, target))
         text = fact_text(next(names), relation, next(names), fact)
         self.ask(
-            entity.Relate(
+            proposing(
+                entity.Relate,
                 now_us=self.now_us, memory_id=memory_id, relation=relation, fact=fact,
                 source_id=getattr(source, "memory_id", "none"),
                 target_id=getattr(target, "memory_id", "none"),
@@ -423,7 +426,8 @@ class StructuredRules(UserRules):
     ) -> None:  # fmt: skip
         memory_id = self.id(own)
         self.ask(
-            PutDocument(
+            proposing(
+                PutDocument,
                 now_us=self.now_us, memory_id=memory_id, collection=collection, key=key,
                 occurred_at_us=at, metadata=metadata, pinned=pinned, auto_prune=prune,
                 own_ids=() if own is None else (memory_id,), **document(collection, key, value),
@@ -436,7 +440,8 @@ class StructuredRules(UserRules):
         row = structured.find(self.deciding.state.structured, self.one_of(structured, number))
         words = {} if row is None or value is None else document(row.collection, row.key, value)
         self.ask(
-            structured.UpdateDocument(
+            proposing(
+                structured.UpdateDocument,
                 now_us=self.now_us, memory_id=row.memory_id if row else "none", metadata=metadata,
                 **words,
             )

@@ -75,7 +75,7 @@ class Room:
             seen = _changed(held, self.full.long_term.held.rows)  # said again: they are needed
             return [row for row in held.values() if row.memory_id not in seen]
         if isinstance(command, PutDocument):
-            key = (command.collection, command.key)
+            key = (command.document.collection, command.document.key)
             rows = before.structured.held.rows.values()
             return [row for row in rows if (row.collection, row.key) != key]
         relationships = before.entity.graph.held.rows

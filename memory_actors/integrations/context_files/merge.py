@@ -269,23 +269,17 @@ class _Merging:
     def _decide(self, name: str, digest: bytes, block: FileBlock | None) -> None:
         mine = self.live.get(name)
         if mine is None and block is not None:
-            self._gone_here(name, digest, block)
+            if _edit(block.raw, digest) < _Edit.TEXT:
+                block.name, block.goes = name, True
+            else:
+                self._conflict(name, "edited in the file, gone here", None, block)
         elif mine is not None and block is None:
-            self._gone_there(mine, digest)
+            if _edit(mine.raw, digest) < _Edit.TEXT:
+                del self.shown[mine.block_id]
+            else:
+                self._conflict(mine.block_id, "edited here, removed in the file", mine, None)
         elif mine is not None and block is not None:
             self._in_both(mine, digest, block)
-
-    def _gone_here(self, name: str, digest: bytes, block: FileBlock) -> None:
-        if _edit(block.raw, digest) < _Edit.TEXT:
-            block.name, block.goes = name, True
-        else:
-            self._conflict(name, "edited in the file, gone here", None, block)
-
-    def _gone_there(self, mine: Placed, digest: bytes) -> None:
-        if _edit(mine.raw, digest) < _Edit.TEXT:
-            del self.shown[mine.block_id]
-        else:
-            self._conflict(mine.block_id, "edited here, removed in the file", mine, None)
 
     def _in_both(self, mine: Placed, digest: bytes, block: FileBlock) -> None:
         here, there = _edit(mine.raw, digest), _edit(block.raw, digest)
@@ -298,7 +292,7 @@ class _Merging:
         if alike or here < there:
             mine = block.placed() if there else mine
         elif there:
-            mine = mine._replace(raw=mine.raw.rstrip() + _spacing(block.raw))
+            mine = mine._replace(raw=mine.raw.rstrip() + block.raw[len(block.raw.rstrip()) :])
         self.shown[mine.block_id] = mine
 
     def _conflict(
@@ -326,7 +320,3 @@ def _edit(raw: str, digest: bytes) -> _Edit:
     if text_digest(raw) == digest:
         return _Edit.NONE
     return _Edit.SPACING if digest in _but_for_spacing(raw) else _Edit.TEXT
-
-
-def _spacing(raw: str) -> str:
-    return raw[len(raw.rstrip()) :]

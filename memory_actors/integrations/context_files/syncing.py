@@ -178,7 +178,10 @@ class _Sync:
         if merged.changes:
             return await self._append(live, merged, label)
         if merged.text != read:
-            return await self._replace(seen, merged)
+            if await anyio.to_thread.run_sync(files.replace, seen, merged.text):
+                self.file_changed = True
+                self.conflicts += merged.conflicts
+            return False
         if merged.base != base:
             return await self._note(merged, label)
         return True
@@ -208,12 +211,6 @@ class _Sync:
         self.changes += len(merged.changes)
         self.conflicts += merged.conflicts
         self.archived += receipt.archived
-        return False
-
-    async def _replace(self, seen: files.Seen, merged: Merged) -> bool:
-        if await anyio.to_thread.run_sync(files.replace, seen, merged.text):
-            self.file_changed = True
-            self.conflicts += merged.conflicts
         return False
 
     async def _note(self, merged: Merged, label: str) -> bool:

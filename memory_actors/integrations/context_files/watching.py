@@ -88,18 +88,16 @@ class _Watched:
         except SystemClosedError:
             raise
         except MemoryActorsError as error:
-            self._failed(sight, str(error))
+            message = str(error)
+            self._settled, self._retry_at_s = sight, monotonic() + RETRY_S
+            if message != self._warned:
+                logger.warning("a document and its file are not in step", error=message)
+            self._warned = message
             return None
         self._warned, self._retry_at_s = "", math.inf
         # What was seen before a sync that found nothing to do still holds; any other is checked.
         self._settled = sight if report.quiet else None
         return None if report.quiet else report
-
-    def _failed(self, sight: _Sight, message: str) -> None:
-        self._settled, self._retry_at_s = sight, monotonic() + RETRY_S
-        if message != self._warned:
-            logger.warning("a document and its file are not in step", error=message)
-        self._warned = message
 
     async def _look(self) -> _Sight:
         text = render(block.raw for block in await self._document.blocks())

@@ -200,7 +200,8 @@ class MemoryTool:
         name, sizes = name_of(path), await self._sizes()
         if name in sizes:
             first, last = view_range or (1, -1)
-            return view_of_file(path, await self._text(name), first, last)
+            blocks = await self._context.document(name).blocks()
+            return view_of_file(path, render(block.raw for block in blocks), first, last)
         if name and not any(is_under(file, name) for file in sizes):
             raise refused("missing to view", path=path)
         return view_of_directory(path, name, sizes)
@@ -216,7 +217,11 @@ class MemoryTool:
 
     async def _str_replace(self, path: str, old_str: str, new_str: str = "") -> str:
         def edit(text: str) -> tuple[str, str]:
-            at = _only_place(path, text, old_str)
+            if not old_str or old_str not in text:
+                raise refused("not found", old_str=old_str, path=path)
+            if text.count(old_str) > 1:
+                raise refused("found often", old_str=old_str, lines=_lines_with(text, old_str))
+            at = text.index(old_str)
             new = text[:at] + new_str + text[at + len(old_str) :]
             return new, (
                 "The memory file has been edited. Here is the snippet showing the change (with "
@@ -305,9 +310,6 @@ class MemoryTool:
                     raise refused("destination exists", path=path_of(new)) from None
             raise
 
-    async def _text(self, name: str) -> str:
-        return render(block.raw for block in await self._context.document(name).blocks())
-
     async def _edit(self, path: str, missing: str, edit: Edit) -> str:
         """Edit a file; again if somebody else has written to it since it was read."""
         name = name_of(path)
@@ -331,15 +333,6 @@ class MemoryTool:
 
 def _busy(path: str) -> UnavailableError:
     return UnavailableError(f"{path} keeps changing: try again later")
-
-
-def _only_place(path: str, text: str, old_str: str) -> int:
-    """Return where a text stands that is there once."""
-    if not old_str or old_str not in text:
-        raise refused("not found", old_str=old_str, path=path)
-    if text.count(old_str) > 1:
-        raise refused("found often", old_str=old_str, lines=_lines_with(text, old_str))
-    return text.index(old_str)
 
 
 def _lines_with(text: str, old_str: str) -> str:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.tokens import TokenBudget, WordEstimate
-from memory_actors.kinds.context.events import Section
+from memory_actors.kinds.context.events import BlockImported
 from memory_actors.kinds.kind import Add, Command, Delete, Outside, Restore
 
 FREE_MIN, FREE_MAX = 0.3, 0.5  # of a document: less is soon full again, more leaves half of it
@@ -86,19 +86,8 @@ class EditEntry(MakeRoom, frozen=True, kw_only=True):
 class ImportBlock(Add, frozen=True, kw_only=True):
     """Put a block where it was in another store, with all there is to it."""
 
-    memory_id: str
-    document: str
-    raw: str
-    rank: str
-    heading: str | None = None
-    pinned: bool = False
-    metadata: dict[str, Any] = {}
-    occurred_at_us: int
-    touched_at_us: int
-    archived: bool = False
-    digest: bytes = b""
-    """Of the text that an archived entry is found by."""
-    section: Section | None = None
+    block: BlockImported
+    """The event, at the rank that it had."""
     budget: TokenBudget = BUDGET
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
@@ -25,9 +27,7 @@ from memory_actors.kinds.context.commands import (
 )
 from memory_actors.kinds.context.draft import DocumentDraft, restored
 from memory_actors.kinds.context.events import (
-    ArchivedEntry,
     BlockEdited,
-    BlockImported,
     BlockInserted,
     BlockRemoved,
     ContextDocumentDeleted,
@@ -54,7 +54,6 @@ from memory_actors.kinds.context.sizes import (
 from memory_actors.kinds.context.state import ContextState, Row, block, blocks, text
 from memory_actors.kinds.kind import Command, deciding, refuse_id, same_json
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.rows import derived
 
 
 def _everything(state: ContextState, name: str) -> tuple[str, ...]:
@@ -249,29 +248,22 @@ def _restore(command: RestoreEntries, state: ContextState, limits: Limits) -> Se
 
 
 def _import(command: ImportBlock, state: ContextState, limits: Limits) -> Sequence[Event]:
-    living = block(state, command.memory_id)
+    event = command.block
+    living = block(state, event.memory_id)
     if living is not None or command.used:
-        known = command.used.get(command.memory_id)
+        known = command.used.get(event.memory_id)
         if living is None and not isinstance(known, BlockInserted):
-            refuse_id(command.memory_id)
+            refuse_id(event.memory_id)
         return []
-    draft = DocumentDraft(state, command.document)
-    archived = ArchivedEntry(
-        memory_id=command.memory_id, digest=command.digest, section=command.section
-    )
-    event = derived(
-        BlockImported,
-        command,
-        rank=draft.free_rank(command.rank),
-        archived=archived if command.archived else None,
-    )
-    if command.archived:
+    draft = DocumentDraft(state, event.document)
+    event = replace(event, rank=draft.free_rank(event.rank))
+    if event.archived is not None:
         draft.events.append(event)
     else:
         draft.put_back(event)
     new = after(state, draft.events, command.now_us)
     check_quotas(state, new, limits)
-    check_document(command.document, state, new, limits, command.budget)
+    check_document(event.document, state, new, limits, command.budget)
     return draft.events
 
 

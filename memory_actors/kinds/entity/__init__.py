@@ -10,9 +10,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventlog.core.records import to_datetime
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import Entity, QuotaUse, Relationship
 from memory_actors.kinds import kind
 from memory_actors.kinds.entity.decide import (
     COMMANDS,
@@ -29,7 +28,7 @@ from memory_actors.kinds.entity.decide import (
     UpdateRelationship,
     decide,
 )
-from memory_actors.kinds.entity.events import Event, Observation, registry
+from memory_actors.kinds.entity.events import Event, Observation, RelationshipAdded, registry
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.entity.purging import deleted, without
 from memory_actors.kinds.entity.relationships import known_as
@@ -62,6 +61,7 @@ from memory_actors.kinds.kind import (
     version_of,
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
+from memory_actors.kinds.rows import record_data
 
 Row = EntityRow | RelationshipRow
 
@@ -109,9 +109,9 @@ def exported(state: Entities) -> Iterable[Row]:
     return [*oldest_first(entities), *oldest_first(relationships)]
 
 
-def said(state: Entities, command: Relate) -> RelationshipRow | None:
-    """Return the relationship that says what the command does: in the end its receipt's one."""
-    return known_as(command, state.graph)
+def said(state: Entities, relationship: RelationshipAdded) -> RelationshipRow | None:
+    """Return the relationship that says the same as a new one: in the end its receipt's one."""
+    return known_as(relationship, state.graph)
 
 
 def passages(row: Row) -> Sequence[Passage]:
@@ -149,23 +149,10 @@ def content(row: Row, events: Events) -> str:
 def data(row: Row, events: Events) -> dict[str, Any]:
     """Return the parts of an entity or of a relationship; times are ISO 8601 in UTC."""
     if isinstance(row, EntityRow):
-        return {"name": row.name, "type": row.type, "observations": _observations(row, events)}
+        return record_data(Entity, row, observations=_observations(row, events))
     event = events[row.version].data
-    return {
-        "source_id": row.source_id,
-        "source": event.source,
-        "relation": row.relation,
-        "target_id": row.target_id,
-        "target": event.target,
-        "fact": fact_in(event),
-        "valid_from": _iso(row.valid_from_us),
-        "valid_to": _iso(row.valid_to_us),
-    }
+    return record_data(Relationship, row, event, fact=fact_in(event))
 
 
 def _observations(row: EntityRow, events: Events) -> list[str]:
     return [observation_at(held.label, events) for held in row.observations]
-
-
-def _iso(time_us: int | None) -> str | None:
-    return None if time_us is None else to_datetime(time_us).isoformat()

@@ -55,7 +55,7 @@ from memory_actors.kinds.kind import (
     refuse_id,
 )
 from memory_actors.kinds.phrasing import observation_text, text_digest
-from memory_actors.kinds.rows import derived, update_of
+from memory_actors.kinds.rows import update_of
 
 OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
 OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB
@@ -67,16 +67,8 @@ assert OBSERVATIONS_MAX < PASSAGES_MAX
 class AddEntity(Add, frozen=True, kw_only=True):
     """Add an entity, or what is new of it to the one that has its name and type."""
 
-    memory_id: str
-    """For a new entity; one that is there keeps its id (see `state.named`)."""
-    name: str
-    type: str
-    digest: bytes
-    """Of `phrasing.name_text`."""
-    occurred_at_us: int
-    observations: tuple[Observation, ...] = ()
-    metadata: dict[str, Any] = {}
-    pinned: bool = False
+    entity: EntityAdded
+    """The event as it is for a new entity, its size aside; one that is there keeps its id."""
     auto_prune: bool = False
     must_exist: bool = False
     """Refuse to add one that is not there."""
@@ -111,15 +103,16 @@ class RestoreEntities(Restore, frozen=True, kw_only=True):
 def _add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add an entity, or merge it into the one that has its name and type."""
     _check_id(command, state)
-    known = named(state, command.name, command.type)
+    new = command.entity
+    known = named(state, new.name, new.type)
     if known is not None:
         return _merge(command, known, state, limits)
     if command.must_exist:
-        raise NotFoundError(f"no entity {command.name!r:.80}: add it first, or it was deleted")
-    if command.memory_id in command.used:  # and deleted since
+        raise NotFoundError(f"no entity {new.name!r:.80}: add it first, or it was deleted")
+    if new.memory_id in command.used:  # and deleted since
         return []
-    added = _added(command)
-    _check_observations(command.name, added.observations, None, limits)
+    added = _added(new)
+    _check_observations(new.name, added.observations, None, limits)
     victims = oldest_entities if command.auto_prune else None
     need = Room(entities=1, size_bytes=added.size_bytes)
     return [*make_room(state, limits, need, victims), added]
@@ -127,22 +120,23 @@ def _add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]
 
 def _check_id(command: AddEntity, state: Entities) -> None:
     """Refuse an id that stands for anything else than an entity of this name and type."""
-    for it in (command.used.get(command.memory_id), find(state, command.memory_id)):
+    new = command.entity
+    for it in (command.used.get(new.memory_id), find(state, new.memory_id)):
         if it is None:
             continue
-        if not isinstance(it, EntityAdded | EntityRow) or _key(it) != _key(command):
-            refuse_id(command.memory_id)
+        if not isinstance(it, EntityAdded | EntityRow) or _key(it) != _key(new):
+            refuse_id(new.memory_id)
 
 
-def _key(it: EntityAdded | EntityRow | AddEntity) -> tuple[str, str]:
+def _key(it: EntityAdded | EntityRow) -> tuple[str, str]:
     return name_key(it.name), name_key(it.type)
 
 
-def _added(command: AddEntity) -> EntityAdded:
-    observations = _new(command.observations, set())
-    name_bytes = len(command.name.encode()) + len(command.type.encode())
-    size_bytes = name_bytes + _bytes(observations)
-    return derived(EntityAdded, command, size_bytes=size_bytes, observations=observations)
+def _added(new: EntityAdded) -> EntityAdded:
+    """Return an entity with each observation once, and its size."""
+    observations = _new(new.observations, set())
+    name_bytes = len(new.name.encode()) + len(new.type.encode())
+    return replace(new, size_bytes=name_bytes + _bytes(observations), observations=observations)
 
 
 def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observation, ...]:
@@ -189,17 +183,17 @@ def _refuse_more(row: EntityRow, used: int, limit: int, unit: str, limits: Limit
 
 def _merge(command: AddEntity, row: EntityRow, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add to an entity what the command knows and the entity does not."""
-    known = {observation.digest for observation in row.observations}
-    new = _new(_as_named(row, command), known)
-    metadata = relationships.merged(row.metadata, command.metadata)
-    pinned = command.pinned and not row.pinned
+    said, known = command.entity, {observation.digest for observation in row.observations}
+    new = _new(_as_named(row, said), known)
+    metadata = relationships.merged(row.metadata, said.metadata)
+    pinned = said.pinned and not row.pinned
     if not new and metadata is None and not pinned:
         return []
     _check_observations(row.name, new, row, limits)
     victims = partial(oldest_entities, keep=row.memory_id) if command.auto_prune else None
     observed = EntityObserved(
         memory_id=row.memory_id,
-        occurred_at_us=command.occurred_at_us,
+        occurred_at_us=said.occurred_at_us,
         observations=new,
         metadata=metadata,
         pinned=pinned,
@@ -207,16 +201,16 @@ def _merge(command: AddEntity, row: EntityRow, state: Entities, limits: Limits) 
     return [*make_room(state, limits, Room(size_bytes=_bytes(new)), victims), observed]
 
 
-def _as_named(row: EntityRow, command: AddEntity) -> Sequence[Observation]:
+def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
     """Return the observations with the digests they have under the entity's own spelling.
 
     Else the same observation of ALICE and of Alice would be two, and be found by no text.
     """
-    if command.name == row.name:
-        return command.observations
+    if said.name == row.name:
+        return said.observations
     return [
         replace(o, digest=text_digest(observation_text(row.name, o.text)))
-        for o in command.observations
+        for o in said.observations
     ]
 
 

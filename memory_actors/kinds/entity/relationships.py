@@ -29,7 +29,7 @@ from memory_actors.kinds.entity.graph import Graph, RelationshipRow, alike, rela
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
 from memory_actors.kinds.entity.state import Entities, EntityRow, find, tentatively
 from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id, same_json
-from memory_actors.kinds.rows import derived, update_of
+from memory_actors.kinds.rows import update_of
 
 A = TypeVar("A", bound=RelationshipAdded)
 
@@ -42,21 +42,8 @@ class Relate(Add, frozen=True, kw_only=True):
     One that says the same and is true at that time is brought up to date instead.
     """
 
-    memory_id: str
-    source_id: str
-    relation: str
-    target_id: str
-    digest: bytes
-    """Of `phrasing.fact_text`, with the names as the entities have them."""
-    size_bytes: int
-    """Of the same text."""
-    valid_from_us: int
-    valid_to_us: int | None = None
-    fact: str | None = None
-    exclusive: bool = False
-    """The source has one such relationship at a time: this one ends the others."""
-    metadata: dict[str, Any] = {}
-    pinned: bool = False
+    relationship: RelationshipAdded
+    """The event; its names, and which relationships it ends, are decided."""
     auto_prune: bool = False
 
 
@@ -80,18 +67,20 @@ class DeleteRelationship(Delete, frozen=True, kw_only=True):
 
 def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add a relationship, or bring the one up to date that says the same."""
-    source, target = (_end(state, end) for end in (command.source_id, command.target_id))
-    _check_validity(command.valid_from_us, command.valid_to_us)
+    new = command.relationship
+    source, target = (_end(state, end) for end in (new.source_id, new.target_id))
+    _check_validity(new.valid_from_us, new.valid_to_us)
     _check_id(command, state)
-    known = known_as(command, state.graph)
+    known = known_as(new, state.graph)
     if known is not None:
         return _say_again(command, known, state, limits)
     if _said_before(command, state.graph):
         return []
-    need = Room(relationships=1, size_bytes=command.size_bytes)
+    need = Room(relationships=1, size_bytes=new.size_bytes)
     pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
     left = tentatively(state, pruned)
-    return [*pruned, placed(_added(command, source.name, target.name), left.graph)]
+    named = replace(new, source=source.name, target=target.name)
+    return [*pruned, placed(named, left.graph)]
 
 
 def _end(state: Entities, entity_id: str) -> EntityRow:
@@ -109,45 +98,43 @@ def _check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
 
 def _check_id(command: Relate, state: Entities) -> None:
     """Refuse an id that stands for anything else than this relation of these two."""
-    for it in (command.used.get(command.memory_id), find(state, command.memory_id)):
+    new = command.relationship
+    for it in (command.used.get(new.memory_id), find(state, new.memory_id)):
         if it is None:
             continue
-        if not isinstance(it, RelationshipAdded | RelationshipRow) or _key(it) != _key(command):
-            refuse_id(command.memory_id)
+        if not isinstance(it, RelationshipAdded | RelationshipRow) or _key(it) != _key(new):
+            refuse_id(new.memory_id)
 
 
 def _said_before(command: Relate, graph: Graph) -> bool:
     """Say whether the id was used for this before, though it is not true now or was deleted."""
-    row = graph.held.rows.get(command.memory_id)
-    if row is not None and row.valid_from_us != command.valid_from_us:
-        refuse_id(command.memory_id)  # it stands for another time at which it was true
-    return row is not None or command.memory_id in command.used
+    new = command.relationship
+    row = graph.held.rows.get(new.memory_id)
+    if row is not None and row.valid_from_us != new.valid_from_us:
+        refuse_id(new.memory_id)  # it stands for another time at which it was true
+    return row is not None or new.memory_id in command.used
 
 
-def _key(it: RelationshipAdded | RelationshipRow | Relate) -> tuple[str, str, str]:
+def _key(it: RelationshipAdded | RelationshipRow) -> tuple[str, str, str]:
     return it.source_id, relation_key(it.relation), it.target_id
 
 
-def known_as(command: Relate, graph: Graph) -> RelationshipRow | None:
+def known_as(new: RelationshipAdded, graph: Graph) -> RelationshipRow | None:
     """Return the relationship that says the same and is true when the new one begins.
 
-    After the command was carried out: the one that says it now, whatever its id.
+    After it was said: the one that says it now, whatever its id.
 
     If the new one is true at no time, as a copy of a contradicted one is: the same that is so too.
     """
-    begins = command.valid_from_us
-    never = command.valid_to_us == begins
+    begins = new.valid_from_us
+    never = new.valid_to_us == begins
     since_us = begins - 1 if never else begins  # what is true at no time is over when it begins
-    same = alike(graph, command.source_id, command.relation, command.target_id, since_us)
+    same = alike(graph, new.source_id, new.relation, new.target_id, since_us)
     if never:
         same = [row for row in same if row.never_valid and row.valid_from_us == begins]
     else:
         same = [row for row in same if valid_at(row, begins)]
     return same[0] if same else None
-
-
-def _added(command: Relate, source: str, target: str) -> RelationshipAdded:
-    return derived(RelationshipAdded, command, source=source, target=target)
 
 
 def placed(added: A, graph: Graph) -> A:
@@ -176,54 +163,57 @@ def _say_again(
     command: Relate, row: RelationshipRow, state: Entities, limits: Limits
 ) -> Sequence[Event]:
     """Bring a known relationship up to date, and end what it contradicts."""
-    changed = _changed(command, row, state)
+    new = command.relationship
+    changed = _changed(new, row, state)
     whole = changed[0].size_bytes if changed and changed[0].content else row.size_bytes
     victims = partial(oldest_relationships, keep=row.memory_id) if command.auto_prune else None
     need = Room(size_bytes=whole - row.size_bytes, whole_bytes=whole)
     pruned = make_room(state, limits, need, victims)
     left = tentatively(state, pruned)
-    return [*pruned, *changed, *_endings(command, row, left.graph)]
+    return [*pruned, *changed, *_endings(new, row, left.graph)]
 
 
-def _changed(command: Relate, row: RelationshipRow, state: Entities) -> list[RelationshipUpdated]:
+def _changed(
+    new: RelationshipAdded, row: RelationshipRow, state: Entities
+) -> list[RelationshipUpdated]:
     """Return what a relationship becomes by being said again; what is left out stays."""
-    fact = None if command.digest == row.digest else command.fact
-    metadata = merged(row.metadata, command.metadata)
-    pinned = command.pinned and not row.pinned
+    fact = None if new.digest == row.digest else new.fact
+    metadata = merged(row.metadata, new.metadata)
+    pinned = new.pinned and not row.pinned
     if fact is None and metadata is None and not pinned:
         return []
     updated = RelationshipUpdated(memory_id=row.memory_id, metadata=metadata, pinned=pinned)
-    return [updated if fact is None else _with_fact(updated, row, command, fact, state)]
+    return [updated if fact is None else _with_fact(updated, row, new, fact, state)]
 
 
 def _with_fact(
     updated: RelationshipUpdated,
     row: RelationshipRow,
-    command: Relate | UpdateRelationship,
+    told: RelationshipAdded | UpdateRelationship,
     fact: str,
     state: Entities,
 ) -> RelationshipUpdated:
     return replace(
         updated,
         content=fact,
-        size_bytes=command.size_bytes,
-        digest=command.digest,
+        size_bytes=told.size_bytes,
+        digest=told.digest,
         source=state.held.rows[row.source_id].name,
         target=state.held.rows[row.target_id].name,
     )
 
 
-def _endings(command: Relate, row: RelationshipRow, graph: Graph) -> list[RelationshipEnded]:
+def _endings(new: RelationshipAdded, row: RelationshipRow, graph: Graph) -> list[RelationshipEnded]:
     """Return what ends when a known relationship is said again, maybe with an end of its own."""
     endings = []
-    if command.valid_to_us is not None and _ends_after(row, command.valid_to_us):
-        endings.append(RelationshipEnded(memory_id=row.memory_id, valid_to_us=command.valid_to_us))
-    if not command.exclusive or command.valid_to_us == command.valid_from_us:
+    if new.valid_to_us is not None and _ends_after(row, new.valid_to_us):
+        endings.append(RelationshipEnded(memory_id=row.memory_id, valid_to_us=new.valid_to_us))
+    if not new.exclusive or new.valid_to_us == new.valid_from_us:
         return endings
-    others = alike(graph, row.source_id, row.relation, None, command.valid_from_us)
+    others = alike(graph, row.source_id, row.relation, None, new.valid_from_us)
     return endings + [
-        RelationshipEnded(memory_id=other.memory_id, valid_to_us=command.valid_from_us)
-        for other in _true_at(others, command.valid_from_us)
+        RelationshipEnded(memory_id=other.memory_id, valid_to_us=new.valid_from_us)
+        for other in _true_at(others, new.valid_from_us)
         if other.memory_id != row.memory_id
     ]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
 from memory_actors.kinds.compression import summary_data, summary_passages, summary_text
 from memory_actors.kinds.episodic.decide import (
     COMMANDS,
@@ -47,7 +47,6 @@ from memory_actors.kinds.episodic.state import (
     Dump,
     Episodic,
     Row,
-    StepRow,
     Text,
     dump,
     evolve,
@@ -68,6 +67,7 @@ from memory_actors.kinds.kind import (
     timeless,
     version_of,
 )
+from memory_actors.kinds.rows import record_data
 
 TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
 LINE_CHARACTERS_MAX = 500  # of its goal, and of its result
@@ -180,29 +180,12 @@ def data(row: Row, events: Events) -> dict[str, Any]:
     A summary is an episode without steps, and says what it was made of besides.
     """
     made_of = summary_data(row, events) if row.original_count else {}
-    return made_of | {
-        "agent_id": row.agent_id,
-        "goal": goal_of(events[row.version].data),
-        "status": row.status,
-        "result": None if row.result is None else passage_text(row, row.result.label, events),
-        "steps": [_step(step, events) for step in row.steps],
-        "evicted": [
-            {"number": gone.number, "sha256": gone.sha256.hex(), "snippet": gone.snippet}
-            for gone in row.evicted
-        ],
-        "steps_evicted": row.steps_evicted,
-    }
-
-
-def _step(step: StepRow, events: Events) -> dict[str, Any]:
-    event = events[version_of(step.label)].data
-    return {
-        "number": step.number,
-        "action": event.action,
-        "observation": event.observation,
-        "outcome": event.outcome,
-        "error": event.error,
-    }
+    result = None if row.result is None else passage_text(row, row.result.label, events)
+    steps = [record_data(Step, events[version_of(step.label)].data) for step in row.steps]
+    evicted = [record_data(EvictedStep, gone, sha256=gone.sha256.hex()) for gone in row.evicted]
+    goal = goal_of(events[row.version].data)
+    said = record_data(Episode, row, goal=goal, result=result, steps=steps, evicted=evicted)
+    return made_of | said
 
 
 # --- compaction

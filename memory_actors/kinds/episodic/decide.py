@@ -32,7 +32,6 @@ from memory_actors.kinds.episodic.events import (
     EpisodeSummaryAdded,
     EpisodeUpdated,
     Event,
-    EvictedStep,
     RowEvent,
     StepAdded,
     SummaryEvent,
@@ -55,7 +54,7 @@ from memory_actors.kinds.kind import (
     deciding,
     refuse_id,
 )
-from memory_actors.kinds.rows import derived, oldest, update_of
+from memory_actors.kinds.rows import oldest, update_of
 
 NAME = "episodic"
 
@@ -73,12 +72,11 @@ class StartEpisode(Add, frozen=True, kw_only=True):
 class PutEpisode(StartEpisode, frozen=True, kw_only=True):
     """Put an episode as it is elsewhere, with what it has left behind."""
 
+    episode: EpisodeRestored
     steps: tuple[StepAdded, ...] = ()
     """In the order of their numbers."""
     end: EpisodeFinished | None = None
     """None: it is running."""
-    evicted: tuple[EvictedStep, ...] = ()
-    steps_evicted: int = 0
 
 
 class AddStep(Command, frozen=True, kw_only=True):
@@ -172,14 +170,7 @@ def _put(command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event
 
 def _past(command: PutEpisode) -> list[Recorded[Any]]:
     """Return the events that would have led to an episode that is put."""
-    began = derived(
-        EpisodeRestored,
-        command.episode,
-        created_at_us=command.now_us,
-        evicted=command.evicted,
-        steps_evicted=command.steps_evicted,
-    )
-    events = [began, *command.steps, *([] if command.end is None else [command.end])]
+    events = [command.episode, *command.steps, *([] if command.end is None else [command.end])]
     return [
         Recorded("", version, version, command.now_us, "", event, 0, 0, b"")
         for version, event in enumerate(events, start=1)

@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from immutables import Map
+from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import Document, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import (
     Add,
@@ -34,7 +35,7 @@ from memory_actors.kinds.kind import (
     same_json,
     timeless,
 )
-from memory_actors.kinds.rows import Held, derived, oldest
+from memory_actors.kinds.rows import Held, oldest, record_data
 from memory_actors.kinds.structured.state import (
     LIVES,
     DocumentDeleted,
@@ -70,34 +71,17 @@ NATURE = Nature()
 class PutDocument(Add, frozen=True, kw_only=True):
     """Put a value under a key of a collection."""
 
-    memory_id: str
-    """For a new document; an existing one keeps its id."""
-    collection: str
-    key: str
-    value: Any
-    size_bytes: int
-    digest: bytes
-    """Of `document_text`."""
-    value_digest: bytes
-    """Of `value_json`."""
-    occurred_at_us: int
-    metadata: dict[str, Any] | None = None
-    """None keeps what was."""
-    pinned: bool | None = None
-    """None keeps what was."""
+    document: DocumentPut
+    """The event as it is for a new document; an existing one keeps its id."""
+    keeps: tuple[str, ...] = ()
+    """The fields of an existing document that stay as they were."""
     auto_prune: bool = False
 
 
 class UpdateDocument(Command, frozen=True, kw_only=True):
     """Replace a document's value, its metadata, or both."""
 
-    memory_id: str
-    value: Any = None
-    """None keeps what was."""
-    size_bytes: int = 0
-    digest: bytes = b""
-    value_digest: bytes = b""
-    metadata: dict[str, Any] | None = None
+    change: DocumentUpdated
 
 
 class DeleteDocument(Delete, frozen=True, kw_only=True):
@@ -112,7 +96,7 @@ class RestoreDocuments(Restore, frozen=True, kw_only=True):
 
 
 def _put(command: PutDocument, state: Structured, limits: Limits) -> Sequence[Event]:
-    old = find_key(state, command.collection, command.key)
+    old = find_key(state, command.document.collection, command.document.key)
     put = _as_put(command, old)
     _refuse_foreign_id(command, put, state)
     if old is not None and _says_the_same(put, old):
@@ -122,13 +106,10 @@ def _put(command: PutDocument, state: Structured, limits: Limits) -> Sequence[Ev
 
 
 def _as_put(command: PutDocument, old: Row | None) -> DocumentPut:
-    metadata, pinned = command.metadata, command.pinned
-    if metadata is None:
-        metadata = {} if old is None else old.metadata
-    if pinned is None:
-        pinned = False if old is None else old.pinned
-    memory_id = command.memory_id if old is None else old.memory_id
-    return derived(DocumentPut, command, memory_id=memory_id, metadata=metadata, pinned=pinned)
+    if old is None:
+        return command.document
+    kept = {name: getattr(old, name) for name in ("memory_id", *command.keeps)}
+    return replace(command.document, **kept)
 
 
 def _refuse_foreign_id(command: PutDocument, put: DocumentPut, state: Structured) -> None:
@@ -138,7 +119,7 @@ def _refuse_foreign_id(command: PutDocument, put: DocumentPut, state: Structured
     for other in [*known, *([living] if living is not None else [])]:
         ours = isinstance(other, DocumentPut | Row)
         if not ours or (other.collection, other.key) != (put.collection, put.key):
-            refuse_id(command.memory_id)
+            refuse_id(command.document.memory_id)
 
 
 def _says_the_same(put: DocumentPut, row: Row) -> bool:
@@ -175,15 +156,16 @@ def _refuse(held: Held[Row], limits: Limits, new: int, new_bytes: int) -> NoRetu
 
 
 def _update(command: UpdateDocument, state: Structured, limits: Limits) -> Sequence[Event]:
-    row = _living(state, command.memory_id)
-    metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    if command.value is None or command.value_digest == row.value_digest:
+    change = command.change
+    row = _living(state, change.memory_id)
+    metadata = None if same_json(change.metadata, row.metadata) else change.metadata
+    if change.value is None or change.value_digest == row.value_digest:
         changed = DocumentUpdated(memory_id=row.memory_id, metadata=metadata)
         return [] if metadata is None else [changed]
-    growth = command.size_bytes - row.size_bytes
+    growth = change.size_bytes - row.size_bytes
     if growth > 0 and state.held.size_bytes + growth > limits.structured_bytes:
-        _refuse(state.held, limits, 0, command.size_bytes)
-    return [derived(DocumentUpdated, command, metadata=metadata)]
+        _refuse(state.held, limits, 0, change.size_bytes)
+    return [replace(change, metadata=metadata)]
 
 
 def _restore(command: RestoreDocuments, state: Structured, limits: Limits) -> Sequence[Event]:
@@ -289,7 +271,7 @@ def content(row: Row, events: Events) -> str:
 
 def data(row: Row, events: Events) -> dict[str, Any]:
     """Return the value, and where it is."""
-    return {"collection": row.collection, "key": row.key, "value": value_of(row, events)}
+    return record_data(Document, row, value=value_of(row, events))
 
 
 at_hand = none_at_hand

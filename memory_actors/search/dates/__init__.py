@@ -158,7 +158,12 @@ def _joined(text: str, found: list[_Found]) -> list[Days]:
     groups: list[list[Days]] = []
     for at, one in enumerate(found):
         if at and _are_ends(text, found[at - 1], one):
-            groups[-1] = _from_to(groups[-1], one.days)
+            # Each end with the latest start before it: the start may leave out its year.
+            pairs = []
+            for end in one.days:
+                first = max((start[0] for start in groups[-1] if start[0] < end[1]), default=end[0])
+                pairs.append((first, end[1]))
+            groups[-1] = pairs
         else:
             groups.append(one.days)
     return [days for group in groups for days in group]
@@ -168,15 +173,6 @@ def _are_ends(text: str, left: _Found, right: _Found) -> bool:
     gap = text[left.end : right.start].strip(" ,").lower()
     between = text[: left.start].lower().endswith("between ")
     return gap in _TO or (gap == "and" and between)
-
-
-def _from_to(starts: list[Days], ends: list[Days]) -> list[Days]:
-    """Pair each end with the latest start before it: the start may leave out its year."""
-    pairs = []
-    for end in ends:
-        first = max((start[0] for start in starts if start[0] < end[1]), default=end[0])
-        pairs.append((first, end[1]))
-    return pairs
 
 
 def _united(spans: Iterable[Days]) -> list[Days]:

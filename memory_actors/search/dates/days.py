@@ -71,7 +71,16 @@ def in_years(make: Callable[[int], Days], year: str | None, before: str, when: W
     if word is None:
         return _existing(make, when.years)
     now = date_of(when.today).year
-    return _pick(word, _existing(make, [now - 1, now, now + 1]), when.today)
+    # Of last year's, this year's and the next: the last one that is over, the next to begin.
+    days = _existing(make, [now - 1, now, now + 1])
+    if word == "last":
+        return [one for one in days if one[1] <= when.today][-1:]
+    if word == "since":
+        return [one for one in days if one[0] <= when.today][-1:]
+    if word == "next":
+        return [one for one in days if one[0] > when.today][:1]
+    this = [one for one in days if one[0] <= when.today < one[1]]
+    return this or [one for one in days if date_of(one[0]).year == date_of(when.today).year]
 
 
 def picked(before: str) -> str | None:
@@ -88,18 +97,6 @@ def _existing(make: Callable[[int], Days], years: Iterable[int]) -> list[Days]:
         except ValueError:  # 29 February, 31 June
             continue
     return days
-
-
-def _pick(word: str, days: list[Days], today: int) -> list[Days]:
-    """Pick from last year's, this year's and the next: the last one over, the next to begin."""
-    if word == "last":
-        return [one for one in days if one[1] <= today][-1:]
-    if word == "since":
-        return [one for one in days if one[0] <= today][-1:]
-    if word == "next":
-        return [one for one in days if one[0] > today][:1]
-    this = [one for one in days if one[0] <= today < one[1]]
-    return this or [one for one in days if date_of(one[0]).year == date_of(today).year]
 
 
 def adjusted(days: Days, before: str, when: When) -> Days:

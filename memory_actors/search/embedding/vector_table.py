@@ -3,7 +3,7 @@
 A text is embedded once: its vector and its token states are found again by the digest of the text
 and the fingerprint of the model. That is why a replay never calls the model. Vectors are kept as
 float16 (768 bytes, equal to the float32 ones to a cosine of 0.999999), token states as
-`tokens.pack` makes them (2.3 KB for 35 tokens), each behind a CRC; what fails it counts as absent.
+`pack` makes them (2.3 KB for 35 tokens), each behind a CRC; what fails it counts as absent.
 They lie in two tables, because an activation reads all vectors of a user, and a query the token
 states of a few hundred memories.
 

@@ -72,7 +72,11 @@ class Chains:
     def append(self, label: int, length: int, previous: int = NONE, following: int = NONE) -> int:
         """Add a row right behind another, else in front of one, else as a chain of its own."""
         if self.count == len(self.labels):
-            self._grow(int(self.count * _GROWTH) + _CAPACITY_MIN)
+            more = (0, int(self.count * (_GROWTH - 1)) + _CAPACITY_MIN)
+            self.labels, self.alive = np.pad(self.labels, more), np.pad(self.alive, more)
+            self.lengths, self.spans = np.pad(self.lengths, more), np.pad(self.spans, more)
+            self.before = np.pad(self.before, more, constant_values=NONE)
+            self.after = np.pad(self.after, more, constant_values=NONE)
         row, self.count = self.count, self.count + 1
         self.labels[row], self.lengths[row] = label, length
         self.row_of[label] = row
@@ -145,13 +149,6 @@ class Chains:
             yield row
             row = int(link[row])
 
-    def _grow(self, capacity: int) -> None:
-        more = (0, capacity - len(self.labels))
-        self.labels, self.alive = np.pad(self.labels, more), np.pad(self.alive, more)
-        self.lengths, self.spans = np.pad(self.lengths, more), np.pad(self.spans, more)
-        self.before = np.pad(self.before, more, constant_values=NONE)
-        self.after = np.pad(self.after, more, constant_values=NONE)
-
 
 # --- postings: the rows that have a word, and the words that a row has
 #
@@ -199,7 +196,17 @@ class Postings:
         if row != len(self.ends) or row >= ROWS_MAX:
             raise OverflowError(f"row {row} after {len(self.ends)} rows, {ROWS_MAX} at most")
         for word, count in counts.items():
-            self._post(self._id(word), row, count)
+            term = self.id_of.get(word)
+            if term is None:
+                term = len(self.terms)
+                self.terms.append(word)
+                self.packed.append(array("I"))
+                self.frequencies.append(0)
+                self.id_of[word] = term  # last: a search may look from another thread
+            self.packed[term].append(row << COUNT_BITS | count)
+            self.frequencies[term] += 1
+            self.term_ids.append(term)
+            self.counts.append(count)
         self.ends.append(len(self.term_ids))
 
     def forget(self, row: int) -> None:
@@ -242,22 +249,6 @@ class Postings:
         counts = self.counts[self._start(row) : self.ends[row]]
         pairs = zip(self._terms_of(row), counts, strict=True)
         return {self.terms[term]: count for term, count in pairs}
-
-    def _post(self, term: int, row: int, count: int) -> None:
-        self.packed[term].append(row << COUNT_BITS | count)
-        self.frequencies[term] += 1
-        self.term_ids.append(term)
-        self.counts.append(count)
-
-    def _id(self, word: str) -> int:
-        known = self.id_of.get(word)
-        if known is not None:
-            return known
-        self.terms.append(word)
-        self.packed.append(array("I"))
-        self.frequencies.append(0)
-        self.id_of[word] = len(self.terms) - 1  # last: a search may look from another thread
-        return len(self.terms) - 1
 
     def _terms_of(self, row: int) -> Sequence[int]:
         return self.term_ids[self._start(row) : self.ends[row]]

@@ -259,9 +259,15 @@ class DenseIndex:
         if maintained.rows is None:
             self._graphed = maintained.graphed
             return self
-        _catch_up(maintained.rows, self._rows, maintained.seen)
+        fresh, view = maintained.rows, self._rows.view()
+        for label in fresh.view().labels.tolist():
+            if label not in self._rows:
+                fresh.remove(label)
+        for row in range(maintained.seen, len(view.labels)):
+            if view.alive[row]:
+                fresh.append(int(view.labels[row]), view.vectors[row])
         made = DenseIndex(self._rows.dimension)
-        made._rows, made._graphed = maintained.rows, maintained.graphed
+        made._rows, made._graphed = fresh, maintained.graphed
         return made
 
     # --- files
@@ -332,17 +338,6 @@ def _grown(rows: VectorRows, graphed: Graphed | None) -> Graphed | None:
     missing = np.setdiff1d(graphed.tail(count), graphed.graph.rows)
     graphed.graph.extend(vectors, missing)
     return Graphed(graphed.graph, np.empty(0, np.intp), count)
-
-
-def _catch_up(fresh: VectorRows, old: VectorRows, seen: int) -> None:
-    """Repeat on `fresh` what happened to `old` after its first `seen` rows were copied."""
-    view = old.view()
-    for label in fresh.view().labels.tolist():
-        if label not in old:
-            fresh.remove(label)
-    for row in range(seen, len(view.labels)):
-        if view.alive[row]:
-            fresh.append(int(view.labels[row]), view.vectors[row])
 
 
 def graph_is_whole(path: Path) -> bool:

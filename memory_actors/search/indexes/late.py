@@ -218,20 +218,16 @@ class LateIndex:
         wanted = list(labels)
         found = list(map(self._held.get, wanted))
         if not all(found):
-            self._fill(wanted, found)
+            gaps = [
+                place
+                for place, states in enumerate(found)
+                if states is None and wanted[place] in self._tokens
+            ]
+            if gaps and self._fetch is not None:
+                fetched = self._fetch([wanted[place] for place in gaps])
+                for place, packed in zip(gaps, fetched, strict=True):
+                    found[place] = None if packed is None else unpack(packed).states.tobytes()
         return max_sim(query, [states or b"" for states in found])
-
-    def _fill(self, labels: Sequence[int], found: list[bytes | None]) -> None:
-        """Put what is not held in the gaps of `found`."""
-        gaps = [
-            place
-            for place, states in enumerate(found)
-            if states is None and labels[place] in self._tokens
-        ]
-        if gaps and self._fetch is not None:
-            fetched = self._fetch([labels[place] for place in gaps])
-            for place, packed in zip(gaps, fetched, strict=True):
-                found[place] = None if packed is None else unpack(packed).states.tobytes()
 
     def _hold(self, label: int, states: bytes) -> None:
         self._held[label] = states

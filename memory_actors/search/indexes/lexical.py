@@ -296,7 +296,10 @@ class LexicalIndex:
         # By word where they are as rare: the order of terms is that in which words came, and a
         # sum must not depend on that.
         known.sort(key=lambda pair: (pair[1], self._postings.terms[pair[0]]))
-        return [(term, _idf(len(self), df)) for term, df in known[:QUERY_WORDS_MAX]]
+        return [
+            (term, log1p((len(self) - df + 0.5) / (df + 0.5)))
+            for term, df in known[:QUERY_WORDS_MAX]
+        ]
 
     # --- made anew
 
@@ -340,7 +343,3 @@ class LexicalIndex:
         for later in range(row, self._chains.count):
             if self._chains.alive[later]:
                 yield int(self._chains.labels[later]), self._postings.words_of(later)
-
-
-def _idf(n: int, df: int) -> float:
-    return log1p((n - df + 0.5) / (df + 0.5))

@@ -114,25 +114,22 @@ class MemoryIndex:
             return
         before, after = indexed(self._kind, old), indexed(self._kind, new)
         if before != after:
-            self._exchange(before, after, row)
+            kept = {passage.label for passage in after}
+            gone = [passage for passage in before if passage.label not in kept]
+            fresh = [passage for passage in after if passage.label not in self._owners]
+            for passage in gone:
+                self._order.leave(passage.label, self._kind.chain(row))
+                self._owners.pop(passage.label, None)
+                self.parts.forget(passage.label)
+                self.pending.discard(passage)
+                self._changed = True
+            for passage in fresh:
+                self._owners[passage.label] = _owner(row, passage)
+                self.pending.add(passage)
         if after:
             self._describe(row, after)
         elif before:
             self.fields.drop(self.traits.owners.of(row.memory_id))
-
-    def _exchange(self, old: Sequence[Passage], new: Sequence[Passage], row: Row) -> None:
-        kept = {passage.label for passage in new}
-        gone = [passage for passage in old if passage.label not in kept]
-        fresh = [passage for passage in new if passage.label not in self._owners]
-        for passage in gone:
-            self._order.leave(passage.label, self._kind.chain(row))
-            self._owners.pop(passage.label, None)
-            self.parts.forget(passage.label)
-            self.pending.discard(passage)
-            self._changed = True
-        for passage in fresh:
-            self._owners[passage.label] = _owner(row, passage)
-            self.pending.add(passage)
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
         """Note the metadata and times that queries filter by."""

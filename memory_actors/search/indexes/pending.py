@@ -124,22 +124,20 @@ class Pending:
     async def _index(self) -> None:
         while self._labels:
             self._waits = False
-            if not await self._index_some():
+            batch = [(d, min(labels)) for d, labels in islice(self._labels.items(), TEXTS_MAX)]
+            texts = await self._read(dict(batch))
+            embedded, failed = await self._embeddings.embed_each(texts, background=True)
+            self._settle(
+                {digest: EmbeddedText(texts[digest], one) for digest, one in embedded.items()}
+            )
+            for digest in failed:  # to the end of the line, so that others get their turn
+                labels = self._labels.pop(digest, None)
+                if labels:
+                    self._labels[digest] = labels
+            if any(not isinstance(error, EmbedderClosedError) for error in failed.values()):
+                _logger.warning("memories not indexed", count=len(failed))
+            for digest in dict(batch).keys() - texts.keys():  # its row has gone
+                self._labels.pop(digest, None)
+            if not (bool(embedded) or not texts):
                 self._waits = True
                 await asyncio.sleep(RETRY_S)
-
-    async def _index_some(self) -> bool:
-        """Index some of the passages; say whether any was."""
-        batch = [(d, min(labels)) for d, labels in islice(self._labels.items(), TEXTS_MAX)]
-        texts = await self._read(dict(batch))
-        embedded, failed = await self._embeddings.embed_each(texts, background=True)
-        self._settle({digest: EmbeddedText(texts[digest], one) for digest, one in embedded.items()})
-        for digest in failed:  # to the end of the line, so that others get their turn
-            labels = self._labels.pop(digest, None)
-            if labels:
-                self._labels[digest] = labels
-        if any(not isinstance(error, EmbedderClosedError) for error in failed.values()):
-            _logger.warning("memories not indexed", count=len(failed))
-        for digest in dict(batch).keys() - texts.keys():  # its row has gone
-            self._labels.pop(digest, None)
-        return bool(embedded) or not texts

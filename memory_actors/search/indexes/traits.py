@@ -160,7 +160,10 @@ class Traits:
         self.owners = Numbers()
         self._named = Numbers()  # sessions and speakers
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
-        self._columns = _empty(_CAPACITY_MIN)
+        whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
+        kinds = (small, whole, whole, whole, whole, small, whole, small, share, flag, flag, flag)
+        self._columns = Columns._make(np.zeros(_CAPACITY_MIN, kind.dtype) for kind in kinds)
         self._years: dict[int, int] = {}  # how many passages are of a year
         self.turns = 0
         """The number of passages that somebody said."""
@@ -262,13 +265,6 @@ class Traits:
     def years(self) -> set[int]:
         """Return the years that passages are of."""
         return {year for year, count in list(self._years.items()) if count > 0}
-
-
-def _empty(capacity: int) -> Columns:
-    whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
-    kinds = (small, whole, whole, whole, whole, small, whole, small, share, flag, flag, flag)
-    return Columns._make(np.zeros(capacity, kind.dtype) for kind in kinds)
 
 
 def _as_words(text: str) -> str:

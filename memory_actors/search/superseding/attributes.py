@@ -6,7 +6,7 @@ likes tea may like coffee, too, but who lives in Glasgow no longer lives in Bris
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
@@ -291,17 +291,13 @@ def price(clause: Clause) -> Iterator[Claim]:
 
 
 def _cost(clause: Clause, amount: Sequence[Token], what: Sequence[Token]) -> Claim:
-    return claim_of(clause, f"cost {_key(what)}", Value(_amount(amount), "number"))
+    stems = content(what) - {"month", "year", "week", "day"}
+    return claim_of(clause, f"cost {' '.join(sorted(stems))}", Value(_amount(amount), "number"))
 
 
 def _amount(words: Sequence[Token]) -> tuple[Token, ...]:
     end = next((n for n, w in enumerate(words) if w.low in ("a", "an", "each", "per", "every")), 9)
     return tuple(words[:end])
-
-
-def _key(words: Sequence[Token]) -> str:
-    left_out = {"month", "year", "week", "day"}
-    return " ".join(sorted(stem for stem in content(words) if stem not in left_out))
 
 
 # --- something of somebody's
@@ -376,3 +372,19 @@ def changed_by(clause: Clause) -> Iterator[Claim]:
         if noun:
             found = value(rest(clause, matched))
             yield _of_noun(said, found, changed=True)
+
+
+# --- all of them
+
+_READERS: Final[tuple[Callable[[Clause], Iterator[Claim]], ...]] = (
+    residence, work, profession, partner, partner_noun, diet, alcohol, one_at_a_time, price, noun,
+    changed_by,
+)  # fmt: skip
+
+
+def claims(clause: Clause) -> list[Claim]:
+    """Return what a clause claims of attributes that have one value at a time."""
+    if clause.besides:
+        return []
+    readers = (changed_by,) if clause.who == ("they",) else _READERS
+    return [claim for reader in readers for claim in reader(clause)]

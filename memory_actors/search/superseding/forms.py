@@ -242,7 +242,7 @@ _TO: Final = re.compile(
 
 def exchanged(before: Clause, after: Clause, claims: list[Claim]) -> str:
     """Say what took the place of what the older clause says; "" for nothing."""
-    if before.negated or before.ended or not _is_present_or_taste(before):
+    if before.negated or before.ended or not (is_present(before) or before.words[0].low in TASTES):
         return ""
     if named := _named(after):
         gone, fresh = named
@@ -286,10 +286,6 @@ def _shares_a_head(before: Clause, new: Value) -> bool:
         and words[-1].stem in content(before.words)
         and not (new.content <= content(before.words))
     )
-
-
-def _is_present_or_taste(clause: Clause) -> bool:
-    return is_present(clause) or clause.words[0].low in TASTES
 
 
 def content_of(said: str, clause: Clause) -> frozenset[str]:

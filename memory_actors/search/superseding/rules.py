@@ -16,24 +16,12 @@ The last form is weak: of all that it fits, only the nearest is meant. So is "sw
 iPhone", which names no attribute at all: what is meant is the nearest claim of that form.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from memory_actors.search.superseding.attributes import (
-    alcohol,
-    changed_by,
-    diet,
-    noun,
-    one_at_a_time,
-    partner,
-    partner_noun,
-    price,
-    profession,
-    residence,
-    work,
-)
+from memory_actors.search.superseding.attributes import claims
 from memory_actors.search.superseding.clauses import Clause, clauses
 from memory_actors.search.superseding.forms import (
     THEY,
@@ -72,34 +60,6 @@ class Reading(NamedTuple):
         return bool(self.claims) or any(
             not is_event(clause) or clause.words[0].low in CHANGING for clause in self.clauses
         )
-
-
-Reader = Callable[[Clause], Iterator[Claim]]
-_READERS: Final[tuple[Reader, ...]] = (
-    residence,
-    work,
-    profession,
-    partner,
-    partner_noun,
-    diet,
-    alcohol,
-    one_at_a_time,
-    price,
-    noun,
-    changed_by,
-)
-
-
-def claims(clause: Clause) -> list[Claim]:
-    """Return what a clause claims of attributes that have one value at a time."""
-    if clause.besides:
-        return []
-    if clause.who == ("they",):
-        return list(changed_by(clause))
-    found: list[Claim] = []
-    for reader in _READERS:
-        found += reader(clause)
-    return found
 
 
 @lru_cache(READINGS_MAX)
@@ -153,7 +113,11 @@ def _excludes(old: Claim, new: Claim, newer: Reading) -> bool:
     if old.attribute == "partner":
         return _other_partner(old, new)
     if old.attribute in ("residence", "vehicle") and old.holds and new.holds:
-        return _moved(old, new)
+        # Another place of the same kind; who moves leaves what contains it, too.
+        one, other = old.value, new.value
+        if one.content <= other.content or other.content <= one.content:
+            return False
+        return one.kind == other.kind or (new.changed and "dwelling" not in (one.kind, other.kind))
     if not _same_noun(old, new, newer) or ((old.many or new.many) and not new.changed):
         return False
     if old.holds and new.holds:
@@ -177,14 +141,6 @@ def _other_partner(old: Claim, new: Claim) -> bool:
             "rung 0" not in (old.value.kind, new.value.kind) and (old.value.kind < new.value.kind)
         )
     return new.holds if not old.holds else same or not new.value.content
-
-
-def _moved(old: Claim, new: Claim) -> bool:
-    """Say whether a place is another one of its kind; who moves leaves what contains it, too."""
-    one, other = old.value, new.value
-    if one.content <= other.content or other.content <= one.content:
-        return False
-    return one.kind == other.kind or (new.changed and "dwelling" not in (one.kind, other.kind))
 
 
 def _same_noun(old: Claim, new: Claim, newer: Reading) -> bool:

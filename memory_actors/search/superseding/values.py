@@ -83,21 +83,16 @@ def _kind(words: Sequence[Token]) -> str:
     counted = is_number(words[0]) or lows[0] in MONEY
     if counted and not any(word.is_name for word in words):
         return "number"
-    return _kind_of_noun(words, lows)
-
-
-def _kind_of_noun(words: Sequence[Token], lows: Sequence[str]) -> str:
     if any(low in _COLOURS for low in lows) and len(lows) <= 2:
         return "colour"
     if any(low in PROFESSIONS for low in lows):
         return "profession"
-    if any(word.is_name or "@" in word.low or _is_code(word.low) for word in words):
+    if any(
+        word.is_name or "@" in word.low or "-" in word.low or any(one.isdigit() for one in word.low)
+        for word in words
+    ):
         return "name"
     return "thing" if lows[0] in DETERMINERS else "quality"
-
-
-def _is_code(low: str) -> bool:
-    return any(one.isdigit() for one in low) or "-" in low
 
 
 def place_kind(words: Sequence[Token]) -> str:

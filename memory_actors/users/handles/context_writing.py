@@ -33,6 +33,7 @@ from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, DocumentRoom, RestoreEntries
 from memory_actors.kinds.context.events import (
+    ArchivedEntry,
     BlockImported,
     BlockInserted,
     EntriesArchived,
@@ -102,10 +103,11 @@ class ContextWriting(Handle):
             check_time_us(block.touched_at_us, "touched_at_us")
         check_one(raw, block.heading)
         occurred_at_us = time_us(item.occurred_at, "timestamp")
-        return commands.ImportBlock(
-            now_us=now_us,
+        archived = ArchivedEntry(
+            memory_id=memory_id, digest=text_digest(entry_text(raw)), section=block.section
+        )
+        imported = BlockImported(
             memory_id=memory_id,
-            own_ids=(memory_id,),
             document=check_name(block.document, "document"),
             raw=raw,
             rank=_checked_rank(block.rank),
@@ -114,10 +116,10 @@ class ContextWriting(Handle):
             metadata=own_metadata(item.metadata, shown=True),
             occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
             touched_at_us=now_us if block.touched_at_us is None else block.touched_at_us,
-            archived=block.archived and block.heading is None,
-            digest=text_digest(entry_text(raw)),
-            section=block.section,
-            budget=self._budget,
+            archived=archived if block.archived and block.heading is None else None,
+        )
+        return commands.ImportBlock(
+            now_us=now_us, own_ids=(memory_id,), block=imported, budget=self._budget
         )
 
     # --- commands

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import anyio.to_thread
 import msgspec
 
-from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
-from memory_actors.base.records import Document, Item, Metadata, Receipt, Time, least
+from memory_actors.base.records import Document, Item, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     check_count,
@@ -26,9 +25,16 @@ from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.ordering import SortKey, ordering
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.structured.state import Row, Structured, document_text, value_json
+from memory_actors.kinds.structured.state import (
+    DocumentPut,
+    DocumentUpdated,
+    Row,
+    Structured,
+    document_text,
+    value_json,
+)
 from memory_actors.kinds.user_state import UserState
-from memory_actors.search.reading import READ_AT_ONCE
+from memory_actors.search.reading import READ_AT_ONCE, of_any
 from memory_actors.users.handles.handle import Handle, taken
 
 DEFAULT_COLLECTION = "default"
@@ -40,7 +46,7 @@ class Documents(Handle):
     """JSON objects by collection and key, at most 5,000 and 50 MB by default."""
 
     kind: ClassVar[Kind] = structured
-    takes = taken(structured.DocumentPut)
+    takes = taken(DocumentPut)
     _delete_command = structured.DeleteDocument
     _restore_command = structured.RestoreDocuments
 
@@ -69,19 +75,23 @@ class Documents(Handle):
         key = new.memory_id if key is None else check_name(key, "key")
         copy, said = checked_document(document)
         text = document_text(collection, key, copy)
+        optional = {"metadata": metadata, "pinned": pinned}
         command = structured.PutDocument(
             now_us=new.now_us,
-            memory_id=new.memory_id,
             own_ids=new.own_ids,
-            collection=collection,
-            key=key,
-            value=copy,
-            size_bytes=len(said.encode()),
-            digest=text_digest(text),
-            value_digest=text_digest(said),
-            occurred_at_us=new.occurred_at_us,
-            metadata=None if metadata is None else own_metadata(metadata),
-            pinned=pinned,
+            document=DocumentPut(
+                memory_id=new.memory_id,
+                collection=collection,
+                key=key,
+                value=copy,
+                size_bytes=len(said.encode()),
+                digest=text_digest(text),
+                value_digest=text_digest(said),
+                occurred_at_us=new.occurred_at_us,
+                metadata=own_metadata(metadata),
+                pinned=bool(pinned),
+            ),
+            keeps=tuple(name for name, given in optional.items() if given is None),
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command, [text])
@@ -177,8 +187,7 @@ class Documents(Handle):
         if content is not None:
             value, said = checked_document(_as_document(content))
             texts = [document_text(row.collection, row.key, value)]
-        command = structured.UpdateDocument(
-            now_us=self._scope.now_us(),
+        change = DocumentUpdated(
             memory_id=row.memory_id,
             value=value,
             size_bytes=len(said.encode()),
@@ -186,6 +195,7 @@ class Documents(Handle):
             value_digest=text_digest(said) if texts else b"",
             metadata=metadata,
         )
+        command = structured.UpdateDocument(now_us=self._scope.now_us(), change=change)
         return command, texts
 
     # --- how
@@ -223,19 +233,12 @@ def _chosen(
 
 
 def _document(row: Row, value: Any, provenance: Provenance) -> Document:
-    origins = provenance.of(row.memory_id)
+    own = {name: getattr(row, name) for name in ("collection", "key", "pinned", "size_bytes")}
     return Document(
-        memory_id=row.memory_id,
-        collection=row.collection,
-        key=row.key,
+        **of_any(row, provenance),
+        **own,
         value=json_copy(msgspec.to_builtins(value), "value"),
         metadata=json_copy(row.metadata, "metadata"),
-        created_at=to_datetime(row.created_at_us),
-        occurred_at=to_datetime(row.occurred_at_us),
-        pinned=row.pinned,
-        size_bytes=row.size_bytes,
-        origins=origins,
-        trust=least(origins),
     )
 
 

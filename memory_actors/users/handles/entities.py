@@ -29,10 +29,11 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
-from memory_actors.kinds.entity.events import EntityAdded
+from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
+from memory_actors.kinds.rows import derived
 from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.entity_parts import (
     observation_of,
@@ -53,6 +54,7 @@ class EntityGraph(Handle):
 
     kind: ClassVar[Kind] = entity
     takes = taken(EntityAdded, "key")
+    _update_command = entity.UpdateEntity
     _delete_command = entity.DeleteEntity
     _restore_command = entity.RestoreEntities
 
@@ -148,13 +150,13 @@ class EntityGraph(Handle):
             content_bytes(fact)
             fact = plain(fact)
         text = fact_text(ends[0].name, relation, ends[1].name, fact)
-        command = entity.Relate(
-            now_us=new.now_us,
+        relationship = RelationshipAdded(
             memory_id=new.memory_id,
-            own_ids=new.own_ids,
             source_id=ends[0].memory_id,
+            source=ends[0].name,
             relation=relation,
             target_id=ends[1].memory_id,
+            target=ends[1].name,
             fact=fact,
             digest=text_digest(text),
             size_bytes=len(text.encode()),
@@ -163,12 +165,17 @@ class EntityGraph(Handle):
             exclusive=self._exclusive(relation) if exclusive is None else exclusive,
             metadata=own_metadata(metadata),
             pinned=pinned,
+        )
+        command = entity.Relate(
+            now_us=new.now_us,
+            own_ids=new.own_ids,
+            relationship=relationship,
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command, [text])
-        was = entity.said(written.reply.before.entity, command)
-        row = entity.said(written.reply.state.entity, command)
-        return self._receipt_of_put(command.memory_id, was, row, written, RELATIONSHIPS)
+        was = entity.said(written.reply.before.entity, relationship)
+        row = entity.said(written.reply.state.entity, relationship)
+        return self._receipt_of_put(new.memory_id, was, row, written, RELATIONSHIPS)
 
     async def end(self, relationship_id: str, at: Time | None = None) -> Receipt:
         """Say that a relationship ended at a time (None: now). It stays, as a thing of the past.
@@ -305,20 +312,14 @@ class EntityGraph(Handle):
     def _updating(
         self, row: Any, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Command, list[str]]:
-        is_entity = isinstance(row, entity.EntityRow)
-        texts = [] if content is None else [content]
-        if is_entity:
-            texts = [observation_text(row.name, text) for text in texts]
-        command_type = entity.UpdateEntity if is_entity else entity.UpdateRelationship
-        command = command_type(
-            now_us=self._scope.now_us(),
-            memory_id=row.memory_id,
-            content=content,
-            size_bytes=0 if content is None else len(content.encode()),
-            digest=text_digest(texts[0]) if texts else b"",
-            metadata=metadata,
-        )
+        command, texts = super()._updating(row, content, metadata)
+        if not isinstance(row, entity.EntityRow):
+            command = derived(entity.UpdateRelationship, command)
         return command, texts
+
+    def _found_by(self, row: Any, content: str) -> str:
+        is_entity = isinstance(row, entity.EntityRow)
+        return observation_text(row.name, content) if is_entity else content
 
     # --- how
 
@@ -356,15 +357,18 @@ class EntityGraph(Handle):
         checked = tuple(observation_of(name, text) for text in observations)
         command = entity.AddEntity(
             now_us=new.now_us,
-            memory_id=new.memory_id,
             own_ids=new.own_ids,
-            name=name,
-            type=type,
-            digest=text_digest(name_text(name, type)),
-            observations=checked,
-            occurred_at_us=new.occurred_at_us,
-            metadata=own_metadata(metadata),
-            pinned=pinned,
+            entity=EntityAdded(
+                memory_id=new.memory_id,
+                name=name,
+                type=type,
+                digest=text_digest(name_text(name, type)),
+                size_bytes=0,
+                observations=checked,
+                occurred_at_us=new.occurred_at_us,
+                metadata=own_metadata(metadata),
+                pinned=pinned,
+            ),
             auto_prune=auto_prune,
             must_exist=must_exist,
         )
@@ -372,7 +376,7 @@ class EntityGraph(Handle):
         written = await self._write(command, texts)
         was = entity.named(written.reply.before.entity, name, type)
         row = entity.named(written.reply.state.entity, name, type)
-        return self._receipt_of_put(command.memory_id, was, row, written)
+        return self._receipt_of_put(new.memory_id, was, row, written)
 
     def _exclusive(self, relation: str) -> bool:
         known = self._scope.services.settings.exclusive_relations

@@ -9,13 +9,17 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Episode
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
+    check_name,
+    check_optional_name,
     content_bytes,
     own_metadata,
     plain,
     text_bytes,
+    time_us,
 )
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
+    EpisodeRestored,
     EvictedStep,
     StepAdded,
     step_bytes,
@@ -85,14 +89,28 @@ def steps_of(given: Episode) -> tuple[StepAdded, ...]:
     )
 
 
-def evicted_of(given: Episode) -> tuple[EvictedStep, ...]:
-    """Return the markers of the steps that an episode has lost, as many as are kept.
+def restored(given: Episode, now_us: int, session_id: str | None) -> EpisodeRestored:
+    """Return the event by which an episode comes from elsewhere; `session_id` if it has none.
 
-    :raises InvalidInputError: a digest is not hexadecimal.
+    :raises InvalidInputError: a name is none, or a digest is not hexadecimal.
     """
-    return tuple(
-        EvictedStep(gone.number, _sha256(gone.sha256), gone.snippet)
-        for gone in given.evicted[-MARKERS_MAX:]
+    occurred_at_us = time_us(given.occurred_at, "occurred_at")
+    return EpisodeRestored(
+        memory_id=check_name(given.memory_id, "memory_id"),
+        agent_id=check_name(given.agent_id, "agent_id"),
+        goal=given.goal,
+        size_bytes=content_bytes(given.goal),
+        digest=text_digest(given.goal),
+        occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
+        metadata=given.metadata,
+        session_id=check_optional_name(given.session_id, "session_id") or session_id,
+        pinned=given.pinned,
+        created_at_us=now_us,
+        evicted=tuple(
+            EvictedStep(gone.number, _sha256(gone.sha256), gone.snippet)
+            for gone in given.evicted[-MARKERS_MAX:]
+        ),
+        steps_evicted=given.steps_evicted,
     )
 
 

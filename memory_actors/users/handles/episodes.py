@@ -1,6 +1,6 @@
 """`user.episodes`: what an agent wanted, did, and what came of it."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Time
@@ -11,7 +11,6 @@ from memory_actors.base.validation import (
     content_bytes,
     own_metadata,
     plain,
-    time_us,
 )
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compression import CompactedKind
@@ -22,13 +21,12 @@ from memory_actors.kinds.episodic.events import (
     step_text,
 )
 from memory_actors.kinds.episodic.state import Row
-from memory_actors.kinds.kind import Command
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.episode_parts import (
     checked_episode,
     end_of,
-    evicted_of,
     finished,
+    restored,
     step_of,
     step_texts,
     steps_of,
@@ -61,6 +59,7 @@ class Episodes(Summarized):
 
     kind: ClassVar[CompactedKind] = episodic
     takes = taken(EpisodeStarted)
+    _update_command = episodic.UpdateEpisode
     _delete_command = episodic.DeleteEpisode
     _restore_command = episodic.RestoreEpisodes
     _compress_command = episodic.CompressEpisodes
@@ -151,34 +150,19 @@ class Episodes(Summarized):
         :raises InvalidInputError: the numbers of its steps do not add up, its id is taken, or it is
             a summary of some.
         """
-        given = checked_episode(episode)
-        now_us, occurred_at_us = self._scope.now_us(), time_us(given.occurred_at, "occurred_at")
-        memory_id = check_name(given.memory_id, "memory_id")
-        started = EpisodeStarted(
-            memory_id=memory_id,
-            agent_id=check_name(given.agent_id, "agent_id"),
-            goal=given.goal,
-            size_bytes=content_bytes(given.goal),
-            digest=text_digest(given.goal),
-            occurred_at_us=now_us if occurred_at_us is None else occurred_at_us,
-            metadata=given.metadata,
-            session_id=check_optional_name(given.session_id, "session_id")
-            or self._scope.session_id,
-            pinned=given.pinned,
-        )
+        given, now_us = checked_episode(episode), self._scope.now_us()
+        started = restored(given, now_us, self._scope.session_id)
         command = episodic.PutEpisode(
             now_us=now_us,
-            own_ids=(memory_id,),
+            own_ids=(started.memory_id,),
             episode=started,
             steps=steps_of(given),
             end=end_of(given),
-            evicted=evicted_of(given),
-            steps_evicted=given.steps_evicted,
         )
         said = [step_text(s.action, s.observation, s.outcome, s.error) for s in command.steps]
         ending = [] if given.result is None else [given.result]
         written = await self._write(command, [given.goal, *said, *ending])
-        return self._receipt(memory_id, "add", written, started)
+        return self._receipt(started.memory_id, "add", written, started)
 
     async def get(self, episode_id: str) -> Episode:
         """Return an episode. A summary of some is one without steps; its goal is what it says.
@@ -218,20 +202,6 @@ class Episodes(Summarized):
             pinned=item.pinned,
             auto_prune=auto_prune,
         )
-
-    def _updating(
-        self, row: Row, content: str | None, metadata: dict[str, Any] | None
-    ) -> tuple[Command, list[str]]:
-        texts = [] if content is None else [content]
-        command = episodic.UpdateEpisode(
-            now_us=self._scope.now_us(),
-            memory_id=row.memory_id,
-            content=content,
-            size_bytes=0 if content is None else len(content.encode()),
-            digest=text_digest(content) if content is not None else b"",
-            metadata=metadata,
-        )
-        return command, texts
 
     def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
         """Return a summary as an export has it, ready to be added."""

@@ -35,7 +35,7 @@ from memory_actors.base.validation import (
     plain,
     time_us,
 )
-from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore
+from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore, Update
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.protocol import Embedded
@@ -105,6 +105,9 @@ class Handle(ABC):
     kind: ClassVar[Kind]
     takes: ClassVar[frozenset[str]]
     """The optional fields of an `Item` that mean something for this kind."""
+    _embeds: ClassVar[bool] = True
+    """False: its texts are embedded by the queries that look at them."""
+    _update_command: ClassVar[type[Update]]
     _delete_command: ClassVar[type[Delete]]
     _restore_command: ClassVar[type[Restore] | None] = None
 
@@ -115,11 +118,24 @@ class Handle(ABC):
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add one memory, given as a text; `auto_prune` None is what the handle says."""
 
-    @abstractmethod
     def _updating(
         self, row: Any, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Command, list[str]]:
         """Return the command that replaces a memory's text, its metadata or both, and new texts."""
+        texts = [] if content is None else [self._found_by(row, content)]
+        command = self._update_command(
+            now_us=self._scope.now_us(),
+            memory_id=row.memory_id,
+            content=content,
+            size_bytes=0 if content is None else len(content.encode()),
+            digest=text_digest(texts[0]) if texts else b"",
+            metadata=metadata,
+        )
+        return command, texts if self._embeds else []
+
+    def _found_by(self, _row: Any, content: str) -> str:
+        """Return the text that a memory is found by when it says this."""
+        return content
 
     async def _update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
         """Replace what a memory says, its metadata, or both."""

@@ -49,6 +49,7 @@ class LongTermMemory(Summarized):
 
     kind: ClassVar[CompactedKind] = long_term
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
+    _update_command = long_term.UpdateMemory
     _delete_command = long_term.DeleteMemory
     _restore_command = long_term.RestoreMemories
     _compress_command = long_term.CompressMemories
@@ -104,17 +105,12 @@ class LongTermMemory(Summarized):
     def _updating(
         self, row: long_term.Row, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Command, list[str]]:
-        texts = [] if content is None else [spoken(content, row.role)]
-        command = long_term.UpdateMemory(
-            now_us=self._scope.now_us(),
-            memory_id=row.memory_id,
-            content=content,
-            size_bytes=0 if content is None else len(content.encode()),
-            digest=text_digest(texts[0]) if texts else b"",
-            same=b"" if content is None else _normalised_digest(content, row.role),
-            metadata=metadata,
-        )
-        return command, texts
+        command, texts = super()._updating(row, content, metadata)
+        same = b"" if content is None else _normalised_digest(content, row.role)
+        return msgspec.structs.replace(command, same=same), texts
+
+    def _found_by(self, row: long_term.Row, content: str) -> str:
+        return spoken(content, row.role)
 
     def _updated(self, row: long_term.Row, written: Written) -> Receipt:
         marks = superseding.marks([recorded.data for recorded in written.reply.events])

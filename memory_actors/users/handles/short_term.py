@@ -1,6 +1,6 @@
 """`user.short_term`: the last messages of a session."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from memory_actors.base.validation import (
     plain,
 )
 from memory_actors.kinds import short_term
-from memory_actors.kinds.kind import Command, Kind
+from memory_actors.kinds.kind import Kind
 from memory_actors.users.handles.handle import Handle, taken
 
 DEFAULT_SESSION = "default"
@@ -29,6 +29,8 @@ class ShortTermMemory(Handle):
 
     kind: ClassVar[Kind] = short_term
     takes = taken(short_term.MessageAdded)
+    _embeds = False
+    _update_command = short_term.UpdateMessage
     _delete_command = short_term.DeleteMessage
 
     @property
@@ -102,18 +104,6 @@ class ShortTermMemory(Handle):
             occurred_at=item.occurred_at,
             memory_id=item.memory_id,
         )
-
-    def _updating(
-        self, row: short_term.Row, content: str | None, metadata: dict[str, Any] | None
-    ) -> tuple[Command, list[str]]:
-        command = short_term.UpdateMessage(
-            now_us=self._scope.now_us(),
-            memory_id=row.memory_id,
-            size_bytes=0 if content is None else len(content.encode()),
-            content=content,
-            metadata=metadata,
-        )
-        return command, []
 
     def _session(self, session_id: str | None) -> str:
         """Return the session that is meant: the one named, the handle's, or the default one."""

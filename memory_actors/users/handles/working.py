@@ -12,7 +12,7 @@ from memory_actors.base.validation import (
     own_metadata,
 )
 from memory_actors.kinds import working
-from memory_actors.kinds.kind import Command, Kind
+from memory_actors.kinds.kind import Kind
 from memory_actors.users.handles.handle import Handle, taken
 
 
@@ -24,6 +24,8 @@ class WorkingMemory(Handle):
 
     kind: ClassVar[Kind] = working
     takes = taken(working.KeySet)
+    _embeds = False
+    _update_command = working.UpdateKey
     _delete_command = working.DeleteKey
 
     async def set(
@@ -113,12 +115,3 @@ class WorkingMemory(Handle):
         written = await self._write(command)
         row = written.reply.state.working.held[key]
         return self._receipt(row.memory_id, "set", written)
-
-    def _updating(
-        self, row: working.Row, content: str | None, metadata: dict[str, Any] | None
-    ) -> tuple[Command, list[str]]:
-        now_us = self._scope.now_us()
-        command = working.UpdateKey(
-            now_us=now_us, memory_id=row.memory_id, content=content, metadata=metadata
-        )
-        return command, []

@@ -25,8 +25,9 @@ from eventlog import (
 )
 from eventlog.core.requests import count
 from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.intake import TotalsTally
+from eventlog.lmdb.ledger import ROW, Counting, TotalsRecord, load_totals, put_totals
 from eventlog.lmdb.tables import TABLES, seal_record
-from eventlog.lmdb.totals import ROW, Counting, TotalsRecord, TotalsTally, load_totals, put_totals
 
 pytestmark = pytest.mark.anyio
 
@@ -211,7 +212,7 @@ async def test_the_row_is_written_once_a_commit(tmp_path: Path, monkeypatch: pyt
         put_totals(env, txn, totals)
 
     async with EventLog.open(tmp_path, registry) as log:
-        monkeypatch.setattr("eventlog.lmdb.totals.put_totals", note)
+        monkeypatch.setattr("eventlog.lmdb.ledger.put_totals", note)
         await asyncio.gather(*(log.append(f"s{n}", [Noted("a")], 0) for n in range(100)))
         assert written == []
 

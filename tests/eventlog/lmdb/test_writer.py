@@ -11,7 +11,7 @@ import pytest
 
 from eventlog import DiskFull, Environment, WrongExpectedVersion
 from eventlog.files.anchor import Tail
-from eventlog.lmdb.totals import Counting
+from eventlog.lmdb.ledger import Counting
 from eventlog.lmdb.writer import WriteJob, Writer
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, LocalCritic, LocalReviser, improve
-from memory_actors.improve.local.critic import WEIGHTS, reading_ease, syllable_count
+from memory_actors.improve.local import WEIGHTS, reading_ease, syllable_count
 
 NOTE = Path(__file__).with_name("note.txt").read_text("utf-8")
 TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from support.given import Given, recorded
+from support.proposing import proposing
 
 from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.base.errors import (
@@ -67,7 +69,8 @@ class User:
 
     def do(self, command_type: type, **fields: Any) -> list[Any]:
         self.now_us += 10
-        events = self.decide(command_type(now_us=self.now_us, **self.filled(command_type, fields)))
+        make = partial(proposing, command_type) if command_type is ImportBlock else command_type
+        events = self.decide(make(now_us=self.now_us, **self.filled(command_type, fields)))
         for event in events:
             self.log.append(recorded(event, len(self.log) + 1))
             self.state = context.evolve(self.state, self.log[-1])

@@ -42,10 +42,10 @@ def test_the_relationship_that_says_it_is_known_whatever_its_id() -> None:
         relate("s", "ann", "works_at", name, 7, exclusive=True) for name in ("bob", "cid")
     )
     for command, memory_id in ((again, "r"), (new, "s")):
-        row = entity.said(after(given, command), command)
+        row = entity.said(after(given, command), command.relationship)
         assert row is not None
         assert row.memory_id == memory_id
-    assert entity.said(given.state, new) is None
+    assert entity.said(given.state, new.relationship) is None
 
 
 def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:
@@ -53,8 +53,9 @@ def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:
     command = relate("s", "ann", "works_at", "bob", 6, fact="She runs it.", metadata={"b": 2})
     assert given.when(command) == [
         RelationshipUpdated(
-            memory_id="r", content="She runs it.", size_bytes=12, digest=command.digest,
-            source="Ann", target="Bob", metadata={"a": 1, "b": 2},
+            memory_id="r", content="She runs it.", size_bytes=12,
+            digest=command.relationship.digest, source="Ann", target="Bob",
+            metadata={"a": 1, "b": 2},
         )
     ]  # fmt: skip
     state = after(given, command)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from eventlog import Environment, LogLocked, LogUnavailable
+from eventlog.lmdb.ledger import ROW, TotalsRecord
 from eventlog.lmdb.snapshots import SnapshotRecord
 from eventlog.lmdb.tables import TABLES, seal_record, unseal_record
-from eventlog.lmdb.totals import ROW, TotalsRecord
 from memory_actors import Item, MemorySystem, verify_store
 
 pytestmark = pytest.mark.anyio
