@@ -29,6 +29,11 @@ from memory_actors.kinds.kind import (
     Update,
     Updated,
     added_before,
+)
+from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.rows import derived, new_row, update_of, updated_row
+from memory_actors.kinds.tainted import TaintedPast
+from memory_actors.kinds.usual import (
     folding,
     its_content,
     its_session,
@@ -36,9 +41,6 @@ from memory_actors.kinds.kind import (
     no_rows,
     own_version,
 )
-from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import derived, new_row, update_of, updated_row
-from memory_actors.kinds.tainted import TaintedPast
 
 NAME = "short_term"
 NATURE = Nature(export_place=1)

@@ -45,16 +45,9 @@ from memory_actors.kinds.episodic.state import (
     markers,
     returning,
 )
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Delete,
-    Restore,
-    Update,
-    deciding,
-    refuse_id,
-)
+from memory_actors.kinds.kind import Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.rows import oldest, update_of
+from memory_actors.kinds.usual import deciding
 
 NAME = "episodic"
 
