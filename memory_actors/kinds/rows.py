@@ -34,11 +34,15 @@ def _shared(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> tuple[st
     return tuple(name for name in cls.__struct_fields__ if name in names)
 
 
-def derived(cls: type[S], source: msgspec.Struct, /, **fields: Any) -> S:
-    """Return a struct with these fields, and else those that it has in common with another."""
-    for name in _shared(cls, type(source)):
-        if name not in fields:
-            fields[name] = getattr(source, name)
+def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: Any) -> S:
+    """Return a struct with these fields, and else those that it has in common with others.
+
+    The first of them that has a field gives it.
+    """
+    for source in sources:
+        for name in _shared(cls, type(source)):
+            if name not in fields:
+                fields[name] = getattr(source, name)
     return cls(**fields)
 
 
