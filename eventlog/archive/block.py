@@ -131,14 +131,10 @@ def unpack(data: bytes, place: bytes) -> ArchiveBlock:
     if len(data) != _HEADER.size + header.stored_bytes:
         raise CorruptLog(f"the block is cut short: {len(data)} bytes")
     raw = _decompress(header.codec, data[_HEADER.size :], header.raw_bytes)
-    return _taken_apart(raw, header.slots)
-
-
-def _taken_apart(raw: bytes, slots: int) -> ArchiveBlock:
-    payloads_at = slots * (_SLOT.size + SALT_BYTES)
+    payloads_at = header.slots * (_SLOT.size + SALT_BYTES)
     if len(raw) < payloads_at:
-        raise CorruptLog(f"the block has no room for its {slots} slots")
-    index = list(_SLOT.iter_unpack(raw[: slots * _SLOT.size]))
+        raise CorruptLog(f"the block has no room for its {header.slots} slots")
+    index = list(_SLOT.iter_unpack(raw[: header.slots * _SLOT.size]))
     ends = list(accumulate((size for _, size in index), initial=payloads_at))[1:]
     if (ends[-1] if ends else payloads_at) != len(raw):
         raise CorruptLog("the block's payloads are not as long as it says")

@@ -233,7 +233,14 @@ class LogUpkeep:
         importing = Importing(self._files, path)
         await anyio.to_thread.run_sync(importing.check)
         erased = await self._erase_too(importing, erasing)
-        await self._append_all(importing, progress)
+        batches, new = importing.batches(), importing.last - importing.position
+        while batch := await anyio.to_thread.run_sync(next, batches, None):
+            size = sum(len(event.data) for event in batch)
+            await self._intake.submit(partial(importing.append, events=batch), payload_bytes=size)
+            if progress is not None:
+                progress(batch[-1].position - importing.position, new)
+        if not new:  # else it comes with the last of them
+            await self._intake.submit(importing.finish)
         if erased:
             await self._forget_erased(erased)
         return Imported(importing.last - importing.position, importing.last, len(erased))
@@ -250,16 +257,6 @@ class LogUpkeep:
             await self._delete_key(stream.sid)
             await self._erase_payloads(stream.sid)
         return [stream.sid for stream, _ in erased]
-
-    async def _append_all(self, importing: Importing, progress: Progress | None) -> None:
-        batches, new = importing.batches(), importing.last - importing.position
-        while batch := await anyio.to_thread.run_sync(next, batches, None):
-            size = sum(len(event.data) for event in batch)
-            await self._intake.submit(partial(importing.append, events=batch), payload_bytes=size)
-            if progress is not None:
-                progress(batch[-1].position - importing.position, new)
-        if not new:  # else it comes with the last of them
-            await self._intake.submit(importing.finish)
 
     async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
         """Return what is in the archive, of one stream or of all."""

@@ -125,23 +125,20 @@ class Runtime(Generic[L]):
         self._barred[key] = asyncio.Event()
         self._count(+1)
         try:
-            await self._emptied(key)
+            while (slot := self._slots.get(key)) is not None:
+                if slot.leaving is not None:
+                    await asyncio.wait([slot.leaving])
+                elif not slot.activation.done():
+                    await asyncio.wait([slot.activation])
+                elif slot.users:
+                    await self._barred[key].wait()
+                    self._barred[key].clear()
+                else:
+                    slot.leaving = asyncio.create_task(self._left(key, slot, keep=False))
             yield
         finally:
             del self._barred[key]
             self._count(-1)
-
-    async def _emptied(self, key: str) -> None:
-        while (slot := self._slots.get(key)) is not None:
-            if slot.leaving is not None:
-                await asyncio.wait([slot.leaving])
-            elif not slot.activation.done():
-                await asyncio.wait([slot.activation])
-            elif slot.users:
-                await self._barred[key].wait()
-                self._barred[key].clear()
-            else:
-                slot.leaving = asyncio.create_task(self._left(key, slot, keep=False))
 
     def lives(self) -> list[L]:
         """Return every actor that is live now; from any thread."""

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, partial
 from time import perf_counter
-
-from threadpoolctl import ThreadpoolController
+from typing import TYPE_CHECKING
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import ClusterReport, CompactionProgress, CompactionReport
 from memory_actors.kinds.compression import CompactedKind
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 # --- giving way: a tenth of the time while others are at work, and all of it otherwise
 #
@@ -100,7 +102,9 @@ def _shorten_turns() -> Restore:
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> "ThreadpoolController":
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController().select(user_api="blas")
 
 

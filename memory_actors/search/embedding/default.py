@@ -11,7 +11,6 @@ all sentence vectors of a model have in common, which is what centring takes awa
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +28,6 @@ from memory_actors.search.embedding.protocol import (
     project,
 )
 from memory_actors.search.embedding.protocol import RECIPE as PROJECTION_RECIPE
-from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import (
     DIMENSION,
     UNKNOWN_TOKEN_ID,
@@ -114,6 +112,8 @@ class DefaultEmbedder:
         folder = model_path(self._precision, self._cache_dir)
         kept = _read(folder / name, shape) if folder is not None else None
         if kept is None:
+            from memory_actors.search.model.install import install_model
+
             kept = compute()
             folder = install_model(precision=self._precision, cache_dir=self._cache_dir)
             _write(kept, folder / name)
@@ -174,5 +174,7 @@ def embedder_of(chosen: Embedder | str | None) -> Embedder:
 
 def general_texts() -> list[str]:
     """Return some 400 short sentences."""
+    from importlib.resources import files  # with tempfile and zipfile: 8 ms
+
     text = files("memory_actors.search.embedding").joinpath("general_text.txt").read_text("utf-8")
     return [line for line in text.splitlines() if line.strip()]

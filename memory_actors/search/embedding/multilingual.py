@@ -10,7 +10,6 @@ of both for everything a theme is found first in 0.80 or 0.83 of the questions a
 """
 
 from collections.abc import Sequence
-from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -39,6 +38,8 @@ class MultilingualEmbedder:
     query_prefix = "query: "
 
     def __init__(self) -> None:
+        from importlib import metadata  # with email, zipfile and csv: 10 ms
+
         try:
             self._version = metadata.version(PACKAGE)
         except metadata.PackageNotFoundError as error:

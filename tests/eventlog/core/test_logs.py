@@ -58,3 +58,19 @@ def test_lines_go_to_the_standard_library_by_name() -> None:
     )
     assert done.stdout == "of the program\n"
     assert done.stderr.startswith('eventlog.example WARNING {"count": 3')
+
+
+def test_a_line_is_written_when_no_file_can_be_opened() -> None:
+    done = ran(
+        "import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "from eventlog.core.logs import get_logger\n"
+        "try:\n    while True: os.dup(0)\n"
+        "except OSError: pass"
+    )
+    assert done.stderr == "eventlog.example of the library {'count': 3}\n"
+
+
+def test_structlog_is_imported_with_the_first_line() -> None:
+    loaded = "print('structlog' in sys.modules)"
+    done = ran(f"from eventlog.core.logs import get_logger; get_logger('x'); {loaded}")
+    assert done.stdout == "False\nof the program\n"
