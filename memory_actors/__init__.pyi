@@ -24,9 +24,6 @@ from eventlog import StorageFailed as StorageFailed
 from eventlog import UnknownEvent as UnknownEvent
 from eventlog import VerifyReport as VerifyReport
 from eventlog import WrongExpectedVersion as WrongExpectedVersion
-from memory_actors.api.past import PastMemory as PastMemory
-from memory_actors.api.system import MemorySystem as MemorySystem
-from memory_actors.api.user import UserMemory as UserMemory
 from memory_actors.base.context_documents import ContextEntry as ContextEntry
 from memory_actors.base.context_documents import ContextHit as ContextHit
 from memory_actors.base.context_documents import ContextReceipt as ContextReceipt
@@ -151,5 +148,8 @@ from memory_actors.search.superseding import Statement as Statement
 from memory_actors.search.superseding import Superseding as Superseding
 from memory_actors.search.superseding import Verdict as Verdict
 from memory_actors.search.token_counters import TokenizerCounter as TokenizerCounter
+from memory_actors.sharing.system import MemorySystem as MemorySystem
+from memory_actors.sharing.system import PastMemory as PastMemory
+from memory_actors.sharing.system import UserMemory as UserMemory
 from memory_actors.upkeep.offline.repairing import repair_store as repair_store
 from memory_actors.upkeep.offline.verifying import verify_store as verify_store

@@ -17,10 +17,19 @@ from pathlib import Path
 from types import FunctionType
 from typing import get_type_hints
 
-from memory_actors.sync.blocking import CLASSES, ClosableHandle, own_members
+from memory_actors.api.operations import OWNERS
+from memory_actors.api.past import PastMemory
+from memory_actors.sharing import owning  # noqa: F401 - by it classes are instances of others
+from memory_actors.sharing.system import MemorySystem
+from memory_actors.sync.blocking import ClosableHandle, blocking_class, own_members
+from memory_actors.users.handles.context_document import ContextDocument
 
 STUB = Path(__file__).parents[1] / "memory_actors/sync/__init__.pyi"
 HEAD = '''"""Made by scripts/sync_stub.py from the async API: do not edit."""'''
+CLASSES = sorted(
+    (*OWNERS.values(), PastMemory, ContextDocument), key=lambda kind: len(kind.__mro__)
+)
+"""The classes whose methods are declared with their types; a base before those based on it."""
 OURS = {kind.__name__ for kind in CLASSES}
 """Names that mean the classes of the stub itself."""
 INSTEAD = {"AsyncIterator": "Iterator"}
@@ -56,6 +65,11 @@ class _Types(ast.NodeTransformer):
         elif name not in OURS and not hasattr(builtins, name):
             self._names[name] = imported(self._module).get(name, (self._module, name))
         return ast.Name(name, node.ctx)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if isinstance(node.value, str):  # of what is imported for type checkers alone
+            return self.visit(ast.parse(node.value, mode="eval").body)
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
         assert isinstance(node.value, ast.Name)  # of a module that is imported whole
@@ -128,11 +142,12 @@ def class_(kind: type, names: dict[str, tuple[str, str]]) -> str:
             if hint not in CLASSES:
                 names[hint.__name__] = (hint.__module__, hint.__name__)
             lines.append(f"    {name}: {hint.__name__}")
-    for _, member in own_members(kind):
+    opening = [vars(MemorySystem)["open"]] if kind is OWNERS["system"] else []
+    for member in (*opening, *(each for _, each in own_members(kind, CLASSES))):
         function = getattr(member, "fget", None) or getattr(member, "__func__", member)
         if isinstance(function, FunctionType):
             lines.append(method(function, names))
-    if issubclass(CLASSES[kind], ClosableHandle):
+    if issubclass(blocking_class(kind) or kind, ClosableHandle):
         names["Self"], names["TracebackType"] = IMPORTS["Self"], IMPORTS["TracebackType"]
         lines.append(BLOCK)
     return "\n".join(lines)

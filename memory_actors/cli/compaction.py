@@ -11,7 +11,6 @@ import click
 import msgspec
 from rich.text import Text
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.reports import (
     ClusterReport,
@@ -44,6 +43,7 @@ from memory_actors.cli.running import (
 from memory_actors.cli.showing import memory_table, short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
 from memory_actors.interchange import Progress
+from memory_actors.sharing.system import MemorySystem, open_for_one_call
 
 INTERRUPTED = 130
 STEPS = 1000  # of the progress bar
@@ -117,7 +117,7 @@ async def _compacted(
 @asynccontextmanager
 async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySystem]:
     """Hold the store open with a summariser. Compacting frees room, so no quota raises an alert."""
-    async with MemorySystem.open(
+    async with open_for_one_call(
         app.directory,
         embedder=app.model,
         summarizer=summarizer,

@@ -6,13 +6,13 @@ import click
 
 from eventlog import BackedUp, RepairReport, write_heads
 from eventlog.keys.signing import new_key
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.cli import options
 from memory_actors.cli.log import FILE
 from memory_actors.cli.options import TRUST, App, Command, pass_app
 from memory_actors.cli.output import print_json, progress_bar, say, size
 from memory_actors.cli.running import check_store, opened, run, with_system
+from memory_actors.sharing.system import MemorySystem
 from memory_actors.upkeep.offline.repairing import repair_store
 
 

@@ -13,7 +13,6 @@ import msgspec
 from eventlog import VerifyReport, load_heads
 from eventlog.core.records import to_datetime
 from eventlog.files.datafile import bytes_under
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.records import HistoryEntry
 from memory_actors.base.reports import LogEntry
 from memory_actors.base.statistics import SystemStatistics
@@ -35,6 +34,7 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.kinds.events import Effect, effect, verb_of
+from memory_actors.sharing.system import MemorySystem
 from memory_actors.upkeep.offline.verifying import verify_store
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)

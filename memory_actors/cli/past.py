@@ -5,7 +5,6 @@ from datetime import datetime
 
 import click
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.records import Memory
 from memory_actors.base.reports import Change, Diff, Moment, Why, WhyStep
 from memory_actors.cli import options
@@ -25,6 +24,7 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import chosen_user, ensure_model, with_system
 from memory_actors.cli.showing import memory_table, short_id
+from memory_actors.sharing.system import MemorySystem
 
 CONTENT_CHARACTERS_MAX = 100  # of a memory before and after a change
 MOMENT = f"a position of the log or a time ({options.LOCAL})"

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import click
 from rich.text import Text
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
 from memory_actors.base.records import MemoryType, QuotaUse, Tier
@@ -15,6 +14,7 @@ from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import counted, of_unit, print_json, print_table, say, size, table
 from memory_actors.cli.running import with_system, with_user
+from memory_actors.sharing.system import MemorySystem
 
 BAR_CELLS = 12
 EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Hit
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, progress_bars, say, table, text
 from memory_actors.interchange import import_locomo, questions, read_locomo
+from memory_actors.sharing.system import MemorySystem
 
 CATEGORIES: Final = MappingProxyType(
     {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}

@@ -10,7 +10,6 @@ import anyio
 import click
 import structlog
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.settings import Settings
@@ -20,6 +19,7 @@ from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
 from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, model_path
+from memory_actors.sharing.system import MemorySystem, open_for_one_call
 from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5
@@ -45,7 +45,7 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
         check_store(app)
     alerts = [CallbackSink(_tell)]
     encrypt = app.key_file or False
-    async with MemorySystem.open(
+    async with open_for_one_call(
         app.directory, embedder=app.model, settings=ONE_CALL, alerts=alerts, encrypt=encrypt
     ) as memory:
         yield memory

@@ -4,7 +4,6 @@ import ipaddress
 
 import click
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.records import Tier
 from memory_actors.base.settings import SUNDAYS, Settings
 from memory_actors.cli import options
@@ -22,6 +21,7 @@ from memory_actors.cli.output import (
 from memory_actors.cli.running import ensure_model, run
 from memory_actors.server import HOST, PORT, ApiKey, KeyStore
 from memory_actors.server import serve as serve_http
+from memory_actors.sharing.system import MemorySystem
 
 NEVER = "never"
 

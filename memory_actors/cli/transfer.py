@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from eventlog import Exported, Imported
-from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, Count, pass_app
@@ -19,6 +18,7 @@ from memory_actors.interchange import (
     import_locomo,
     open_file,
 )
+from memory_actors.sharing.system import MemorySystem
 
 STDIN = Path("/dev/stdin")
 

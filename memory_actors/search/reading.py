@@ -8,6 +8,7 @@ import msgspec
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import to_datetime
+from memory_actors.base.asked import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
 from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
 from memory_actors.kinds.provenance import Provenance
@@ -100,7 +101,7 @@ def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
             recorded_at=recorded.recorded_at,
             event=recorded.tag,
             data=_fields(recorded.data),
-            cause=recorded.meta,
+            cause={name: said for name, said in recorded.meta.items() if name != CALL},
         )
         for recorded in events
     ]

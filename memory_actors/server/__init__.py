@@ -5,9 +5,9 @@ app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` b
 
 from typing import TYPE_CHECKING, Any
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.api_keys import ApiKey, KeyStore
 from memory_actors.base.errors import KeyFileError, MissingExtraError
+from memory_actors.sharing.system import MemorySystem
 
 if TYPE_CHECKING:
     from memory_actors.server.admission import Doorway

@@ -14,10 +14,10 @@ from litestar.exceptions import NotAuthorizedException, PermissionDeniedExceptio
 from litestar.handlers import BaseRouteHandler
 
 from eventlog.core.logs import get_logger
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.api_keys import ApiKey, KeyStore
 from memory_actors.base.errors import InvalidInputError, KeyFileError
 from memory_actors.base.privacy import reason
+from memory_actors.sharing.system import MemorySystem
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 

@@ -14,7 +14,6 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.server import admin, users
 from memory_actors.server.access import PUBLIC, Connection, known_key, read_path
@@ -23,6 +22,7 @@ from memory_actors.server.bodies import Health
 from memory_actors.server.examples import answers
 from memory_actors.server.jobs import CompactionJobs
 from memory_actors.server.problems import respond
+from memory_actors.sharing.system import MemorySystem
 
 BODY_BYTES_MAX: Final = 1024 * 1024  # four of the longest memories, or the longest with metadata
 SCHEME: Final = "apiKey"

@@ -16,10 +16,10 @@ import anyio
 import msgspec
 
 from eventlog.core.logs import get_logger
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import NotFoundError, UnavailableError
 from memory_actors.base.privacy import reason
 from memory_actors.server.problems import problem_of
+from memory_actors.sharing.system import MemorySystem
 
 FINISHED_MAX: Final = 20  # the oldest are forgotten: a report takes 4 MB at most
 WAITING_MAX: Final = 100  # each would wait for hours behind that many

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import uvicorn
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.server.app import create_app
 from memory_actors.server.connections import Connections
+from memory_actors.sharing.system import MemorySystem
 
 SHUTDOWN_S: Final = 10  # what requests in work are given to end
 BACKLOG: Final = 128

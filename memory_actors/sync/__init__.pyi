@@ -191,6 +191,23 @@ class UserMemory:
     def undo_compaction(self, compressed_id: str) -> list[Receipt]: ...
 
 class MemorySystem:
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        share: bool = True,
+        embedder: Embedder | str | None = None,
+        summarizer: Summarizer | None = None,
+        supersedes: Supersedes | Superseding | bool | None = None,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[int], str] | None = None,
+        settings: Settings | None = None,
+        alerts: Sequence[AlertSink] | None = None,
+        metrics: Metrics | None = None,
+        reindex: bool = False,
+        encrypt: Encrypt = False,
+    ) -> MemorySystem: ...
     def erase(self, user_id: str) -> EraseReceipt: ...
     def purge(
         self,
@@ -220,22 +237,6 @@ class MemorySystem:
         self, progress: Progress | None = None, *, against: Heads | None = None
     ) -> VerifyReport: ...
     def check_replay(self) -> list[str]: ...
-    @classmethod
-    def open(
-        cls,
-        directory: str | Path,
-        *,
-        embedder: Embedder | str | None = None,
-        summarizer: Summarizer | None = None,
-        supersedes: Supersedes | Superseding | bool | None = None,
-        clock: Callable[[], int] = ...,
-        new_id: Callable[[int], str] = ...,
-        settings: Settings | None = None,
-        alerts: Sequence[AlertSink] | None = None,
-        metrics: Metrics | None = None,
-        reindex: bool = False,
-        encrypt: Encrypt = False,
-    ) -> Self: ...
     def close(self) -> None: ...
     def user(
         self,

@@ -8,9 +8,9 @@ nothing but the loop's thread ever touches the memory, and any number of threads
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from inspect import getattr_static, isasyncgenfunction
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,27 +18,31 @@ from typing import Any, Final, Self
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from memory_actors.api.operations import OWNERS
-from memory_actors.api.past import PastMemory
-from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import SystemClosedError, WrongLoopError
-from memory_actors.users.handles.context_document import ContextDocument
+from memory_actors.sharing import remote
+from memory_actors.sharing.system import MemorySystem
 
 NAME: Final = "memory_actors.sync"
 """Of the thread, and where the classes are found."""
 
-WRAPPED: Final = sorted(
-    (*OWNERS.values(), PastMemory, ContextDocument), key=lambda kind: len(kind.__mro__)
-)
-"""The classes of the async API that have one here; a base before those that are based on it."""
+WRAPPED: Final[tuple[type, ...]] = (
+    remote.UserMemory, remote.WorkingMemory, remote.ShortTermMemory, remote.EntityGraph,
+    remote.Episodes, remote.Documents, remote.ContextDocument, remote.PastMemory,
+    remote.UserContext, MemorySystem,
+)  # fmt: skip
+"""The classes of the async API that have one here; a base before those that are based on it. What
+the owner of a store has in their place counts as an instance of them."""
 
 
 class Loop:
     """An event loop in a thread of its own. The thread ends with the program, or by `close`."""
 
     def __init__(self) -> None:
-        started: Future[BlockingPortal] = Future()
         self._closing, self._closed = threading.Lock(), False
+        self._start()
+
+    def _start(self) -> None:
+        started: Future[BlockingPortal] = Future()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=_run, args=(started,), name=NAME, daemon=True)
         self._thread.start()
@@ -50,7 +54,9 @@ class Loop:
         An interruption, as by Ctrl-C, cancels it there.
 
         :raises SystemClosedError: the loop has been closed.
-        :raises WrongLoopError: this is the loop's own thread, or a forked process.
+        In a forked child it is a loop of the child's own.
+
+        :raises WrongLoopError: this is the loop's own thread.
         """
         self._check()
         try:
@@ -94,10 +100,7 @@ class Loop:
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
         if os.getpid() != self._pid:  # a child has no thread of its parent's
-            raise WrongLoopError(
-                "the memory system was opened before this process was forked: close it before "
-                "forking, or open another directory here"
-            )
+            self._start()
 
 
 def _run(started: "Future[BlockingPortal]") -> None:
@@ -126,7 +129,8 @@ class Blocking:
         return f"<{type(self).__module__}.{type(self).__name__}>"
 
     def _wrapped(self, value: Any) -> Any:
-        kind = CLASSES.get(type(value))
+        its: Any = type(value)
+        kind = blocking_class(its)
         return value if kind is None else kind(self._loop, value)
 
 
@@ -169,36 +173,37 @@ def blocking(kind: type) -> type[Blocking]:
     bases += [
         System if kind is MemorySystem else ClosableHandle if hasattr(kind, "close") else Blocking
     ]
-    methods = {name: _method(member) for name, member in own_members(kind) if callable(member)}
+    members = dict(own_members(kind))
+    methods = {name: _method(name, each) for name, each in members.items() if callable(each)}
     methods = {name: method for name, method in methods.items() if name not in vars(bases[-1])}
     about = {"__doc__": kind.__doc__, "__module__": NAME}
     return type(kind.__name__, tuple(bases), {**methods, **about})
 
 
-def own_members(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public members of a class that none of `WRAPPED` gives it, those of bases first."""
-    known = {name for base in kind.__mro__[1:] if base in WRAPPED for name in dir(base)}
+def own_members(kind: type, given: Collection[type] = WRAPPED) -> Iterator[tuple[str, Any]]:
+    """Yield the public members of a class that no base among `given` has, those of bases first."""
+    known = {name for base in kind.__mro__[1:] if base in given for name in dir(base)}
     names = [name for base in reversed(kind.__mro__[:-1]) for name in vars(base)]
     for name in dict.fromkeys(names):
         if (name == "__call__" or not name.startswith("_")) and name not in known:
             yield name, getattr_static(kind, name)
 
 
-def _method(method: Any) -> Any:
-    """Return a method that runs another one on the loop."""
+def _method(name: str, method: Any) -> Any:
+    """Return a method that runs the one of its name on the loop."""
     if isinstance(method, staticmethod):
         return _static(method.__func__)
     if isasyncgenfunction(method):
 
         @wraps(method)
         def iterated(self: Blocking, *args: Any, **kwargs: Any) -> Iterator[Any]:
-            return self._loop.iterate(method, self._handle, *args, **kwargs)
+            return self._loop.iterate(getattr(self._handle, name), *args, **kwargs)
 
         return iterated
 
     @wraps(method)
     def called(self: Blocking, *args: Any, **kwargs: Any) -> Any:
-        return self._wrapped(self._loop.call(method, self._handle, *args, **kwargs))
+        return self._wrapped(self._loop.call(getattr(self._handle, name), *args, **kwargs))
 
     return called
 
@@ -221,3 +226,10 @@ CLASSES: Final[dict[type, type[Blocking]]] = {}
 """The class here of each class of the async API."""
 for _kind in WRAPPED:
     CLASSES[_kind] = blocking(_kind)
+
+
+@cache
+def blocking_class(kind: type) -> type[Blocking] | None:
+    """Return the class here for objects of a class; None: it has none, as it needs no loop."""
+    found = [blocking for each, blocking in CLASSES.items() if issubclass(kind, each)]
+    return found[-1] if found else None

@@ -16,7 +16,6 @@ import anyio
 import click
 import msgspec
 
-from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.processes import python, started
 from memory_actors.base.records import Item, Relationship
@@ -28,6 +27,7 @@ from memory_actors.cli.recall import Asked, FoundEvidence, ask, print_recall, re
 from memory_actors.cli.running import ONE_CALL, ensure_model, log_to_stderr, run
 from memory_actors.interchange import Line, read_locomo
 from memory_actors.kinds.phrasing import spoken
+from memory_actors.sharing.system import MemorySystem
 
 BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
 WRITERS: Final = 8

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from memory_actors.actors.asking import Reply, Request
+from memory_actors.base.asked import ASKED, CALL
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.streams import recall_stream_of, stream_of
@@ -110,9 +111,16 @@ class Scope:
 
         `accepted` is called once it is decided, before the log has it; never if it is refused.
         """
+        meta = {**self._meta(type(command).__name__), **self._said_by(command)}
+        if (asked := ASKED.get()) is not None:
+            meta[CALL] = asked.next()
+            if (reply := self._carried_out(meta[CALL])) is not None:
+                if accepted is not None:
+                    accepted()
+                return reply
         request = Request(
             command=command,
-            meta={**self._meta(type(command).__name__), **self._said_by(command)},
+            meta=meta,
             durability="relaxed" if relaxed else "commit",
             frees=command.frees,
             alone=isinstance(command, Restore | Purge) or bool(getattr(command, "own_ids", ())),
@@ -124,6 +132,10 @@ class Scope:
         if self.services.settings.check_replay:
             await live.check_replay()
         return reply
+
+    def _carried_out(self, _call: str) -> Reply | None:
+        """Return what came of a command of a call that is asked again, if it was carried out."""
+        return None
 
     @contextmanager
     def measured(

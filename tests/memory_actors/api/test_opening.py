@@ -29,7 +29,7 @@ async def test_an_awaited_system_is_open_until_closed(tmp_path: Path) -> None:
     memory = await opening(tmp_path)
     await memory.user("ada").add("likes tea")
     with pytest.raises(LogLocked):
-        await opening(tmp_path)
+        await MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder(), share=False)
     await memory.close()
     with pytest.raises(SystemClosedError):
         await memory.user("ada").add("late")

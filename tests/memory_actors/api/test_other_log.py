@@ -9,7 +9,8 @@ import pytest
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
 
 from eventlog import BackupStore, InMemoryLog, MissingCapability, VerifyingStore, require
-from memory_actors import MemorySystem, Settings
+from memory_actors import Settings
+from memory_actors.api.system import MemorySystem
 from memory_actors.api.wiring import Choices, wired
 from memory_actors.compaction.summarizers import ExtractiveSummarizer
 from memory_actors.kinds.user_state import event_registry

@@ -510,11 +510,10 @@ async def test_derived_data_may_be_deleted(open_memory, tmp_path: Path) -> None:
         assert len(hits) == 40
 
 
-async def test_a_store_opens_once(open_memory, tmp_path: Path) -> None:
+async def test_a_store_opens_once_for_itself_alone(open_memory, tmp_path: Path) -> None:
     async with open_memory():
         with pytest.raises(LogLocked):
-            async with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()):
-                pass
+            await MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder(), share=False)
 
 
 async def test_a_closed_system_says_so(open_memory) -> None:

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from memory_actors import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.cli.memories import search
 from memory_actors.cli.showing import short_id
 

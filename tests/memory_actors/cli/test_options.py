@@ -14,9 +14,8 @@ from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.programs import INTERRUPTIBLE
 
-from memory_actors import MemorySystem
 from memory_actors.base.errors import EmbedderError
-from memory_actors.cli import App, main
+from memory_actors.cli import App, main, running
 from memory_actors.cli.options import Count, a_moment, local_time
 
 ROOT = Path(__file__).parents[3]
@@ -221,7 +220,7 @@ def test_an_unexpected_error_shows_no_traceback_unless_asked_to(program, monkeyp
         raise RuntimeError("kaboom")
 
     program.ok("add", "x")
-    monkeypatch.setattr(MemorySystem, "open", crash)
+    monkeypatch.setattr(running, "open_for_one_call", crash)
     plain, debugged = program("list"), program("list", "--debug")
     assert plain.exit_code == debugged.exit_code == 1
     assert "kaboom" in plain.stderr

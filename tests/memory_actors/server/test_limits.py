@@ -31,8 +31,8 @@ from memory_actors import (
     SystemClosedError,
     Tier,
     UnavailableError,
-    UserMemory,
 )
+from memory_actors.api.user import UserMemory
 from tests.memory_actors.server.helpers import (
     ALICE,
     BOB,

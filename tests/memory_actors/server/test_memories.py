@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from memory_actors import UserMemory
+from memory_actors.api.user import UserMemory
 from memory_actors.server.bodies import AddMemory, Search
 from tests.memory_actors.server.helpers import Service, problem
 

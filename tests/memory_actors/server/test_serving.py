@@ -20,8 +20,9 @@ from click.testing import CliRunner, Result
 from support.fakes import FakeEmbedder
 from support.programs import INTERRUPTIBLE
 
-from memory_actors import InvalidInputError, MissingExtraError, UserMemory
+from memory_actors import InvalidInputError, MissingExtraError
 from memory_actors import server as server_module
+from memory_actors.api.user import UserMemory
 from memory_actors.cli import App, main
 from memory_actors.cli.serve import is_loopback
 from memory_actors.server import KeyStore, create_app

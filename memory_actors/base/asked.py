@@ -1,0 +1,27 @@
+"""The call of another process that is being carried out, and its trace in the log."""
+
+from contextvars import ContextVar
+from typing import Final
+
+
+class Asked:
+    """A call of another process: its name is in the meta of every event that comes of it.
+
+    Such a call may be asked again, of another owner of the store; the log then says what had come
+    of it. Each command of a call has a number, in the order in which they are given.
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+        self._commands = 0
+
+    def next(self) -> str:
+        """Return the name of the next command."""
+        self._commands += 1
+        return f"{self._name}/{self._commands}"
+
+
+ASKED: Final[ContextVar[Asked | None]] = ContextVar("asked", default=None)
+"""The call of another process that is being carried out, if it is one."""
+CALL: Final = "call"
+"""Its name in the meta of events."""

@@ -1,0 +1,1 @@
+"""One memory, many processes: the first opens the store, and the others are its clients."""

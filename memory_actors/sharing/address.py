@@ -1,0 +1,197 @@
+"""Where the owner of a store is found: `owner.json` in its directory, and a socket beside it.
+
+The file says who has the store and since when, and has the secret that a client must know. Only
+the store's own user can read it. A file whose process is gone is a leftover, and says nothing.
+
+The socket is `owner.sock` in the same directory, for its owner alone. A path that is too long for a
+socket is reached through the open directory, where the system has that; where there are no such
+sockets, it is a port of the loopback interface, and the secret keeps others out.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+FILE: Final = "owner.json"
+SOCKET: Final = "owner.sock"
+OWNER_ONLY: Final = 0o600
+PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
+BACKLOG: Final = 128
+_OPEN_FILES: Final = Path("/proc/self/fd")
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has a store, and where they listen."""
+
+    pid: int
+    since: float
+    """Seconds since 1970."""
+    secret: str
+    port: int | None = None
+    """None: the socket in the directory."""
+
+
+def read_address(directory: Path) -> Address | None:
+    """Return who has a store, or had it when they ended; None if nobody says so."""
+    try:
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=Address)
+    except (OSError, ValueError):  # a name that no file can have, or no JSON
+        return None
+
+
+@contextmanager
+def _short(directory: Path) -> Iterator[str]:
+    """Hold a path of the socket that is short enough to be used."""
+    path = str(directory / SOCKET)
+    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
+        yield path
+        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _OPEN_FILES.is_dir():
+            raise OSError(errno.ENAMETOOLONG, "too long for a socket", path)
+        yield f"{_OPEN_FILES}/{descriptor}/{SOCKET}"
+    finally:
+        os.close(descriptor)
+
+
+def listening(directory: Path) -> tuple[socket.socket, Address]:
+    """Return a socket that listens for clients of a store, and write down where it is.
+
+    For who has the store's lock: what another owner left is replaced.
+    """
+    try:
+        found, port = _listening_here(directory), None
+    except OSError:
+        found = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+        port = found.getsockname()[1]
+    try:
+        return found, note(directory, port)
+    except BaseException:
+        found.close()
+        raise
+
+
+def note(directory: Path, port: int | None = None) -> Address:
+    """Write down that this process has a store."""
+    address = Address(pid=os.getpid(), since=time.time(), secret=secrets.token_hex(32), port=port)
+    _write(directory / FILE, msgspec.json.encode(address))
+    return address
+
+
+def _listening_here(directory: Path) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        (directory / SOCKET).unlink(missing_ok=True)
+        with _short(directory) as path:
+            found.bind(path)
+            (directory / SOCKET).chmod(OWNER_ONLY)
+        found.listen(BACKLOG)  # only now can anybody connect
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone, whole or not at all."""
+    scratch = path.with_name(f"{path.name}.new")
+    with suppress(FileNotFoundError):
+        scratch.unlink()
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    scratch.replace(path)
+
+
+def forget(directory: Path, *, file: bool) -> None:
+    """Remove the socket; with `file`, also what says who has the store."""
+    for name in (SOCKET, FILE) if file else (SOCKET,):
+        with suppress(OSError):
+            (directory / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def reachable(directory: Path, address: Address) -> Iterator[tuple[socket.socket, Any]]:
+    """Hold a socket for an owner, and what it is to be connected with. The caller closes it."""
+    if address.port is not None:
+        yield socket.socket(socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", address.port)
+        return
+    with _short(directory) as path:
+        yield socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path
+
+
+def is_missing(directory: Path) -> bool:
+    """Say whether there is no such directory: several processes may make it at once."""
+    try:
+        return not directory.exists()
+    except ValueError:  # a name that no directory can have: opening it says so
+        return True
+
+
+def is_served(directory: Path) -> bool:
+    """Say whether somebody listens for clients of a store."""
+    address = read_address(directory)
+    if address is None:
+        return False
+    with reachable(directory, address) as (found, where), found:
+        found.setblocking(False)
+        return found.connect_ex(where) in (0, errno.EAGAIN, errno.EINPROGRESS)
+
+
+def is_shared(directory: Path) -> bool:
+    """Say whether a process that lives has said that it shares a store, or is about to close it."""
+    address = read_address(directory)
+    if address is None:
+        return False
+    try:
+        os.kill(address.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+class Turn:
+    """The right to open a store, or to take it over: one process at a time tries.
+
+    A lock of the directory itself. It says nothing about the store, whose log has its own; it only
+    keeps processes that wait from loading all that an owner needs.
+    """
+
+    def __init__(self, directory: Path):
+        self._directory = directory
+        self._descriptor: int | None = None
+
+    def taken(self) -> bool:
+        """Take it, and return whether that went; a directory that is not there is nobody's."""
+        try:
+            descriptor = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+        except (OSError, ValueError):
+            return True  # opening the store says what is wrong, or makes it
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        except OSError:
+            os.close(descriptor)  # a file system without locks of directories
+            return True
+        self._descriptor = descriptor
+        return True
+
+    def ended(self) -> None:
+        """Give it up."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -1,0 +1,225 @@
+"""The owner's side of a call: from its name and bytes to a method of the API, and back.
+
+What a peer sends is not trusted further than what a caller in this process says: only what
+declared.py names can be called, on handles that are made here, and every argument is checked by the
+operation itself.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from inspect import isasyncgen
+from typing import Any, Final
+
+from eventlog import MeasuredStore, require
+from memory_actors.api.past import PastMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
+from memory_actors.base.asked import ASKED, Asked
+from memory_actors.base.errors import InvalidInputError, UnavailableError
+from memory_actors.base.streams import stream_of
+from memory_actors.sharing import frames
+from memory_actors.sharing.calls import On, Then
+from memory_actors.sharing.client import ERASURES, REPLAY
+from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.retrying import RetriedScope, done
+from memory_actors.sharing.values import packed, result, unpacked
+from memory_actors.users.handles.scope import Scope
+
+HANDLES_MAX: Final = 1024  # of users, kept between calls: making one takes 30 us
+REPLAYS_MAX: Final = 64  # of one client, open at once: each holds a user's state and indexes
+CREDIT: Final = 64  # items of an iteration that may be on their way
+
+
+class Answering:
+    """Answers calls on one memory system, whoever they come from."""
+
+    def __init__(self, memory: MemorySystem):
+        self.memory = memory
+        self._handles: OrderedDict[On, UserMemory] = OrderedDict()
+        self._erased: set[asyncio.Queue[str]] = set()
+        memory.watch_erasures(self._tell)
+
+    @property
+    def position(self) -> int:
+        """The last position of the log."""
+        return require(self.memory._eventlog, MeasuredStore).statistics().last_position  # noqa: SLF001
+
+    def at_once(self, call: frames.Call) -> bytes:
+        """Answer a call that is not awaited."""
+        return result(self._called(self._user(call.on), call, _no_functions))
+
+    def _user(self, on: On) -> UserMemory | None:
+        """Return the handle of a user; None: the system is meant."""
+        if on.user_id is None:
+            return None
+        if (handle := self._handles.get(on)) is not None:
+            self._handles.move_to_end(on)
+            return handle
+        handle = UserMemory(_scope(self.memory, on))
+        self._handles[on] = handle
+        if len(self._handles) > HANDLES_MAX:
+            self._handles.popitem(last=False)
+        return handle
+
+    def _called(self, user: UserMemory | None, call: frames.Call, found: Any) -> Any:
+        """Call the method that is meant."""
+        args, kwargs = unpacked(call.arguments, found)
+        method = self._method(user, call)
+        return method(*args, **kwargs) if callable(method) else method
+
+    def _method(self, user: UserMemory | None, call: frames.Call) -> Any:
+        if call.operation not in DECLARED:
+            raise InvalidInputError(f"there is no operation {call.operation!r:.80}")
+        part, _, name = call.operation.rpartition(".")
+        if call.operation == "context":
+            part, name = "context", "__call__"
+        if (part == "system") != (user is None):
+            raise InvalidInputError(f"{call.operation} is no operation of that")
+        handle: Any = self.memory if user is None else getattr(user, part) if part else user
+        if part == "context" and call.on.document is not None:
+            handle = handle.document(call.on.document)
+        return getattr(handle, name)
+
+    def _tell(self, user_id: str) -> None:
+        for queue in self._erased:
+            queue.put_nowait(user_id)
+
+    async def erasures(self) -> AsyncIterator[str]:
+        """Yield the id of each user who is erased."""
+        queue: asyncio.Queue[str] = asyncio.Queue()
+        self._erased.add(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._erased.discard(queue)
+
+
+def _scope(memory: MemorySystem, on: On) -> Scope:
+    assert on.user_id is not None
+    services = memory._services  # noqa: SLF001 - the owner's side of the system
+    return Scope(
+        services, on.user_id, on.agent_id, on.session_id, on.origins, auto_prune=on.auto_prune
+    )
+
+
+class Session:
+    """What one client has open: replays, and the functions that it gave as arguments."""
+
+    def __init__(self, answering: Answering, client: str, send: Callable[[frames.Message], None]):
+        self._answering = answering
+        self._client = client
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._replays: dict[On, PastMemory] = {}
+        self._events: dict[tuple[int, int], asyncio.Event] = {}
+        self._credit: dict[int, asyncio.Semaphore] = {}
+
+    async def answer(self, call: frames.Call) -> bytes:
+        """Carry out a call, and return its result; items of an iteration are sent before."""
+        ASKED.set(Asked(self._name(call)))
+        async with asyncio.timeout(call.deadline_s):
+            if call.operation == REPLAY:
+                return await self._replay(call)
+            if call.operation == "system.end_replay":
+                await self._end_replay(call.on)
+                return result(None)
+            if call.operation == ERASURES:
+                return await self._iterated(call.number, self._answering.erasures())
+            user = await self._user(call)
+            value = self._answering._called(user, call, partial(self._found, call.number))  # noqa: SLF001
+            if isasyncgen(value):
+                return await self._iterated(call.number, value)
+            return result(await value if asyncio.iscoroutine(value) else value)
+
+    def done(self, number: int) -> None:
+        """Forget what belongs to a call."""
+        self._credit.pop(number, None)
+        for key in [key for key in self._events if key[0] == number]:
+            del self._events[key]
+
+    def more(self, number: int, items: int) -> None:
+        """Let an iteration send more items."""
+        if (credit := self._credit.get(number)) is not None:
+            for _ in range(min(items, CREDIT)):
+                credit.release()
+
+    def signal(self, number: int, argument: int) -> None:
+        """Set an event that was given as an argument."""
+        if (event := self._events.get((number, argument))) is not None:
+            event.set()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        for past in self._replays.values():
+            await past.close()
+        self._replays.clear()
+
+    def _name(self, call: frames.Call) -> str:
+        return f"{self._client}:{call.number}"
+
+    async def _user(self, call: frames.Call) -> UserMemory | None:
+        """Return the handle that is meant: of the past, of a call that is asked again, or any."""
+        on, answering = call.on, self._answering
+        if on.then is not None:
+            return self._replays.get(on) or await self._replayed(on)
+        if call.after is not None and on.user_id is not None:
+            services = answering.memory._open  # noqa: SLF001
+            was = await done(services, stream_of(on.user_id), self._name(call), call.after)
+            if was is not None:
+                scope = _scope(answering.memory, on)
+                return UserMemory(RetriedScope.of(scope, was))
+        return answering._user(on)  # noqa: SLF001
+
+    async def _replay(self, call: frames.Call) -> bytes:
+        _, said = unpacked(call.arguments, _no_functions)
+        past = await self._opened(**said)
+        as_of = said["as_of"]
+        then = Then(as_of if isinstance(as_of, int) else past.moment.at, said["dropped"])
+        on = On(said["user_id"], said["agent_id"], said["session_id"], then=then)
+        self._replays[on] = past
+        return result((past.moment, past.lost))
+
+    async def _replayed(self, on: On) -> PastMemory:
+        """Open a replay again, that another owner of the store had open."""
+        assert on.user_id is not None
+        assert on.then is not None
+        past = await self._opened(
+            user_id=on.user_id, as_of=on.then.as_of, agent_id=on.agent_id,
+            session_id=on.session_id, dropped=on.then.dropped,
+        )  # fmt: skip
+        self._replays[on] = past
+        return past
+
+    async def _opened(self, user_id: str, as_of: Any, **how: Any) -> PastMemory:
+        if len(self._replays) >= REPLAYS_MAX:
+            raise UnavailableError(f"{REPLAYS_MAX} replays are open: close one of them first")
+        return await self._answering.memory.replay(user_id, as_of, **how)
+
+    async def _end_replay(self, on: On) -> None:
+        if (past := self._replays.pop(on, None)) is not None:
+            await past.close()
+
+    async def _iterated(self, number: int, items: AsyncIterator[Any]) -> bytes:
+        credit = self._credit[number] = asyncio.Semaphore(CREDIT)
+        async for item in items:
+            await credit.acquire()
+            self._send(frames.Yielded(number, result(item)))
+        return result(None)
+
+    def _found(self, number: int, argument: int, is_event: bool) -> Any:
+        """Return what stands here for a function or an event of the client."""
+        if is_event:
+            return self._events.setdefault((number, argument), asyncio.Event())
+        return partial(self._call_back, number, argument)
+
+    def _call_back(self, number: int, argument: int, *values: Any) -> None:
+        """Have the client call a function; from any thread, and without waiting for it."""
+        message = frames.Called(number, argument, packed(list(values), _no_functions))
+        self._loop.call_soon_threadsafe(self._send, message)
+
+
+def _no_functions(*_: Any) -> Any:
+    raise InvalidInputError("a function cannot be given here")

@@ -1,0 +1,36 @@
+"""How an operation is called from another process: what declared.py has of each."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from memory_actors.sharing.values import decoder
+
+
+class How(Enum):
+    """The way in which a caller gets a result."""
+
+    AWAITED = "awaited"
+    ITERATED = "iterated"
+    AT_ONCE = "at once"
+    """Not awaited: the caller waits for the answer."""
+
+
+AWAITED: Final = How.AWAITED
+ITERATED: Final = How.ITERATED
+AT_ONCE: Final = How.AT_ONCE
+
+
+class Declared(NamedTuple):
+    """An operation."""
+
+    how: How
+    result: Any
+    """The type of its result, or of each item."""
+    path: tuple[int, str] | None = None
+    """The parameter that is a path, by place and name: a relative one is the caller's."""
+
+    @property
+    def decoded(self) -> Callable[[bytes], Any]:
+        """Read a result."""
+        return decoder(self.result)

@@ -1,0 +1,248 @@
+"""The handles of a client: the API of `memory_actors`, its operations carried out elsewhere.
+
+Every operation that declared.py names is a method here, made from that; what needs no owner (making
+a handle) is written out. An object of the engine is an instance of the class of its name here, too:
+`isinstance(user, UserMemory)` holds whoever owns the store.
+"""
+
+from abc import ABCMeta
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from memory_actors.base.context_documents import DEFAULT_DOCUMENT
+from memory_actors.base.opening import Opening
+from memory_actors.base.origins import Origins, origin
+from memory_actors.base.records import Trust
+from memory_actors.base.reports import Moment
+from memory_actors.base.validation import check_flag, check_name, check_optional_name
+from memory_actors.sharing.calls import Caller, On
+from memory_actors.sharing.declaration import How
+from memory_actors.sharing.declared import DECLARED
+
+R = TypeVar("R", bound="type[Remote]")
+
+
+class Remote(metaclass=ABCMeta):  # noqa: B024 - for `register`, nothing is abstract
+    """A handle of a client."""
+
+    def __init__(self, caller: Caller, on: On):
+        self._caller = caller
+        self._on = on
+
+
+def _method(name: str) -> Any:
+    """Return the method that calls an operation."""
+    how = DECLARED[name].how
+    called: Any
+    if how is How.ITERATED:
+
+        async def called(self: Remote, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            async for item in self._caller.iterate(name, self._on, args, kwargs):
+                yield item
+
+    elif how is How.AT_ONCE:
+
+        def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
+            return self._caller.at_once(name, self._on, args, kwargs)
+
+    else:
+
+        async def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
+            return await self._caller.call(name, self._on, args, kwargs)
+
+    method_name = name.rpartition(".")[2]
+    called.__name__ = "__call__" if name == "context" else method_name
+    called.__doc__ = f"Call the operation `{name}` of the owner of the store; see the reference."
+    return called
+
+
+def calling(prefix: str) -> Callable[[R], R]:
+    """Give a class the operations whose names begin with a prefix."""
+
+    def given(kind: R) -> R:
+        for name in DECLARED:
+            if name.rpartition(".")[0] == prefix and name != "context":
+                method = _method(name)
+                if method.__name__ not in vars(kind):
+                    method.__qualname__ = f"{kind.__name__}.{method.__name__}"
+                    setattr(kind, method.__name__, method)
+        return kind
+
+    return given
+
+
+@calling("working")
+class WorkingMemory(Remote):
+    """See `UserMemory.working`."""
+
+
+@calling("short_term")
+class ShortTermMemory(Remote):
+    """See `UserMemory.short_term`."""
+
+    @property
+    def ttl(self) -> int:
+        """Seconds after which a session expires, since its last message."""
+        seconds: int = self._caller.at_once("short_term.ttl", self._on, (), {})
+        return seconds
+
+
+@calling("entities")
+class EntityGraph(Remote):
+    """See `UserMemory.entities`."""
+
+
+@calling("episodes")
+class Episodes(Remote):
+    """See `UserMemory.episodes`."""
+
+
+@calling("documents")
+class Documents(Remote):
+    """See `UserMemory.documents`."""
+
+
+OF_ALL_DOCUMENTS = {"create", "delete", "delete_all", "documents", "rename", "rename_all"}
+
+
+@calling("context")
+class ContextDocument(Remote):
+    """A context document. See `UserMemory.context`."""
+
+    @property
+    def name(self) -> str:
+        """The name of the document."""
+        return self._on.document or DEFAULT_DOCUMENT
+
+
+class UserContext(ContextDocument):
+    """The default document, the way to the others and, called, what to paste into a prompt."""
+
+    __call__ = _method("context")
+
+    def document(self, name: str) -> ContextDocument:
+        """Return a handle on the document of this name. No I/O."""
+        named = check_name(name, "document")
+        return ContextDocument(self._caller, msgspec.structs.replace(self._on, document=named))
+
+
+for _name in OF_ALL_DOCUMENTS:
+    setattr(UserContext, _name, vars(ContextDocument)[_name])
+    delattr(ContextDocument, _name)
+
+
+@calling("")
+class UserMemory(Remote):
+    """One user's memory, in a store that another process owns."""
+
+    def __init__(self, caller: Caller, on: On):
+        super().__init__(caller, on)
+        self.working = WorkingMemory(caller, on)
+        self.short_term = ShortTermMemory(caller, on)
+        self.entities = EntityGraph(caller, on)
+        self.episodes = Episodes(caller, on)
+        self.documents = Documents(caller, on)
+        self.context = UserContext(caller, on)
+
+    @property
+    def user_id(self) -> str:
+        """The id of the user whose memory it is."""
+        assert self._on.user_id is not None
+        return self._on.user_id
+
+    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
+        """Return a handle for what a source says. No I/O."""
+        return self._speaking_for(origin(source, trust))
+
+    def _speaking_for(self, origins: Origins) -> Self:
+        return type(self)(self._caller, msgspec.structs.replace(self._on, origins=origins))
+
+
+class PastMemory(UserMemory):
+    """One user's memory as it was."""
+
+    moment: Moment
+    lost: int
+
+    async def close(self) -> None:
+        """Let go of it, as the end of its block does."""
+        await self._caller.end_replay(self._on)
+
+    def _speaking_for(self, origins: Origins) -> Self:
+        past = super()._speaking_for(origins)
+        past.moment, past.lost = self.moment, self.lost
+        return past
+
+
+@calling("system")
+class RemoteSystem(Remote):
+    """The memories of all users, in a store that another process owns."""
+
+    def __init__(self, caller: Caller):
+        super().__init__(caller, On())
+
+    def user(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
+        auto_prune: bool = False,
+    ) -> UserMemory:
+        """Return a handle on one user's memory, for one agent and session. No I/O."""
+        said = origin(source, trust)
+        on = On(
+            check_name(user_id, "user_id"),
+            check_optional_name(agent_id, "agent_id"),
+            check_optional_name(session_id, "session_id"),
+            said,
+            check_flag(auto_prune, "auto_prune"),
+        )
+        return UserMemory(self._caller, on)
+
+    def replay(
+        self,
+        user_id: str,
+        as_of: Any = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: str = "raise",
+    ) -> Opening[PastMemory]:
+        """Hold a user's memory as it was at a position of the log or at a time (None: now)."""
+        said = {"user_id": user_id, "as_of": as_of, "dropped": dropped}
+        said |= {"agent_id": agent_id, "session_id": session_id}
+
+        async def opened() -> PastMemory:
+            on, moment, lost = await self._caller.replay(self._on, said)
+            past = PastMemory(self._caller, on)
+            past.moment, past.lost = moment, lost
+            return past
+
+        return Opening("memory.replay(...)", opened)
+
+    @staticmethod
+    async def restore_backup(*args: Any, **kwargs: Any) -> Any:
+        """Put a backup in the place of a data directory that is closed, or of none."""
+        from memory_actors.api.system import MemorySystem  # all of the engine, for this alone
+
+        return await MemorySystem.restore_backup(*args, **kwargs)
+
+    @staticmethod
+    async def import_events(*args: Any, **kwargs: Any) -> Any:
+        """Append what another store exported to one that is closed, or to a new one."""
+        from memory_actors.api.system import MemorySystem  # as above
+
+        return await MemorySystem.import_events(*args, **kwargs)
+
+    def watch_erasures(self, forget: Callable[[str], object]) -> None:
+        """Have `forget(user_id)` called when a user is erased."""
+        self._caller.watch_erasures(forget)
+
+    async def close(self) -> None:
+        """End the connection; the owner goes on."""
+        await self._caller.close()

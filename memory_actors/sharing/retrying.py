@@ -1,0 +1,106 @@
+"""A call that is asked again, since the answer to it may be lost: what was done is not done twice.
+
+Every event that comes of a client's call has the call's name in its meta. So the log, which alone
+survives an owner, says which commands of the call were carried out. When the call is asked again,
+those are answered from their events, on the states before and after them, and the reads before them
+see what there was then: the answer is the one that was lost. From the first command on that left no
+event, the call goes on as any other.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from eventlog import Recorded, replay
+from eventlog.core.subscription import version_at
+from memory_actors.actors.asking import Reply
+from memory_actors.base.asked import CALL
+from memory_actors.history.past_user import PastUser
+from memory_actors.kinds.user_state import UserState, fold_start
+from memory_actors.users.handles.scope import Scope
+from memory_actors.users.live_user import UserView
+from memory_actors.users.services import Services
+
+PAGE = 1024
+
+
+class Done:
+    """The commands of a call that were carried out: the reply to each, and the user before."""
+
+    def __init__(self, replies: dict[str, Reply], past: PastUser):
+        self.replies = replies
+        self.past = past
+
+
+async def done(services: Services, stream: str, name: str, after: int) -> Done | None:
+    """Return what a call had come to when it was asked again; None if nothing.
+
+    `after` is a position of the log that it was asked behind.
+    """
+    await services.log.flush()  # working memory is acknowledged before it is in the log
+    found = await _events(services, stream, name, after)
+    if not found:
+        return None
+    head = await services.log.head(stream)
+    first = min(events[0].version for events in found.values())
+    state, version = await fold_start(services.log, stream, head.erased_version, first - 1)
+    before = None
+    replies: dict[str, Reply] = {}
+    for command, events in sorted(found.items(), key=lambda one: one[1][0].version):
+        was = await _folded(services, stream, state, version, events[0].version - 1)
+        before = before or was
+        version = events[-1].version
+        state = await _folded(services, stream, was, events[0].version - 1, version)
+        replies[command] = Reply(events=events, before=was, state=state)
+    assert before is not None
+    return Done(replies, PastUser(services, stream, before))
+
+
+async def _folded(
+    services: Services, stream: str, state: UserState, after: int, until: int
+) -> UserState:
+    folded, _ = await replay(
+        services.log, services.decider, stream, state=state, after=after, until=until,
+        dropped="mark",
+    )  # fmt: skip
+    return folded
+
+
+async def _events(
+    services: Services, stream: str, name: str, after: int
+) -> dict[str, list[Recorded[Any]]]:
+    """Return the events of a call behind a position, by the name of their command."""
+    found: dict[str, list[Recorded[Any]]] = {}
+    version, mark = await version_at(services.log, stream, after), f"{name}/".encode()
+    while page := await services.log.read_stream(stream, version, PAGE, dropped="mark"):
+        for recorded in page:
+            if mark in recorded.raw_meta and recorded.meta.get(CALL, "").startswith(f"{name}/"):
+                found.setdefault(recorded.meta[CALL], []).append(recorded)
+        version = page[-1].version
+    return found
+
+
+class RetriedScope(Scope):
+    """A user, for a call that was carried out before, in part or whole."""
+
+    _done: Done
+
+    @classmethod
+    def of(cls, scope: Scope, done: Done) -> "RetriedScope":
+        """Return a scope for a call of which some commands were carried out."""
+        retried = cls.__new__(cls)
+        vars(retried).update(vars(scope))
+        retried._done = done  # noqa: SLF001 - its own
+        return retried
+
+    @asynccontextmanager
+    async def live(self) -> AsyncIterator[UserView]:
+        """Hold the user as they were before the call, until all that was done is answered."""
+        if self._done.replies:
+            yield self._done.past
+        else:
+            async with super().live() as live:
+                yield live
+
+    def _carried_out(self, call: str) -> Reply | None:
+        return self._done.replies.pop(call, None)

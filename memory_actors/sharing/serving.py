@@ -1,0 +1,239 @@
+"""The owner's side of the socket: who may come in, and what each may ask for at once.
+
+A peer says hello within seconds and in few bytes, with the secret of the store's own directory, or
+is gone. Then every call is a task of its own. Who asks for too much at once is read no further
+until some of it is answered; who does not read the answers loses the connection.
+
+A call that is asked again while it is still being carried out, over a connection that was lost,
+waits for the one that runs.
+"""
+
+import asyncio
+import hmac
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from memory_actors.api.system import MemorySystem
+from memory_actors.base.errors import SystemClosedError, UnavailableError
+from memory_actors.sharing import frames
+from memory_actors.sharing.address import Address, forget, listening
+from memory_actors.sharing.answering import Answering, Session
+from memory_actors.sharing.at_once import OWNED_HERE
+from memory_actors.sharing.choices import Choices, check
+from memory_actors.sharing.declaration import How
+from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.frames import Link, Said
+from memory_actors.sharing.values import error_bytes
+
+CONNECTIONS_MAX: Final = 512
+HELLO_S_MAX: Final = 5.0
+CALLS_MAX: Final = 1024  # of one client at once, as an actor's mailbox
+INCOMING_BYTES_MAX: Final = 512 << 20  # of incomplete frames, of all peers together
+CLOSE_S: Final = 10.0
+
+
+class Server:
+    """Serves a store to other processes, from `start` until `close`."""
+
+    def __init__(
+        self,
+        memory: MemorySystem,
+        directory: Path,
+        choices: Choices,
+        give_up: Callable[[], object] | None,
+    ):
+        self.choices = choices
+        self.give_up = give_up
+        """None: this process keeps the store. Otherwise it goes to the first who wants to."""
+        self.answering = Answering(memory)
+        self.address: Address
+        self.closing = False
+        self.running: dict[str, asyncio.Task[bytes]] = {}
+        """The calls that are being carried out, by client and number."""
+        self._directory = directory
+        self._peers: set[_Peer] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen."""
+        found, self.address = listening(self._directory)
+        self._server = await asyncio.get_running_loop().create_server(self._came, sock=found)
+        OWNED_HERE[self.address.secret] = self.answering.at_once
+
+    def _came(self) -> Link:
+        peer = _Peer(self)
+        self._peers.add(peer)
+        return peer.link
+
+    def left(self, peer: "_Peer") -> None:
+        """Forget a peer."""
+        self._peers.discard(peer)
+
+    @property
+    def is_full(self) -> bool:
+        """True if nobody else may come in."""
+        return len(self._peers) > CONNECTIONS_MAX
+
+    @property
+    def incoming_bytes(self) -> int:
+        """The bytes of frames that are not complete."""
+        return sum(peer.link.frames.waiting_bytes for peer in self._peers)
+
+    async def close(self) -> None:
+        """Take no more calls, wait for those in hand, and end all connections."""
+        self.closing = True
+        if self._server is None:
+            return
+        OWNED_HERE.pop(self.address.secret, None)
+        forget(self._directory, file=False)  # the store is open yet
+        self._server.close()
+        for peer in self._peers:
+            peer.link.send(frames.Closing())
+            peer.end_iterations()
+        if self.running:
+            await asyncio.wait(self.running.values(), timeout=CLOSE_S)
+        for peer in list(self._peers):
+            peer.link.close()
+        await asyncio.gather(*(peer.closed() for peer in list(self._peers)))
+
+
+class _Peer:
+    """One connection."""
+
+    def __init__(self, server: Server):
+        self._server = server
+        self._session: Session | None = None
+        self._client = ""
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._iterations: set[int] = set()
+        self._paused = False
+        self.link = Link(self._heard, self._lost, frames.HELLO_BYTES_MAX)
+        loop = asyncio.get_running_loop()
+        self._late = loop.call_later(HELLO_S_MAX, self.link.abort)
+
+    def _heard(self, _: Link, message: Said) -> None:
+        if isinstance(message, frames.Hello):
+            self._hello(message)
+        elif self._session is None:
+            self.link.abort()
+        elif isinstance(message, frames.Call):
+            self._call(message, self._session)
+        elif isinstance(message, frames.Cancel):
+            if (task := self._tasks.get(message.number)) is not None:
+                task.cancel()
+        elif isinstance(message, frames.More):
+            self._session.more(message.number, message.items)
+        elif isinstance(message, frames.Signal):
+            self._session.signal(message.number, message.argument)
+        elif isinstance(message, frames.Ping):
+            self.link.send(frames.Pong())
+
+    # --- hello
+
+    def _hello(self, hello: frames.Hello) -> None:
+        self._late.cancel()
+        server = self._server
+        try:
+            self._check(hello)
+            position = server.answering.position
+        except Exception as error:
+            self.link.send(frames.Refused(error_bytes(error)))
+            self.link.close()
+            return
+        self.link.frames.bytes_max = frames.FRAME_BYTES_MAX
+        self._client = hello.client
+        self._session = Session(server.answering, hello.client, self.link.send)
+        since = server.address.since
+        self.link.send(frames.Welcome(os.getpid(), since, position, server.choices))
+
+    def _check(self, hello: frames.Hello) -> None:
+        server = self._server
+        if not hmac.compare_digest(hello.secret.encode(), server.address.secret.encode()):
+            raise UnavailableError("this is no client of this store: it does not know the secret")
+        if hello.protocol != frames.PROTOCOL:
+            raise UnavailableError(
+                f"process {os.getpid()} has the store and speaks version {frames.PROTOCOL} of the "
+                f"protocol, this one {hello.protocol}: run one version of memory-actors in both"
+            )
+        if server.is_full:
+            raise UnavailableError(f"{CONNECTIONS_MAX} clients are connected: close some of them")
+        if server.give_up is not None and hello.keeps and not server.closing:
+            server.give_up()
+            raise SystemClosedError("the store is about to be yours: try again")
+        if server.closing:
+            raise SystemClosedError("the memory system is closing: try again")
+        check(hello.choices, server.choices, os.getpid())
+
+    # --- calls
+
+    def _call(self, call: frames.Call, session: Session) -> None:
+        if call.number in self._tasks:
+            return  # it is being answered
+        self._tasks[call.number] = asyncio.create_task(self._answered(call, session))
+        declared = DECLARED.get(call.operation)
+        if declared is None or declared.how is How.ITERATED:
+            self._iterations.add(call.number)
+        if len(self._tasks) >= CALLS_MAX and not self._paused:
+            self._paused = True
+            self.link.read(go_on=False)
+
+    async def _answered(self, call: frames.Call, session: Session) -> None:
+        try:
+            value = await self._carried_out(call, session)
+            answer: frames.Message = frames.Result(call.number, value)
+        except asyncio.CancelledError:
+            return
+        except Exception as error:
+            answer = frames.Failed(call.number, error_bytes(error))
+        finally:
+            self._done(call, session)
+        self.link.send(answer)
+
+    async def _carried_out(self, call: frames.Call, session: Session) -> bytes:
+        """Carry out a call, or wait for it where it is being carried out already."""
+        if self._server.closing:
+            raise SystemClosedError("the memory system is closing: try again")
+        name, running = f"{self._client}:{call.number}", self._server.running
+        if name in running:
+            with suppress(asyncio.CancelledError):
+                return await asyncio.shield(running[name])
+        task = running[name] = asyncio.create_task(session.answer(call))
+        task.add_done_callback(lambda _: running.pop(name, None))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+
+    def _done(self, call: frames.Call, session: Session) -> None:
+        self._tasks.pop(call.number, None)
+        self._iterations.discard(call.number)
+        session.done(call.number)
+        if self._paused and len(self._tasks) < CALLS_MAX // 2:
+            self._paused = False
+            self.link.read(go_on=True)
+
+    # --- the end
+
+    def end_iterations(self) -> None:
+        """End what would never end by itself: the client goes on with it at the next owner."""
+        for number in list(self._iterations):
+            self._tasks[number].cancel()
+
+    def _lost(self, _link: Link, _error: Exception | None) -> None:
+        """Cancel what nobody waits for any more, as a caller in this process would."""
+        self._late.cancel()
+        for task in list(self._tasks.values()):
+            task.cancel()
+        self._server.left(self)
+        if self._session is not None:
+            self._closing = asyncio.create_task(self._session.close())
+
+    async def closed(self) -> None:
+        """Return when what the client had open is closed."""
+        closing: Any = getattr(self, "_closing", None)
+        if closing is not None:
+            await closing

