@@ -84,19 +84,6 @@ _IN_PLACE_OF_DATA: Final = ("content", "value", "key")
 SHOWN_CHARACTERS_MAX: Final = 60
 
 
-class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of an import."""
-
-    users: list[str]
-    added: int
-    unchanged: int
-    """They were there already: nothing is added twice."""
-    unindexed: int = 0
-    """Added, but not searchable until the embedder works again."""
-    notes: tuple[ImportNote, ...] = ()
-    """Things in the file that were not understood, or not taken over."""
-
-
 PLAIN: Final = {name: field for name, field in OPTIONAL.items() if name not in SAME_AS}
 """The fields of an item that a line has under their own names."""
 

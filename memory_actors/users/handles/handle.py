@@ -317,6 +317,11 @@ class Handle(ABC):
             if name not in self.takes:
                 raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
 
+    def _taken(self, item: Item) -> dict[str, Any]:
+        """Return the fields of an item that its kind takes, under their names."""
+        names = {"metadata", "memory_id", *self.takes.intersection(OPTIONAL)}
+        return {name: getattr(item, name) for name in names}
+
     def _find(self, reply: Reply, memory_id: str) -> Any:
         """Return a row of the state after a command."""
         return self.kind.find(reply.state.of(self.kind), memory_id)
