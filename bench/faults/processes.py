@@ -57,7 +57,10 @@ PLANS = {
 
 def run(counts: Counts, seed: int, scratch: Path) -> Row:
     """Strike processes that share a store, and see what is lost."""
-    row, plan = Row(fault="processes that share a store are killed, stopped and closed"), PLANS[counts]
+    row, plan = (
+        Row(fault="processes that share a store are killed, stopped and closed"),
+        PLANS[counts],
+    )
     for n in range(plan.rounds):
         _round(row, plan, scratch / f"{n}", seed * 1_000 + n)
     for n in range(PAIRS[counts]):

@@ -5,7 +5,7 @@
   once.
 - What was deleted stays deleted, once; a fact says what the last change made of it.
 - Working memory may lose what was acknowledged in the last moments before its owner was killed.
-- No call has failed, but by a typed timeout while an owner was stopped for longer than clients wait.
+- No call has failed, but by a typed timeout while an owner was stopped longer than clients wait.
 - No process has more files open than when it came.
 """
 

@@ -68,7 +68,7 @@ def descriptors() -> list[str]:
 
 def _target(path: str) -> str:
     try:
-        return os.readlink(path).partition(":")[0]
+        return str(Path(path).readlink()).partition(":")[0]
     except OSError:  # it was for this very look
         return ""
 
