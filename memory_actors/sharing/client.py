@@ -118,7 +118,8 @@ class Client:
         self.keeps = keeps
         self.choices = choices
         self._own = own
-        self._begin_here()
+        self._pid: int | None = None
+        """None: it begins with its first call, on the loop of that."""
 
     def _begin_here(self) -> None:
         self._pid = os.getpid()
@@ -298,7 +299,7 @@ class Client:
                 self._link.send(frames.Cancel(number))
 
     def _check_here(self, *, loop_too: bool = True) -> None:
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid and loop_too:
             self._forked()
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
@@ -308,8 +309,8 @@ class Client:
             )
 
     def _forked(self) -> None:
-        """Begin anew in a child process: what was open is its parent's."""
-        if self._link is not None:
+        """Begin, or begin anew in a child process: what was open is its parent's."""
+        if self._pid is not None and self._link is not None:
             self._link.close_in_child()
         self._begin_here()
 
@@ -398,6 +399,7 @@ class Client:
         :raises LogLocked: a process has it for itself.
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
+        self._check_here()
         begun_s, is_new = self._loop.time(), is_missing(self.directory)
         while True:
             try:

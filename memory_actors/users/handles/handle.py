@@ -6,7 +6,7 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
@@ -95,7 +95,7 @@ class New(NamedTuple):
     occurred_at_us: int
 
 
-class Handle(ABC):
+class Handle(metaclass=ABCMeta):
     """Reads, adds, changes and deletes memories of one kind for one user.
 
     Its public methods are operations. Those of every kind (`_add`, `_update`, `_delete`,
