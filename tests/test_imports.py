@@ -20,8 +20,11 @@ import pytest
 
 import eventlog
 import memory_actors
-from memory_actors import Hit, MemoryToolError, Settings, SystemStatistics
-from memory_actors.sync.blocking import WRAPPED, own_members
+from memory_actors import Hit, MemoryToolError, MemoryType, SystemStatistics
+from memory_actors.api.operations import OWNERS
+from memory_actors.api.past import PastMemory
+from memory_actors.sync.blocking import own_members
+from memory_actors.users.handles.context_document import ContextDocument
 
 PACKAGES = pytest.mark.parametrize(
     "package", [eventlog, memory_actors], ids=lambda one: one.__name__
@@ -128,11 +131,12 @@ def named_in(annotation: Any) -> Iterator[type]:
 
 
 def test_all_that_public_methods_take_and_return_is_among_the_declarations() -> None:
-    members = [member for owner in WRAPPED for _, member in own_members(owner)]
+    owners = (*OWNERS.values(), PastMemory, ContextDocument)
+    members = [member for owner in owners for _, member in own_members(owner, owners)]
     functions = [getattr(one, "fget", None) or getattr(one, "__func__", one) for one in members]
     hints = [hint for one in filter(isfunction, functions) for hint in get_type_hints(one).values()]
     classes = {one for hint in hints for one in named_in(hint)}
-    assert classes > {Hit, Settings, SystemStatistics}
+    assert classes > {Hit, MemoryType, SystemStatistics}
     assert {one for one in classes if one.__module__ not in declaring()} == set()
 
 

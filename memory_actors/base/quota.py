@@ -3,11 +3,13 @@
 Sizes are UTF-8 bytes of content before compression; 1 KB = 1024 B.
 """
 
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Annotated, NoReturn, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.records import Tier
@@ -15,6 +17,9 @@ from memory_actors.base.records import Tier
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Price: TypeAlias = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,26 +29,26 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The tier of these limits: named by an error, and set by `Settings.limits_by_tier`."""
     more_in_a_tier: frozenset[str] = frozenset()
     """The limits that another tier raises: what an error advises, set with `tier`."""
-    working_keys: int = 100
-    working_bytes: int = 10 * KIB
-    short_term_messages: int = 100  # in each session
-    short_term_bytes: int = MIB  # in each session
-    short_term_sessions: int = 1_000  # living at a time; the one that expires first makes room
-    short_term_ttl_s: int = 3600  # renewed by each message
-    long_term_memories: int = 10_000
-    long_term_bytes: int = 100 * MIB
-    entities: int = 5_000
-    relationships: int = 10_000
-    entity_bytes: int = 50 * MIB  # names, observations and facts
-    episodes: int = 1_000  # of each agent
-    episode_steps: int = 50  # kept of each episode
-    episodic_bytes: int = 100 * MIB
-    documents: int = 5_000
-    structured_bytes: int = 50 * MIB
-    context_documents: int = 100
-    context_document_bytes: int = 64 * KIB  # of each, whatever its tokens: it is kept in memory
-    context_entries: int = 10_000  # archived ones included
-    context_bytes: int = 10 * MIB  # of all documents and their archives
+    working_keys: Count = 100
+    working_bytes: Count = 10 * KIB
+    short_term_messages: Count = 100  # in each session
+    short_term_bytes: Count = MIB  # in each session
+    short_term_sessions: Count = 1_000  # living at a time; the one that expires first makes room
+    short_term_ttl_s: Count = 3600  # renewed by each message
+    long_term_memories: Count = 10_000
+    long_term_bytes: Count = 100 * MIB
+    entities: Count = 5_000
+    relationships: Count = 10_000
+    entity_bytes: Count = 50 * MIB  # names, observations and facts
+    episodes: Count = 1_000  # of each agent
+    episode_steps: Count = 50  # kept of each episode
+    episodic_bytes: Count = 100 * MIB
+    documents: Count = 5_000
+    structured_bytes: Count = 50 * MIB
+    context_documents: Count = 100
+    context_document_bytes: Count = 64 * KIB  # of each, whatever its tokens: it is kept in memory
+    context_entries: Count = 10_000  # archived ones included
+    context_bytes: Count = 10 * MIB  # of all documents and their archives
 
 
 SET_BY_TIER = ("tier", "more_in_a_tier")
@@ -54,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The limits and the price of a tier."""
 
     limits: Limits = Limits()
-    price_usd: float = 0.0
+    price_usd: Price = 0.0
     """A month."""
 
 
@@ -84,17 +89,17 @@ TIERS: Mapping[Tier, Plan] = MappingProxyType(
 class GlobalLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of all users together."""
 
-    long_term_bytes: int = 1_000 * GIB
-    entities: int = 10_000_000
-    relationships: int = 50_000_000
+    long_term_bytes: Count = 1_000 * GIB
+    entities: Count = 10_000_000
+    relationships: Count = 50_000_000
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
     """In US dollars a month."""
 
-    vectors_per_gib: float = 0.40
-    graph_per_1000_nodes: float = 5.00
-    short_term_per_gib: float = 0.15
+    vectors_per_gib: Price = 0.40
+    graph_per_1000_nodes: Price = 5.00
+    short_term_per_gib: Price = 0.15
 
 
 def refuse_count(

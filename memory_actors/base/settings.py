@@ -1,16 +1,19 @@
 """Settings of a memory system, given when it is opened. Every default is meant for a laptop."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from memory_actors.base.quota import (
     MIB,
     SET_BY_TIER,
     TIERS,
+    Count,
     GlobalLimits,
     Limits,
     Plan,
@@ -27,6 +30,14 @@ EXCLUSIVE_RELATIONS = frozenset(
     }
 )  # fmt: skip
 
+
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Several: TypeAlias = Annotated[int, Meta(ge=2)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+Deadline: TypeAlias = Annotated[float, Meta(ge=0.001)]
+Days: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
+"""At most 270 years: arithmetic with times holds that, and nobody means more."""
+ADDED_AT_ONCE_MAX = 1_000  # texts are embedded, and then written to disk from the cache
 
 SUNDAYS = "0 3 * * 0"
 """Sundays at 03:00, local time: a `compaction_schedule`."""
@@ -45,7 +56,7 @@ Encrypt: TypeAlias = bool | str | Path
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a `MemorySystem`."""
+    """Settings of a `MemorySystem`. `api/settings_check.py` holds them to their types."""
 
     tiers: Mapping[Tier, Plan] = {}
     """Tiers that allow or cost something else than `quota.TIERS` says."""
@@ -57,64 +68,64 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Relations of which an entity has one at a time, unless `relate` says otherwise."""
     prices: Prices = Prices()
     """Prices for `estimate_monthly_cost`."""
-    context_soft_tokens: int = 1_500
+    context_soft_tokens: Positive = 1_500
     """Tokens of a context document from which on each write warns."""
-    context_hard_tokens: int = 2_000
+    context_hard_tokens: Positive = 2_000
     """Tokens that a context document never reaches."""
     token_counter: TokenCounter | str = "words"  # noqa: S105 - a name, no secret
     """The counter of tokens: the estimate "words" (1.3 each) or "calibrated" (by classes of
     characters), or a `TokenCounter`, for example `TokenizerCounter` for exact counts."""
-    live_bytes_max: int = 512 * MIB
+    live_bytes_max: Count = 512 * MIB
     """Memory of all live users together; beyond it the least recently used leave."""
-    memory_soft_bytes: int | None = None
+    memory_soft_bytes: Positive | None = None
     """Resident memory of the process from which idle users leave memory, with a warning."""
-    memory_hard_bytes: int | None = None
+    memory_hard_bytes: Positive | None = None
     """Resident memory of the process beyond which writes are refused; reads go on."""
-    idle_s: float = 600.0
+    idle_s: Seconds = 600.0
     """A user who was idle for this long leaves memory."""
     on_duplicate: OnDuplicate = "count"
     """The fate of a fact in the words of one that is there, of the same session, metadata and
     source: `count` it as seen once more, `skip` it, or `keep` both. An add may say otherwise. If it
     does not, what has a session, or an id of the caller's own, is kept."""
-    deadline_s: float = DEADLINE_S
+    deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
-    embedder_deadline_s: float = DEADLINE_S
+    embedder_deadline_s: Deadline = DEADLINE_S
     """The longest that one batch of the embedder may take."""
-    embedding_cache_texts: int = 10_000
+    embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 10_000
     """Embeddings of texts kept in memory: 4 KB each with the default model. At least as many as may
     be added at once."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""
-    shutdown_s: float = 10.0
+    shutdown_s: Seconds = 10.0
     """Seconds that closing waits for work in hand; for a call of the embedder no more than 5."""
-    log_bytes_max: int = 512 * 1024 * MIB
+    log_bytes_max: Positive = 512 * 1024 * MIB
     """Size limit of the log: beyond it writes are refused, reads and deletes are not."""
-    checked_bytes_max: int = 1024 * MIB
+    checked_bytes_max: Count = 1024 * MIB
     """A file of up to this size is checked page by page when it is opened, in some 0.5 s a GiB. A
     damaged page of a larger one may end the process."""
-    compaction_after_days: Mapping[Tier, float] | float = COMPACTION_AFTER_DAYS
+    compaction_after_days: Mapping[Tier, Days] | Days = COMPACTION_AFTER_DAYS
     """The age from which on a memory is compressed; by tier, else 90."""
     compaction_episodes: bool = False
     """True if episodes that ended as long ago are compressed, too: an agent's own together."""
-    compaction_eps: float = 0.3
+    compaction_eps: Annotated[float, Meta(gt=0, lt=1)] = 0.3
     """Cosine distance within which memories are neighbours, between 0 and 1."""
-    compaction_min_samples: int = 5
+    compaction_min_samples: Several = 5
     """Neighbours that make a cluster, and the least that are compressed."""
-    compaction_batch: int = 1000
+    compaction_batch: Several = 1000
     """Memories clustered together, in order of time: the most in one summary, too."""
     compaction_schedule: str | None = None
     """The cron expression by which compaction runs by itself: `SUNDAYS`, which `serve` sets;
     None: only when asked."""
-    summarizer_deadline_s: float = 300.0
+    summarizer_deadline_s: Annotated[float, Meta(ge=0.001, le=sys.float_info.max)] = 300.0
     """The longest that a summariser may take for one cluster."""
-    archive_retention_days: float | None = None
+    archive_retention_days: Days | None = None
     """Days for which the texts of compressed memories are kept; None: for ever. Then they cannot
     come back: their digests and places in the log are all that stays."""
-    recall_audit: str | None = None
+    recall_audit: Annotated[str, Meta(pattern="^(hashed|plain)$")] | None = None
     """Keep which memories were returned to whom for which query: "hashed", "plain", or None: not.
     See recalls.py."""
-    recall_audit_days: float = 90.0
+    recall_audit_days: Days = 90.0
     """Days for which that is kept."""
     check_replay: bool = False
     """Compare the live state with a full replay after each write. For tests: it is slow."""

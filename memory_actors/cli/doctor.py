@@ -3,7 +3,6 @@
 Each check looks only, and says what to do if it finds fault.
 """
 
-import fcntl
 import importlib.metadata
 import os
 import re
@@ -21,14 +20,13 @@ import msgspec
 import numpy as np
 
 from eventlog import CorruptLog
-from eventlog.files.atomic_directory import ANCHOR, LOG
-from eventlog.files.datafile import opened
-from eventlog.files.pages import check_file
+from eventlog.files.closed_log import ClosedLog
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, print_table, say, size, table, text
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.model.installed import model_dir, model_path
+from memory_actors.upkeep.store import closed_log
 
 Status: TypeAlias = Literal["ok", "warning", "failed"]
 
@@ -66,8 +64,8 @@ def checks(directory: Path) -> Iterator[Check]:
         ("data directory", lambda: _writable(directory)),
         ("free disk", lambda: _free_disk(directory)),
         ("file system", lambda: _file_system(directory)),
-        ("log lock", lambda: _lock(directory)),
-        ("log file", lambda: _log_file(directory)),
+        ("log lock", lambda: _lock(closed_log(directory))),
+        ("log file", lambda: _log_file(closed_log(directory))),
         ("fsync", lambda: _fsync(directory)),
     ]
     for name, look in looks:
@@ -193,8 +191,8 @@ def _mounts() -> str:
         return ""
 
 
-def _lock(directory: Path) -> Check:
-    owner = _owner(directory)
+def _lock(log: ClosedLog) -> Check:
+    owner = log.owner()
     if owner is None:
         return _check("log lock", True, "free", "")
     return Check(
@@ -203,39 +201,24 @@ def _lock(directory: Path) -> Check:
     )  # fmt: skip
 
 
-def _owner(directory: Path) -> str | None:
-    """Return which process has the log open, if one has. Holds the lock for a moment, shared."""
-    path = directory / f"{LOG}.lock"
-    try:
-        with opened(path) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return file.read().decode(errors="replace").strip() or "unknown"
-    except FileNotFoundError:
-        pass
-    return None
-
-
-def _log_file(directory: Path) -> Check:
+def _log_file(log: ClosedLog) -> Check:
     """Look at the log's file as opening does: at its pages, and not at what they say."""
-    path, name = directory / LOG, "log file"
-    has_anchor = (directory / ANCHOR).exists()
-    if not path.exists() or not path.stat().st_size:
-        lost = f"{path} is missing or empty, and {ANCHOR} is there"
+    name, anchor, has_anchor = "log file", log.anchor.name, log.anchor.exists()
+    if not log.size_bytes:
+        lost = f"{log.path} is missing or empty, and {anchor} is there"
         return _check(name, not has_anchor, lost if has_anchor else "no store here yet", _RESTORE)
-    if _owner(directory) is not None:
+    if log.owner() is not None:
         return _check(name, True, "not looked at: it is in use", "")
     try:
-        check_file(path)
+        log.check()
     except CorruptLog as error:
         return _check(name, False, str(error), _RESTORE)
     if not has_anchor:
         return Check(
-            name=name, status="warning", found=f"{ANCHOR} is missing",
+            name=name, status="warning", found=f"{anchor} is missing",
             advice="commits that were lost would not show: compare with `verify --against`",
         )  # fmt: skip
-    whole = f"{size(path.stat().st_size)}, every page in order; `verify` reads what they say"
+    whole = f"{size(log.size_bytes)}, every page in order; `verify` reads what they say"
     return _check(name, True, whole, "")
 
 

@@ -11,8 +11,8 @@ from memory_actors.interchange.locomo import (
     questions,
     read_locomo,
 )
-from memory_actors.interchange.noting import ImportNote
-from memory_actors.interchange.records import ImportReport, Line, Progress
+from memory_actors.interchange.noting import ImportNote, ImportReport
+from memory_actors.interchange.records import Line, Progress
 
 __all__ = [
     "Conversation",

@@ -21,7 +21,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExc
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, Step
 from memory_actors.base.validation import time_us
-from memory_actors.interchange.noting import ImportNote, datetime_of
+from memory_actors.interchange.noting import ImportNote, ImportReport, datetime_of
 from memory_actors.interchange.parts import (
     BlockParts,
     DocumentParts,
@@ -31,7 +31,7 @@ from memory_actors.interchange.parts import (
     RelationshipParts,
     StepParts,
 )
-from memory_actors.interchange.records import COMPRESSED_FLAG, ImportReport, ReadLine
+from memory_actors.interchange.records import COMPRESSED_FLAG, ReadLine
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
 from memory_actors.users.handles.handle import as_record

@@ -25,7 +25,8 @@ from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.records import ImportReport, Progress
+from memory_actors.interchange.noting import ImportReport
+from memory_actors.interchange.records import Progress
 from memory_actors.sharing.system import MemorySystem
 
 FILE_BYTES_MAX: Final = 256 << 20  # the whole of LoCoMo has 3 MB

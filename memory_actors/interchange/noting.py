@@ -26,6 +26,19 @@ class ImportNote(msgspec.Struct, frozen=True):
     """The number of these lines."""
 
 
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of an import."""
+
+    users: list[str]
+    added: int
+    unchanged: int
+    """They were there already: nothing is added twice."""
+    unindexed: int = 0
+    """Added, but not searchable until the embedder works again."""
+    notes: tuple[ImportNote, ...] = ()
+    """Things in the file that were not understood, or not taken over."""
+
+
 class Notes:
     """The fields of other programs that lines have."""
 

@@ -66,7 +66,7 @@ from memory_actors.interchange.parts import (
     parts_of,
     summary_parts,
 )
-from memory_actors.users.handles.handle import OPTIONAL
+from memory_actors.users.handles.item_fields import OPTIONAL
 
 Progress: TypeAlias = Callable[[int, int], None]
 """(done, total), in units of the work at hand; a total of 0 means that it is not known."""
@@ -82,19 +82,6 @@ SAME_AS: Final = {
 COMPRESSED_FLAG: Final = "is_compressed"  # says how the log stores a content, and is none of it
 _IN_PLACE_OF_DATA: Final = ("content", "value", "key")
 SHOWN_CHARACTERS_MAX: Final = 60
-
-
-class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of an import."""
-
-    users: list[str]
-    added: int
-    unchanged: int
-    """They were there already: nothing is added twice."""
-    unindexed: int = 0
-    """Added, but not searchable until the embedder works again."""
-    notes: tuple[ImportNote, ...] = ()
-    """Things in the file that were not understood, or not taken over."""
 
 
 PLAIN: Final = {name: field for name, field in OPTIONAL.items() if name not in SAME_AS}

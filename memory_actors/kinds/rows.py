@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Memory
-from memory_actors.kinds.kind import Row, Update, Updated, last_true_us, same_json
+from memory_actors.kinds.kind import Row, Update, Updated, last_true_us
+from memory_actors.kinds.usual import same_json
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
 
@@ -33,11 +34,15 @@ def _shared(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> tuple[st
     return tuple(name for name in cls.__struct_fields__ if name in names)
 
 
-def derived(cls: type[S], source: msgspec.Struct, /, **fields: Any) -> S:
-    """Return a struct with these fields, and else those that it has in common with another."""
-    for name in _shared(cls, type(source)):
-        if name not in fields:
-            fields[name] = getattr(source, name)
+def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: Any) -> S:
+    """Return a struct with these fields, and else those that it has in common with others.
+
+    The first of them that has a field gives it.
+    """
+    for source in sources:
+        for name in _shared(cls, type(source)):
+            if name not in fields:
+                fields[name] = getattr(source, name)
     return cls(**fields)
 
 

@@ -28,14 +28,10 @@ from memory_actors.kinds.kind import (
     Tally,
     Update,
     added_before,
-    folding,
-    no_chain,
-    no_rows,
-    same_json,
-    timeless,
 )
 from memory_actors.kinds.rows import new_row
 from memory_actors.kinds.tainted import TaintedPast
+from memory_actors.kinds.usual import folding, no_chain, no_rows, same_json, timeless
 
 NAME = "working"
 NATURE = Nature(export_place=2, is_cache=True)

@@ -28,6 +28,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.settings import DEADLINE_S
+from memory_actors.base.watching import tell
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import (
     Address,
@@ -43,7 +44,7 @@ from memory_actors.sharing.calls import On, Then
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Link, Said
-from memory_actors.sharing.values import decoder, error_of, packed, unpacked
+from memory_actors.sharing.values import decoder, error_bytes, error_of, packed, unpacked
 
 WINDOW: Final = 64  # items of an iteration that are on their way
 LOOK_AGAIN_S: Final = 0.02
@@ -82,7 +83,8 @@ class _Waiting:
         """Of an iteration; None when it ends."""
         self.taken = 0
         """Items that were taken."""
-        self.signals: list[asyncio.Task[None]] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        """They pass on what the caller sets, and call what it gave."""
 
     def settle(self, value: bytes) -> None:
         """Give it its result."""
@@ -255,11 +257,11 @@ class Client:
         if not self._waiting and self._link is not None:
             self._link.alive_s = self._loop.time()  # nobody was asked anything before
         self._waiting[message.number] = waiting
-        waiting.signals = [
+        waiting.tasks = {
             asyncio.create_task(self._signal(message.number, place, event))
             for place, event in enumerate(kept)
             if isinstance(event, asyncio.Event)
-        ]
+        }
         if self._link is None:
             self._connect()
         else:
@@ -278,8 +280,11 @@ class Client:
 
     async def _signal(self, number: int, place: int, event: asyncio.Event) -> None:
         await event.wait()
+        self._say(frames.Signal(number, place))
+
+    def _say(self, message: frames.Message) -> None:
         if self._link is not None:
-            self._link.send(frames.Signal(number, place))
+            self._link.send(message)
 
     def _wanted(self, waiting: _Waiting) -> None:
         """Let the owner send as many items more as were taken, half a window at a time."""
@@ -291,7 +296,7 @@ class Client:
         """Forget a call; tell the owner, if it has not answered."""
         number = waiting.message.number
         self._waiting.pop(number, None)
-        for task in waiting.signals:
+        for task in list(waiting.tasks):
             task.cancel()
         if not waiting.result.done() or waiting.result.cancelled():
             waiting.result.cancel()
@@ -343,15 +348,23 @@ class Client:
         waiting.fail(error)
 
     def _called(self, waiting: _Waiting, message: frames.Called) -> None:
-        """Call a function that was given as an argument; what it raises ends the operation."""
-        if waiting.result.done():
-            return
+        """Call a function that was given as an argument, and say when it has returned."""
+        values = unpacked(message.values, _nothing)
+        task = asyncio.create_task(self._hear(waiting, waiting.kept[message.argument], values))
+        waiting.tasks.add(task)
+        task.add_done_callback(waiting.tasks.discard)
+
+    async def _hear(self, waiting: _Waiting, called: Callable[..., object], values: Any) -> None:
         try:
-            waiting.kept[message.argument](*unpacked(message.values, _nothing))
-        except Exception as error:
-            waiting.fail(error)
-            if self._link is not None:
-                self._link.send(frames.Cancel(message.number))
+            await tell(called, *values)
+            error = None
+        except Exception as raised:
+            error = error_bytes(raised)
+        await asyncio.sleep(0)  # what a signal's handler leaves to the loop counts as well
+        for place, event in enumerate(waiting.kept):
+            if isinstance(event, asyncio.Event) and event.is_set():
+                self._say(frames.Signal(waiting.message.number, place))
+        self._say(frames.Heard(waiting.message.number, error))
 
     def _settle_welcome(self, welcome: frames.Welcome | None, error: BaseException | None) -> None:
         if self._welcomed is None or self._welcomed.done():

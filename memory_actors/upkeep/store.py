@@ -15,7 +15,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from eventlog import EventLog, Keys, system_clock_us
-from eventlog.files.atomic_directory import LOG, finish_restore
+from eventlog.files.atomic_directory import finish_restore
+from eventlog.files.closed_log import ClosedLog
 from eventlog.files.datafile import beside, named
 from memory_actors.base.errors import StoreBusyError
 from memory_actors.base.settings import Encrypt, Settings
@@ -51,7 +52,12 @@ def has_log(directory: Path) -> bool:
     :raises LogUnavailable: the directory cannot be used.
     """
     finish_restore(directory)
-    return (directory / LOG).exists()
+    return closed_log(directory).path.exists()
+
+
+def closed_log(directory: Path) -> ClosedLog:
+    """Return what can be told of a log without opening it."""
+    return ClosedLog(directory)
 
 
 def default_key_file(directory: str | Path) -> Path:

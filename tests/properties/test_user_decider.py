@@ -333,7 +333,8 @@ def asks_for_room(command: Any) -> bool:
     """Say whether a command says something new. To set a key again takes the room of its value."""
     if isinstance(command, ASK_FOR_ROOM):
         return True
-    return getattr(command, "content", getattr(command, "value", None)) is not None
+    told = getattr(command, "change", command)
+    return getattr(told, "content", getattr(told, "value", None)) is not None
 
 
 def made_to_go(event: Any) -> tuple[str, ...]:

@@ -80,7 +80,9 @@ class Room:
             return [row for row in rows if (row.collection, row.key) != key]
         relationships = before.entity.graph.held.rows
         if isinstance(command, entity.Relate):
-            grown = _changed(relationships, self.full.entity.graph.held.rows)
+            # One that only ends because of the new one may go for it.
+            full = self.full.entity.graph.held.rows
+            grown = _changed(_unended(relationships), _unended(full))
             return [row for row in relationships.values() if row.memory_id not in grown]
         entities = before.entity.held.rows
         stay = _changed(entities, self.full.entity.held.rows)
@@ -349,6 +351,12 @@ def _made_to_go(event: Any) -> Sequence[str]:
 def _went(row: Any, gone: set[str]) -> bool:
     ends = {getattr(row, "source_id", None), getattr(row, "target_id", None)}
     return row.memory_id in gone or bool(ends & gone)
+
+
+def _unended(relationships: Any) -> Any:
+    """Return relationships without what their end changes."""
+    unended = {"valid_to_us": None, "stored_bytes": 0}
+    return {one: msgspec.structs.replace(row, **unended) for one, row in relationships.items()}
 
 
 def _changed(before: Any, after: Any) -> set[str]:

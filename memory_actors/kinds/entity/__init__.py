@@ -48,20 +48,10 @@ from memory_actors.kinds.entity.state import (
     named,
     observation_at,
 )
-from memory_actors.kinds.kind import (
-    Events,
-    Nature,
-    Passage,
-    Tally,
-    index_of,
-    no_chain,
-    none_at_hand,
-    oldest_first,
-    timeless,
-    version_of,
-)
+from memory_actors.kinds.kind import Events, Nature, Passage, Tally, index_of, version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 from memory_actors.kinds.rows import record_data
+from memory_actors.kinds.usual import no_chain, none_at_hand, oldest_first, timeless
 
 Row = EntityRow | RelationshipRow
 

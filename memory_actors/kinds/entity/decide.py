@@ -44,18 +44,10 @@ from memory_actors.kinds.entity.state import (
     named,
     tentatively,
 )
-from memory_actors.kinds.kind import (
-    PASSAGES_MAX,
-    Add,
-    Command,
-    Delete,
-    Restore,
-    Update,
-    deciding,
-    refuse_id,
-)
+from memory_actors.kinds.kind import PASSAGES_MAX, Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.phrasing import observation_text, text_digest
 from memory_actors.kinds.rows import update_of
+from memory_actors.kinds.usual import deciding
 
 OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
 OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB

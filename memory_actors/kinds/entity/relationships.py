@@ -28,8 +28,9 @@ from memory_actors.kinds.entity.events import (
 from memory_actors.kinds.entity.graph import Graph, RelationshipRow, alike, relation_key, valid_at
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
 from memory_actors.kinds.entity.state import Entities, EntityRow, find, tentatively
-from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id, same_json
+from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id
 from memory_actors.kinds.rows import update_of
+from memory_actors.kinds.usual import same_json
 
 A = TypeVar("A", bound=RelationshipAdded)
 

@@ -349,9 +349,9 @@ def as_it_was(life: Life[EntityRow | RelationshipRow]) -> EntityRestored | Relat
     return derived(
         RelationshipRestored,
         row,
-        source=began.source,
-        target=began.target,
-        exclusive=began.exclusive,
+        began,
+        closed_ids=(),
+        origins=(),
         fact=fact_in(events[row.version].data),
         valid_from_us=row.valid_from_us,
     )

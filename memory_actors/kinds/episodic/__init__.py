@@ -55,19 +55,9 @@ from memory_actors.kinds.episodic.state import (
     initial,
     load,
 )
-from memory_actors.kinds.kind import (
-    Events,
-    Nature,
-    Passage,
-    Tally,
-    by_age,
-    deleting,
-    its_content,
-    none_at_hand,
-    timeless,
-    version_of,
-)
+from memory_actors.kinds.kind import Events, Nature, Passage, Tally, version_of
 from memory_actors.kinds.rows import record_data
+from memory_actors.kinds.usual import by_age, deleting, its_content, none_at_hand, timeless
 
 TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
 LINE_CHARACTERS_MAX = 500  # of its goal, and of its result

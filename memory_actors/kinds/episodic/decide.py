@@ -36,25 +36,17 @@ from memory_actors.kinds.episodic.events import (
     StepAdded,
     SummaryEvent,
 )
+from memory_actors.kinds.episodic.lives import LIVES, returning
 from memory_actors.kinds.episodic.state import (
-    LIVES,
     Episodic,
     Row,
     find,
     leaving,
     markers,
-    returning,
 )
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Delete,
-    Restore,
-    Update,
-    deciding,
-    refuse_id,
-)
+from memory_actors.kinds.kind import Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.rows import oldest, update_of
+from memory_actors.kinds.usual import deciding
 
 NAME = "episodic"
 
@@ -205,10 +197,6 @@ def _update(command: UpdateEpisode, state: Episodic, limits: Limits) -> Sequence
 def _delete(command: DeleteEpisode, state: Episodic, _limits: Limits) -> Sequence[Event]:
     _living(state, command.memory_id)
     return [EpisodeDeleted(memory_id=command.memory_id)]
-
-
-def _restore(command: RestoreEpisodes, state: Episodic, limits: Limits) -> Sequence[Event]:
-    return _all_returning(command, state, limits)
 
 
 def _all_returning(
@@ -390,7 +378,7 @@ _DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProx
         FinishEpisode: _finish,
         UpdateEpisode: _update,
         DeleteEpisode: _delete,
-        RestoreEpisodes: _restore,
+        RestoreEpisodes: _all_returning,
         CompressEpisodes: _compress,
         UndoEpisodeCompaction: _undo,
         AddEpisodeSummary: _add_summary,

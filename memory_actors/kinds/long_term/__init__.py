@@ -19,19 +19,7 @@ from memory_actors.kinds.compression import (
     summary_passages,
     summary_text,
 )
-from memory_actors.kinds.kind import (
-    Events,
-    Nature,
-    Passage,
-    Tally,
-    by_age,
-    deleting,
-    its_content,
-    its_session,
-    none_at_hand,
-    own_version,
-    timeless,
-)
+from memory_actors.kinds.kind import Events, Nature, Passage, Tally
 from memory_actors.kinds.long_term.decide import (
     COMMANDS,
     NAME,
@@ -77,6 +65,15 @@ from memory_actors.kinds.long_term.state import (
     without,
 )
 from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.usual import (
+    by_age,
+    deleting,
+    its_content,
+    its_session,
+    none_at_hand,
+    own_version,
+    timeless,
+)
 
 NATURE = Nature()
 

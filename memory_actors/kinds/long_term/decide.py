@@ -19,16 +19,7 @@ from memory_actors.kinds.compression import (
     refuse_rewording,
     summary_to_undo,
 )
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Delete,
-    Restore,
-    Update,
-    added_before,
-    deciding,
-    refuse_id,
-)
+from memory_actors.kinds.kind import Add, Command, Delete, Restore, Update, added_before, refuse_id
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
@@ -57,6 +48,7 @@ from memory_actors.kinds.long_term.state import (
     newer_ones,
 )
 from memory_actors.kinds.rows import Held, derived, oldest, update_of
+from memory_actors.kinds.usual import deciding
 
 NAME = "long_term"
 

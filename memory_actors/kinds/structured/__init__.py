@@ -25,15 +25,7 @@ from memory_actors.kinds.kind import (
     Passage,
     Restore,
     Tally,
-    by_age,
-    deciding,
-    deleting,
-    no_chain,
-    none_at_hand,
-    own_version,
     refuse_id,
-    same_json,
-    timeless,
 )
 from memory_actors.kinds.rows import Held, oldest, record_data
 from memory_actors.kinds.structured.state import (
@@ -60,6 +52,16 @@ from memory_actors.kinds.structured.state import (
     value_json,
     value_of,
     without,
+)
+from memory_actors.kinds.usual import (
+    by_age,
+    deciding,
+    deleting,
+    no_chain,
+    none_at_hand,
+    own_version,
+    same_json,
+    timeless,
 )
 
 NAME = "structured"

@@ -35,7 +35,8 @@ from memory_actors.kinds.structured.state import (
 )
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE, of_any
-from memory_actors.users.handles.handle import Handle, taken
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_COLLECTION = "default"
 
@@ -169,16 +170,9 @@ class Documents(Handle):
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
         content_bytes(item.content)
-        return await self.put(
-            DEFAULT_COLLECTION,
-            _as_document(item.content),
-            key=item.key,
-            metadata=item.metadata,
-            occurred_at=item.occurred_at,
-            memory_id=item.memory_id,
-            pinned=item.pinned or None,
-            auto_prune=auto_prune,
-        )
+        given = self._taken(item) | {"pinned": item.pinned or None}
+        document = _as_document(item.content)
+        return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=auto_prune)
 
     def _updating(
         self, row: Row, content: str | None, metadata: dict[str, Any] | None

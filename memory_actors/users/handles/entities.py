@@ -39,7 +39,8 @@ from memory_actors.users.handles.entity_parts import (
     observation_of,
     resolve,
 )
-from memory_actors.users.handles.handle import Handle, New, as_record, taken
+from memory_actors.users.handles.handle import Handle, New, as_record
+from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")
@@ -297,16 +298,11 @@ class EntityGraph(Handle):
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add an entity: named by the text, or by the key, and then the text is an observation."""
         content_bytes(item.content)
-        named = item.key is not None
+        given = self._taken(item)
+        key = given.pop("key")
+        name, observations = (item.content, []) if key is None else (key, [item.content])
         return await self.add_entity(
-            item.content if item.key is None else item.key,
-            DEFAULT_TYPE,
-            [item.content] if named else [],
-            metadata=item.metadata,
-            occurred_at=item.occurred_at,
-            memory_id=item.memory_id,
-            pinned=item.pinned,
-            auto_prune=auto_prune,
+            name, DEFAULT_TYPE, observations, **given, auto_prune=auto_prune
         )
 
     def _updating(

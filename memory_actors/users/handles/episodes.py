@@ -31,7 +31,8 @@ from memory_actors.users.handles.episode_parts import (
     step_texts,
     steps_of,
 )
-from memory_actors.users.handles.handle import Written, taken
+from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.item_fields import taken
 from memory_actors.users.handles.summaries import (
     Summarized,
     SummaryData,
@@ -193,15 +194,7 @@ class Episodes(Summarized):
 
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Start an episode with a text as its goal."""
-        return await self.start(
-            item.content,
-            session_id=item.session_id,
-            metadata=item.metadata,
-            occurred_at=item.occurred_at,
-            memory_id=item.memory_id,
-            pinned=item.pinned,
-            auto_prune=auto_prune,
-        )
+        return await self.start(item.content, **self._taken(item), auto_prune=auto_prune)
 
     def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
         """Return a summary as an export has it, ready to be added."""

@@ -15,7 +15,8 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
-from memory_actors.users.handles.handle import Handle, taken
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_SESSION = "default"
 
@@ -96,14 +97,7 @@ class ShortTermMemory(Handle):
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add a message; the oldest leave when the session is full, asked for or not."""
         del auto_prune
-        return await self.add_message(
-            item.content,
-            role=item.role,
-            session_id=item.session_id,
-            metadata=item.metadata,
-            occurred_at=item.occurred_at,
-            memory_id=item.memory_id,
-        )
+        return await self.add_message(item.content, **self._taken(item))
 
     def _session(self, session_id: str | None) -> str:
         """Return the session that is meant: the one named, the handle's, or the default one."""
