@@ -129,6 +129,8 @@ class Client:
         self._id = secrets.token_urlsafe(9)
         self._number = 0
         self._link: Link | None = None
+        self._leaving: Link | None = None
+        """The connection with an owner that closes: answers come, but nothing is asked."""
         self._welcome: frames.Welcome | None = None
         self._welcomed: asyncio.Future[frames.Welcome] | None = None
         self._waiting: dict[int, _Waiting] = {}
@@ -330,7 +332,7 @@ class Client:
         elif isinstance(message, frames.Refused):
             self._settle_welcome(None, RefusedError(error_of(message.error)))
         elif isinstance(message, frames.Closing) and link is self._link:
-            self._link = None
+            self._leaving, self._link = link, None
 
     def _answered(self, waiting: _Waiting, message: "_Answer") -> None:
         if isinstance(message, frames.Result):
@@ -376,8 +378,8 @@ class Client:
 
     def _lost(self, link: Link, _: Exception | None) -> None:
         self._settle_welcome(None, None)
-        if link is self._link or self._link is None:
-            self._link = None
+        if link in (self._link, self._leaving):  # not one that was never welcome
+            self._link = self._leaving = None
             if not self._closed:
                 self._connect()
 
@@ -499,8 +501,14 @@ class Client:
         """Close the store that is open here: somebody came who keeps it, and is asked from now."""
         owned, self._owned = self._owned, None
         if owned is not None:
+            self._given_up_s = float("inf")
+            self._given_up = asyncio.create_task(self._given(owned))
+
+    async def _given(self, owned: Any) -> None:
+        try:
+            await owned.close()
+        finally:
             self._given_up_s = self._loop.time()
-            self._given_up = asyncio.create_task(owned.close())
 
     async def _watch(self) -> None:
         """Ask an owner that says nothing whether it is there; give up on one that is not."""

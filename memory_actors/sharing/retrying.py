@@ -16,6 +16,7 @@ from eventlog.core.subscription import version_at
 from memory_actors.actors.asking import Reply
 from memory_actors.base.asked import CALL
 from memory_actors.history.past_user import PastUser
+from memory_actors.kinds.events import Effect, effect
 from memory_actors.kinds.user_state import UserState, fold_start
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
@@ -30,6 +31,16 @@ class Done:
     def __init__(self, replies: dict[str, Reply], past: PastUser):
         self.replies = replies
         self.past = past
+        events = [recorded for reply in replies.values() for recorded in reply.events]
+        self.ids = [one.data.memory_id for one in events if _made_one(one)]
+        """The ids that were made, in order: the call has no others the second time."""
+
+
+def _made_one(recorded: Recorded[Any]) -> bool:
+    memory_id = getattr(recorded.data, "memory_id", None)
+    if memory_id is None:
+        return False
+    return effect(recorded.tag, recorded.data, memory_id) is Effect.ADDED
 
 
 async def done(services: Services, stream: str, name: str, after: int) -> Done | None:
@@ -101,6 +112,10 @@ class RetriedScope(Scope):
         else:
             async with super().live() as live:
                 yield live
+
+    def new_id(self, now_us: int) -> str:
+        """Return an id that the call had made, as long as there are some, or a new one."""
+        return self._done.ids.pop(0) if self._done.ids else super().new_id(now_us)
 
     def _carried_out(self, call: str) -> Reply | None:
         return self._done.replies.pop(call, None)
