@@ -42,6 +42,7 @@ from memory_actors.sharing.address import (
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.calls import On, Then
 from memory_actors.sharing.choices import Choices
+from memory_actors.sharing.declaration import How
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Link, Said
 from memory_actors.sharing.values import decoder, error_bytes, error_of, packed, unpacked
@@ -55,6 +56,8 @@ RECONNECT_S: Final = DEADLINE_S
 """A store that nobody has opened again for so long does not come back by itself."""
 MADE_S_MAX: Final = 2.0
 """The time between the lock of a store and a word of who has it."""
+CLOSE_S: Final = 10.0
+"""The calls in hand may take so long when the client is closed, as when the owner is."""
 GIVEN_S: Final = 2.0
 """The time in which who wanted a store opens it."""
 ERASURES: Final = "system.watch_erasures"
@@ -81,6 +84,9 @@ class _Waiting:
         self.result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.items: asyncio.Queue[bytes | None] = asyncio.Queue()
         """Of an iteration; None when it ends."""
+        self.is_endless = message.operation == ERASURES or (
+            message.operation in DECLARED and DECLARED[message.operation].how is How.ITERATED
+        )
         self.taken = 0
         """Items that were taken."""
         self.tasks: set[asyncio.Task[None]] = set()
@@ -226,6 +232,8 @@ class Client:
             return
         self._check_here()
         self._closed = True
+        if self._link is not None:
+            await self._answers()
         for task in (self._connecting, self._pings, *self._followers):
             if task is not None:
                 task.cancel()
@@ -236,6 +244,12 @@ class Client:
             await self._owned.close()
         if self._given_up is not None:
             await self._given_up
+
+    async def _answers(self) -> None:
+        """Wait for the calls in hand, but for those that have no end by themselves."""
+        calls = [one.result for one in self._waiting.values() if not one.is_endless]
+        if calls:
+            await asyncio.wait(calls, timeout=CLOSE_S)
 
     # --- asking
 
