@@ -30,7 +30,8 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import Written, checked_fields, taken
+from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.item_fields import checked_fields, taken
 from memory_actors.users.handles.summaries import (
     Summarized,
     SummaryData,
