@@ -28,7 +28,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.settings import DEADLINE_S
-from memory_actors.base.watching import tell
+from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import (
     Address,
@@ -84,6 +84,8 @@ class _Waiting:
         self.result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.items: asyncio.Queue[bytes | None] = asyncio.Queue()
         """Of an iteration; None when it ends."""
+        self.raised: dict[bytes, BaseException] = {}
+        """What the caller's functions raised: it comes back as it was."""
         self.is_endless = message.operation == ERASURES or (
             message.operation in DECLARED and DECLARED[message.operation].how is How.ITERATED
         )
@@ -211,18 +213,19 @@ class Client:
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have a function called when a user is erased."""
+        check_forgets(forget)
         self._check_here()
-        task = asyncio.create_task(self._follow_erasures(forget))
+        waiting = self._asked_now(ERASURES, On(), (), {})  # before all that is asked from now on
+        task = asyncio.create_task(self._follow_erasures(waiting, forget))
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
 
-    async def _follow_erasures(self, forget: Callable[[str], object]) -> None:
-        waiting = await self._asked(ERASURES, On(), (), {})
+    async def _follow_erasures(self, waiting: _Waiting, forget: Callable[[str], object]) -> None:
         read = decoder(str)
         try:
             while (said := await waiting.items.get()) is not None:
                 self._wanted(waiting)
-                forget(read(said))
+                tell_to_forget(forget, read(said))
         finally:
             self._done(waiting)
 
@@ -256,16 +259,22 @@ class Client:
     async def _asked(
         self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> _Waiting:
-        """Send a call, or keep it until there is an owner."""
+        """Send a call, when the owner has read most of what was sent before."""
         self._check_here()
+        if self._link is not None:
+            await self._link.drained()
+        return self._asked_now(name, on, args, kwargs)
+
+    def _asked_now(
+        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> _Waiting:
+        """Send a call, or keep it until there is an owner."""
         kept: list[Any] = []
         args, kwargs = _absolute(name, args, kwargs)
         self._number += 1
         message = frames.Call(
             self._number, name, on, _packed(args, kwargs, kept), _deadline_s(self._loop)
         )
-        if self._link is not None:
-            await self._link.drained()
         waiting = _Waiting(message, kept)
         if not self._waiting and self._link is not None:
             self._link.alive_s = self._loop.time()  # nobody was asked anything before
@@ -349,7 +358,8 @@ class Client:
         if isinstance(message, frames.Result):
             waiting.settle(message.value)
         elif isinstance(message, frames.Failed):
-            self._failed(waiting, error_of(message.error))
+            raised = waiting.raised.get(message.error)
+            self._failed(waiting, raised or error_of(message.error))
         elif isinstance(message, frames.Yielded):
             waiting.items.put_nowait(message.value)
         else:
@@ -373,6 +383,7 @@ class Client:
             error = None
         except Exception as raised:
             error = error_bytes(raised)
+            waiting.raised[error] = raised
         await asyncio.sleep(0)  # what a signal's handler leaves to the loop counts as well
         for place, event in enumerate(waiting.kept):
             if isinstance(event, asyncio.Event) and event.is_set():
