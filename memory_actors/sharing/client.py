@@ -450,8 +450,7 @@ class Client:
                 if (owned := await self._own_in_turn()) is not None:
                     return owned
             except LogLocked:
-                may_come = late_s < MADE_S_MAX and (is_new or self._welcome is not None)
-                if not may_come and (late_s > RECONNECT_S or not is_shared(self.directory)):
+                if late_s > MADE_S_MAX or not (is_new or self._welcome is not None):
                     raise
             if late_s > RECONNECT_S:
                 raise UnavailableError(
@@ -480,6 +479,11 @@ class Client:
         except TimeoutError:
             link.abort()
             raise DeadlineExceededError(_silent(address.pid)) from None
+        except RefusedError as refused:
+            link.abort()
+            if read_address(self.directory) != address:  # it was the last owner's
+                raise ConnectionRefusedError(str(refused)) from None
+            raise
         except BaseException:
             link.abort()
             raise
@@ -507,14 +511,19 @@ class Client:
         """
         may_own = self._welcome is None or self._welcome.choices == self.choices
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
-        turn = Turn(self.directory)
+        turn, may_end = Turn(self.directory), False
         if not may_own or not turn.taken():
             return None
         try:
             if is_served(self.directory):
                 return None
+            may_end = is_shared(self.directory)  # asked before: who closes is gone soon after
             self._owned = await self._own(self._give_up)
             return self._owned
+        except LogLocked:
+            if not may_end:
+                raise
+            return None
         finally:
             turn.ended()
 
