@@ -28,7 +28,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.settings import DEADLINE_S
-from memory_actors.base.watching import tell
+from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import (
     Address,
@@ -42,6 +42,7 @@ from memory_actors.sharing.address import (
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.calls import On, Then
 from memory_actors.sharing.choices import Choices
+from memory_actors.sharing.declaration import How
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Link, Said
 from memory_actors.sharing.values import decoder, error_bytes, error_of, packed, unpacked
@@ -55,6 +56,8 @@ RECONNECT_S: Final = DEADLINE_S
 """A store that nobody has opened again for so long does not come back by itself."""
 MADE_S_MAX: Final = 2.0
 """The time between the lock of a store and a word of who has it."""
+CLOSE_S: Final = 10.0
+"""The calls in hand may take so long when the client is closed, as when the owner is."""
 GIVEN_S: Final = 2.0
 """The time in which who wanted a store opens it."""
 ERASURES: Final = "system.watch_erasures"
@@ -81,6 +84,11 @@ class _Waiting:
         self.result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.items: asyncio.Queue[bytes | None] = asyncio.Queue()
         """Of an iteration; None when it ends."""
+        self.raised: dict[bytes, BaseException] = {}
+        """What the caller's functions raised: it comes back as it was."""
+        self.is_endless = message.operation == ERASURES or (
+            message.operation in DECLARED and DECLARED[message.operation].how is How.ITERATED
+        )
         self.taken = 0
         """Items that were taken."""
         self.tasks: set[asyncio.Task[None]] = set()
@@ -208,18 +216,19 @@ class Client:
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have a function called when a user is erased."""
+        check_forgets(forget)
         self._check_here()
-        task = asyncio.create_task(self._follow_erasures(forget))
+        waiting = self._asked_now(ERASURES, On(), (), {})  # before all that is asked from now on
+        task = asyncio.create_task(self._follow_erasures(waiting, forget))
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
 
-    async def _follow_erasures(self, forget: Callable[[str], object]) -> None:
-        waiting = await self._asked(ERASURES, On(), (), {})
+    async def _follow_erasures(self, waiting: _Waiting, forget: Callable[[str], object]) -> None:
         read = decoder(str)
         try:
             while (said := await waiting.items.get()) is not None:
                 self._wanted(waiting)
-                forget(read(said))
+                tell_to_forget(forget, read(said))
         finally:
             self._done(waiting)
 
@@ -229,6 +238,8 @@ class Client:
             return
         self._check_here()
         self._closed = True
+        if self._link is not None:
+            await self._answers()
         for task in (self._connecting, self._pings, *self._followers):
             if task is not None:
                 task.cancel()
@@ -240,21 +251,33 @@ class Client:
         if self._given_up is not None:
             await self._given_up
 
+    async def _answers(self) -> None:
+        """Wait for the calls in hand, but for those that have no end by themselves."""
+        calls = [one.result for one in self._waiting.values() if not one.is_endless]
+        if calls:
+            await asyncio.wait(calls, timeout=CLOSE_S)
+
     # --- asking
 
     async def _asked(
         self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> _Waiting:
-        """Send a call, or keep it until there is an owner."""
+        """Send a call, when the owner has read most of what was sent before."""
         self._check_here()
+        if self._link is not None:
+            await self._link.drained()
+        return self._asked_now(name, on, args, kwargs)
+
+    def _asked_now(
+        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> _Waiting:
+        """Send a call, or keep it until there is an owner."""
         kept: list[Any] = []
         args, kwargs = _absolute(name, args, kwargs)
         self._number += 1
         message = frames.Call(
             self._number, name, on, _packed(args, kwargs, kept), _deadline_s(self._loop)
         )
-        if self._link is not None:
-            await self._link.drained()
         waiting = _Waiting(message, kept)
         if not self._waiting and self._link is not None:
             self._link.alive_s = self._loop.time()  # nobody was asked anything before
@@ -338,7 +361,8 @@ class Client:
         if isinstance(message, frames.Result):
             waiting.settle(message.value)
         elif isinstance(message, frames.Failed):
-            self._failed(waiting, error_of(message.error))
+            raised = waiting.raised.get(message.error)
+            self._failed(waiting, raised or error_of(message.error))
         elif isinstance(message, frames.Yielded):
             waiting.items.put_nowait(message.value)
         else:
@@ -362,6 +386,7 @@ class Client:
             error = None
         except Exception as raised:
             error = error_bytes(raised)
+            waiting.raised[error] = raised
         await asyncio.sleep(0)  # what a signal's handler leaves to the loop counts as well
         for place, event in enumerate(waiting.kept):
             if isinstance(event, asyncio.Event) and event.is_set():
@@ -429,8 +454,7 @@ class Client:
                 if (owned := await self._own_in_turn()) is not None:
                     return owned
             except LogLocked:
-                may_come = late_s < MADE_S_MAX and (is_new or self._welcome is not None)
-                if not may_come and (late_s > RECONNECT_S or not is_shared(self.directory)):
+                if late_s > MADE_S_MAX or not (is_new or self._welcome is not None):
                     raise
             if late_s > RECONNECT_S:
                 raise UnavailableError(
@@ -459,6 +483,11 @@ class Client:
         except TimeoutError:
             link.abort()
             raise DeadlineExceededError(_silent(address.pid)) from None
+        except RefusedError as refused:
+            link.abort()
+            if read_address(self.directory) != address:  # it was the last owner's
+                raise ConnectionRefusedError(str(refused)) from None
+            raise
         except BaseException:
             link.abort()
             raise
@@ -486,14 +515,19 @@ class Client:
         """
         may_own = self._welcome is None or self._welcome.choices == self.choices
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
-        turn = Turn(self.directory)
+        turn, may_end = Turn(self.directory), False
         if not may_own or not turn.taken():
             return None
         try:
             if is_served(self.directory):
                 return None
+            may_end = is_shared(self.directory)  # asked before: who closes is gone soon after
             self._owned = await self._own(self._give_up)
             return self._owned
+        except LogLocked:
+            if not may_end:
+                raise
+            return None
         finally:
             turn.ended()
 

@@ -3,11 +3,13 @@
 Every event that comes of a client's call has the call's name in its meta. So the log, which alone
 survives an owner, says which commands of the call were carried out. When the call is asked again,
 those are answered from their events, on the states before and after them, and the reads before them
-see what there was then: the answer is the one that was lost. From the first command on that left no
-event, the call goes on as any other.
+see what there was then: the answer is the one that was lost. New memories get the ids that they
+were given then, in their order. From the first command on that left no event, the call goes on as
+any other.
 """
 
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +18,6 @@ from eventlog.core.subscription import version_at
 from memory_actors.actors.asking import Reply
 from memory_actors.base.asked import CALL
 from memory_actors.history.past_user import PastUser
-from memory_actors.kinds.events import Effect, effect
 from memory_actors.kinds.user_state import UserState, fold_start
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import UserView
@@ -31,16 +32,18 @@ class Done:
     def __init__(self, replies: dict[str, Reply], past: PastUser):
         self.replies = replies
         self.past = past
-        events = [recorded for reply in replies.values() for recorded in reply.events]
-        self.ids = [one.data.memory_id for one in events if _made_one(one)]
-        """The ids that were made, in order: the call has no others the second time."""
+        self.new_ids = deque(_ids([one.data for reply in replies.values() for one in reply.events]))
+        """The ids of memories that are not named in a call: it gives them out once more."""
 
 
-def _made_one(recorded: Recorded[Any]) -> bool:
-    memory_id = getattr(recorded.data, "memory_id", None)
-    if memory_id is None:
-        return False
-    return effect(recorded.tag, recorded.data, memory_id) is Effect.ADDED
+def _ids(events: Sequence[Any]) -> list[str]:
+    """Return the ids of the memories of events, in the order in which they were given out.
+
+    A section of a context document is made before its first entry, and named after it.
+    """
+    entries_first = sorted(events, key=lambda event: getattr(event, "heading", None) is not None)
+    named = (getattr(event, "memory_id", None) for event in entries_first)
+    return list(dict.fromkeys(one for one in named if one is not None))
 
 
 async def done(services: Services, stream: str, name: str, after: int) -> Done | None:
@@ -62,7 +65,7 @@ async def done(services: Services, stream: str, name: str, after: int) -> Done |
         before = before or was
         version = events[-1].version
         state = await _folded(services, stream, was, events[0].version - 1, version)
-        replies[command] = Reply(events=events, before=was, state=state)
+        replies[command] = Reply(events=events, before=was, state=state, repeated=True)
     assert before is not None
     return Done(replies, PastUser(services, stream, before))
 
@@ -114,8 +117,9 @@ class RetriedScope(Scope):
                 yield live
 
     def new_id(self, now_us: int) -> str:
-        """Return an id that the call had made, as long as there are some, or a new one."""
-        return self._done.ids.pop(0) if self._done.ids else super().new_id(now_us)
+        """Return the id that a memory was given then, or a new one."""
+        ids = self._done.new_ids
+        return ids.popleft() if ids else super().new_id(now_us)
 
     def _carried_out(self, call: str) -> Reply | None:
         return self._done.replies.pop(call, None)
