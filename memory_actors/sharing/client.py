@@ -469,6 +469,7 @@ class Client:
         :raises OSError: there is none.
         :raises DeadlineExceededError: it says nothing.
         """
+        self._check_here()
         address = read_address(self.directory)
         if address is None:
             raise FileNotFoundError(self.directory)
