@@ -13,12 +13,11 @@ The embedder hashes words: no model takes part.
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +86,22 @@ class Child:
 
     def kill(self) -> None:
         """Kill it."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        with self.process:
+            self.process.kill()
 
 
 @contextmanager
 def _processes(store: Path, seed: int, number: int) -> Iterator[list[Child]]:
     """Run processes that have a store open, the first of them its owner."""
-    with ExitStack() as held:
-        children = []
+    children: list[Child] = []
+    try:
         for n in range(number):
             children.append(Child(store, seed + n))
-            held.callback(children[-1].kill)
             children[-1].do("open")
         yield children
+    finally:
+        for one in children:
+            one.kill()
 
 
 def run(
