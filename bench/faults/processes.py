@@ -25,7 +25,7 @@ from bench.faults.processes_child import work
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_child
 from memory_actors.sharing.address import read_address
-from memory_actors.sharing.client import SILENCE_S
+from memory_actors.sharing.connecting import SILENCE_S
 
 PAIRS = {"quick": 1, "middle": 20, "full": 200}
 GAP_S_MIN = 0.05  # between two faults

@@ -22,10 +22,11 @@ from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
 from memory_actors.sharing.calling_back import CallingBack, no_functions
 from memory_actors.sharing.calls import On, Then
-from memory_actors.sharing.client import ERASURES, REPLAY
+from memory_actors.sharing.client import REPLAY
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.retrying import RetriedScope, done
 from memory_actors.sharing.values import result, unpacked
+from memory_actors.sharing.waiting import ERASURES
 from memory_actors.users.handles.scope import Scope
 
 HANDLES_MAX: Final = 1024  # of users, kept between calls: making one takes 30 us
