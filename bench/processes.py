@@ -1,7 +1,7 @@
 """Several processes on one store: what a client pays, what the owner pays, and what a kill costs.
 
-- Calls: a client and the owner make the same calls in turn, block by block, so that a busy moment
-  of the machine hits both alike. The difference is that of the medians.
+- Calls: a client and the owner make the same call in turn, one after another, so that a busy moment
+  of the machine hits both alike, and both find caches as cold. The difference is of the medians.
 - Throughput: some client processes with a task each, beside the owner alone with as many tasks; the
   two take turns. Meanwhile the owner makes a call of its own every 5 ms, in both.
 - Kills: the owner is killed again and again while clients write and search for users of many
@@ -32,6 +32,7 @@ CLIENT_MB_MAX = 40.0
 IMPORT_S_MAX = 0.3
 CLIENTS_KILLED_BESIDE = 3
 MEMORIES = 1_000
+WARM_UP_CALLS = 20
 KILL_GAP_S = 1.5
 SMALL = """
 import sys, time
@@ -127,7 +128,7 @@ def run(
 
 COLUMNS = ("what", "in the owner, or alone", "by clients", "figure", "asked", "")
 NOTES = (
-    "calls: ms, p50 of all blocks; figure: the difference of the medians, and for p95 likewise",
+    "calls: the figure is the difference of the two medians, and of the two p95",
     "throughput: calls a second, of the median run; the owner's p99 in ms, of its own calls",
     "pauses: s, of each client at each kill",
 )
@@ -140,16 +141,15 @@ def _rated(what: str, own: Any, theirs: Any, figure: float, asked: str, *, ok: b
 
 
 def _calls(store: Path, calls: int, options: Options) -> Iterator[Rated]:
-    each = max(1, calls // 5)
     with _processes(store, options.seed, 2) as (owner, client):
         owner.do("fill", users=1, memories=MEMORIES)
         for name, more_ms_max in MORE_MS_MAX.items():
             took: dict[Child, list[float]] = {owner: [], client: []}
             for one in (owner, client):
-                one.do("timed", name=name, calls=each)
-            for _ in range(5 * options.runs):
+                one.do("timed", name=name, calls=WARM_UP_CALLS)
+            for _ in range(calls * options.runs):
                 for one, times_ms in took.items():
-                    times_ms += one.do("timed", name=name, calls=each)
+                    times_ms += one.do("timed", name=name, calls=1)
             for percent in (50, 95):
                 own, theirs = (percentile(times_ms, percent) for times_ms in took.values())
                 asked = f"<= {more_ms_max} ms" if percent == 50 else "-"
