@@ -96,9 +96,12 @@ def _processes(store: Path, seed: int, number: int) -> Iterator[list[Child]]:
     """Run processes that have a store open, the first of them its owner."""
     children: list[Child] = []
     try:
-        for n in range(number):
-            children.append(Child(store, seed + n))
-            children[-1].do("open")
+        children += [Child(store, seed + n) for n in range(number)]
+        children[0].do("open")
+        for one in children[1:]:
+            one.tell("open")
+        for one in children[1:]:
+            one.heard()
         yield children
     finally:
         for one in children:
