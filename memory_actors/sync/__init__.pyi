@@ -190,6 +190,118 @@ class UserMemory:
     def set_tier(self, tier: Tier | str) -> None: ...
     def undo_compaction(self, compressed_id: str) -> list[Receipt]: ...
 
+class WorkingMemory:
+    def set(
+        self,
+        key: str,
+        value: Any,
+        *,
+        metadata: Metadata | None = None,
+        memory_id: str | None = None,
+        auto_prune: bool | None = None,
+    ) -> Receipt: ...
+    def get(self, key: str, default: Any = None) -> Any: ...
+    def delete(self, key: str) -> Receipt: ...
+    def items(self) -> dict[str, Any]: ...
+
+class ShortTermMemory:
+    @property
+    def ttl(self) -> int: ...
+    def add_message(
+        self,
+        content: str,
+        *,
+        role: str | None = None,
+        session_id: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+    ) -> Receipt: ...
+    def messages(
+        self, session_id: str | None = None, *, last: int | None = None
+    ) -> list[Memory]: ...
+
+class EntityGraph:
+    def add_entity(
+        self,
+        name: str,
+        type: str = ...,
+        observations: Sequence[str] = ...,
+        *,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool | None = None,
+    ) -> Receipt: ...
+    def observe(self, entity_ref: str, *observations: str) -> Receipt: ...
+    def remove_observation(self, entity_ref: str, observation: str) -> Receipt: ...
+    def relate(
+        self,
+        source: str,
+        relation: str,
+        target: str,
+        *,
+        fact: str | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
+        exclusive: bool | None = None,
+        metadata: Metadata | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool | None = None,
+    ) -> Receipt: ...
+    def end(self, relationship_id: str, at: Time | None = None) -> Receipt: ...
+    def delete(self, entity_ref: str) -> Receipt: ...
+    def get(self, entity_ref: str, type: str | None = None) -> Entity: ...
+    def relationships(
+        self,
+        entity_ref: str,
+        *,
+        relation: str | None = None,
+        direction: Direction = "both",
+        as_of: Time | None = None,
+        ended: bool = False,
+    ) -> list[Relationship]: ...
+    def neighbours(
+        self,
+        entity_ref: str,
+        depth: int = 1,
+        *,
+        relation: str | None = None,
+        direction: Direction = "both",
+        as_of: Time | None = None,
+        ended: bool = False,
+        limit: int = 100,
+    ) -> list[Neighbour]: ...
+
+class Documents:
+    def put(
+        self,
+        collection: str,
+        document: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        pinned: bool | None = None,
+        auto_prune: bool | None = None,
+    ) -> Receipt: ...
+    def get(self, key: str, collection: str = ...) -> Document: ...
+    def find(
+        self,
+        collection: str = ...,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | Sequence[str] | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Document]: ...
+    def count(self, collection: str = ..., filters: Mapping[str, Any] | None = None) -> int: ...
+    def delete(self, key: str, collection: str = ...) -> Receipt: ...
+    def collections(self) -> dict[str, int]: ...
+
 class MemorySystem:
     @classmethod
     def open(
@@ -305,130 +417,6 @@ class MemorySystem:
         traceback: TracebackType | None,
     ) -> None: ...
 
-class WorkingMemory:
-    def set(
-        self,
-        key: str,
-        value: Any,
-        *,
-        metadata: Metadata | None = None,
-        memory_id: str | None = None,
-        auto_prune: bool | None = None,
-    ) -> Receipt: ...
-    def get(self, key: str, default: Any = None) -> Any: ...
-    def delete(self, key: str) -> Receipt: ...
-    def items(self) -> dict[str, Any]: ...
-
-class ShortTermMemory:
-    @property
-    def ttl(self) -> int: ...
-    def add_message(
-        self,
-        content: str,
-        *,
-        role: str | None = None,
-        session_id: str | None = None,
-        metadata: Metadata | None = None,
-        occurred_at: Time | None = None,
-        memory_id: str | None = None,
-    ) -> Receipt: ...
-    def messages(
-        self, session_id: str | None = None, *, last: int | None = None
-    ) -> list[Memory]: ...
-
-class EntityGraph:
-    def add_entity(
-        self,
-        name: str,
-        type: str = ...,
-        observations: Sequence[str] = ...,
-        *,
-        metadata: Metadata | None = None,
-        occurred_at: Time | None = None,
-        memory_id: str | None = None,
-        pinned: bool = False,
-        auto_prune: bool | None = None,
-    ) -> Receipt: ...
-    def observe(self, entity_ref: str, *observations: str) -> Receipt: ...
-    def remove_observation(self, entity_ref: str, observation: str) -> Receipt: ...
-    def relate(
-        self,
-        source: str,
-        relation: str,
-        target: str,
-        *,
-        fact: str | None = None,
-        valid_from: Time | None = None,
-        valid_to: Time | None = None,
-        exclusive: bool | None = None,
-        metadata: Metadata | None = None,
-        memory_id: str | None = None,
-        pinned: bool = False,
-        auto_prune: bool | None = None,
-    ) -> Receipt: ...
-    def end(self, relationship_id: str, at: Time | None = None) -> Receipt: ...
-    def delete(self, entity_ref: str) -> Receipt: ...
-    def get(self, entity_ref: str, type: str | None = None) -> Entity: ...
-    def relationships(
-        self,
-        entity_ref: str,
-        *,
-        relation: str | None = None,
-        direction: Direction = "both",
-        as_of: Time | None = None,
-        ended: bool = False,
-    ) -> list[Relationship]: ...
-    def neighbours(
-        self,
-        entity_ref: str,
-        depth: int = 1,
-        *,
-        relation: str | None = None,
-        direction: Direction = "both",
-        as_of: Time | None = None,
-        ended: bool = False,
-        limit: int = 100,
-    ) -> list[Neighbour]: ...
-
-class Documents:
-    def put(
-        self,
-        collection: str,
-        document: Mapping[str, Any],
-        *,
-        key: str | None = None,
-        metadata: Metadata | None = None,
-        occurred_at: Time | None = None,
-        memory_id: str | None = None,
-        pinned: bool | None = None,
-        auto_prune: bool | None = None,
-    ) -> Receipt: ...
-    def get(self, key: str, collection: str = ...) -> Document: ...
-    def find(
-        self,
-        collection: str = ...,
-        filters: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | Sequence[str] | None = None,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> list[Document]: ...
-    def count(self, collection: str = ..., filters: Mapping[str, Any] | None = None) -> int: ...
-    def delete(self, key: str, collection: str = ...) -> Receipt: ...
-    def collections(self) -> dict[str, int]: ...
-
-class PastMemory(UserMemory):
-    moment: Moment
-    lost: int
-    def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
 class Episodes:
     def start(
         self,
@@ -457,6 +445,18 @@ class Episodes:
     def put(self, episode: Episode) -> Receipt: ...
     def get(self, episode_id: str) -> Episode: ...
     def recent(self, agent_id: str | None = None, *, limit: int = 20) -> list[Episode]: ...
+
+class PastMemory(UserMemory):
+    moment: Moment
+    lost: int
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
 
 class ContextDocument:
     def add(

@@ -6,7 +6,7 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -84,7 +84,7 @@ class New(NamedTuple):
     occurred_at_us: int
 
 
-class Handle(ABC):
+class Handle(metaclass=ABCMeta):
     """Reads, adds, changes and deletes memories of one kind for one user.
 
     Its public methods are operations. Those of every kind (`_add`, `_update`, `_delete`,
