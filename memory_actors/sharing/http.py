@@ -198,9 +198,7 @@ class HttpCaller:
             self._pid, self._loop, self._in_hand = os.getpid(), asyncio.get_running_loop(), set()
             self._client = self._httpx.AsyncClient(headers=self._headers, timeout=self._timeout_s)
         if asyncio.get_running_loop() is not self._loop:
-            raise WrongLoopError(
-                "the memory system was opened on another event loop: call it there, or connect here"
-            )
+            raise WrongLoopError
 
     async def _answer(self, request: Request) -> "httpx.Response":
         """Return the answer to a request, if it is what was asked for."""

@@ -43,8 +43,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests of the contract in the owner of the store, through a client, and over HTTP."""
     where = metafunc.definition.nodeid
     marks = {mark.name for mark in metafunc.definition.iter_markers()}
-    opens = {"open_memory", "memory"} & {*metafunc.fixturenames}
-    if where.startswith(CONTRACT) and "owner" not in marks and opens:
+    opens = "contract" in marks or "open_memory" in metafunc.fixturenames
+    if where.startswith(CONTRACT) and opens and "owner" not in marks:
         is_too = "no_http" not in marks and is_offered(metafunc.function)
         ways = ["owner", "client", "http"] if is_too else ["owner", "client"]
         metafunc.parametrize("through", ways, indirect=True)
