@@ -21,6 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
+from eventlog.files.datafile import make_directory
+
 FILE: Final = "owner.json"
 SOCKET: Final = "owner.sock"
 OWNER_ONLY: Final = 0o600
@@ -178,6 +180,27 @@ def is_shared(directory: Path) -> bool:
     except OSError:
         pass
     return True
+
+
+def make_lockable(directory: Path) -> bool:
+    """Make a directory that is missing, so that there is something to lock; say whether it was.
+
+    Of several processes that make a store at the same moment, one then has the turn. What cannot
+    be made here is left to the opening of the store, which says why.
+    """
+    try:
+        if directory.exists() or not directory.parent.is_dir():
+            return False
+        make_directory(directory)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def unmake(directory: Path) -> None:
+    """Remove a directory that was made for a store that could not be opened, if it is empty."""
+    with suppress(OSError):
+        directory.rmdir()
 
 
 class Turn:

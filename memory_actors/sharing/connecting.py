@@ -21,8 +21,10 @@ from memory_actors.sharing.address import (
     is_missing,
     is_served,
     is_shared,
+    make_lockable,
     reachable,
     read_address,
+    unmake,
 )
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.frames import Link, Said
@@ -258,8 +260,10 @@ class Connection:
         """
         may_own = self._welcome is None or self._welcome.choices == self._choices
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
-        turn, may_end = Turn(self.directory), False
-        if not may_own or not turn.taken():
+        if not may_own:
+            return None
+        turn, may_end, is_made = Turn(self.directory), False, make_lockable(self.directory)
+        if not turn.taken():
             return None
         try:
             if is_served(self.directory):
@@ -271,6 +275,10 @@ class Connection:
             if not may_end:
                 raise
             return None
+        except BaseException:
+            if is_made:
+                unmake(self.directory)
+            raise
         finally:
             turn.ended()
 
