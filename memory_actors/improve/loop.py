@@ -6,7 +6,6 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 from weakref import WeakSet
 
-from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import ImprovementError, InvalidInputError, MemoryLimitError
 from memory_actors.base.validation import plain, text_bytes
 from memory_actors.improve.limits import Ends, MemoryLimits, Stop, Watch, memory_limits
@@ -15,6 +14,7 @@ from memory_actors.improve.recording import Recorder
 from memory_actors.improve.records import Critic, Event, Finished, Result, Reviser
 from memory_actors.improve.run import Run
 from memory_actors.observing.monitor import MemoryMonitor
+from memory_actors.sharing.system import UserMemory
 
 PATIENCE: Final = 3
 CALL_TIMEOUT_S: Final = 600.0

@@ -20,7 +20,6 @@ import msgspec
 
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.base.privacy import reason
 from memory_actors.base.records import HistoryEntry, Receipt
@@ -35,6 +34,7 @@ from memory_actors.improve.records import (
     StoppedBecause,
     utf8_bytes,
 )
+from memory_actors.sharing.system import UserMemory
 
 PIECE_CHARACTERS: Final = 60_000
 """Of JSON in one step: with up to four bytes a character it fits."""

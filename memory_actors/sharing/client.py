@@ -40,7 +40,7 @@ from memory_actors.sharing.address import (
 )
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.calls import On, Then
-from memory_actors.sharing.choices import Choices
+from memory_actors.sharing.choices import Choices, same
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Link, Said
 from memory_actors.sharing.values import decoder, error_of, packed, unpacked
@@ -109,14 +109,24 @@ class RefusedError(Exception):
 class Client:
     """Carries out operations in the process that owns a store. It belongs to one event loop.
 
-    `own` opens the store here, where there is no owner any more. One that does not keep the store
-    then gives it to the first who comes and does. In a forked child it connects anew.
+    `own` opens the store here, where there is no owner any more: with the choices `owning`, if they
+    are not those that it asks of an owner. One that does not keep the store then gives it to the
+    first who comes and does. In a forked child it connects anew.
     """
 
-    def __init__(self, directory: Path, choices: Choices, own: Own, *, keeps: bool = True):
+    def __init__(
+        self,
+        directory: Path,
+        choices: Choices,
+        own: Own,
+        *,
+        owning: Choices | None = None,
+        keeps: bool = True,
+    ):
         self.directory = directory
         self.keeps = keeps
         self.choices = choices
+        self._owning = choices if owning is None else owning
         self._own = own
         self._begin_here()
 
@@ -467,7 +477,7 @@ class Client:
 
         A client may, if it was opened with what the owner was: any other would be another store.
         """
-        may_own = self._welcome is None or self._welcome.choices == self.choices
+        may_own = self._welcome is None or same(self._owning, self._welcome.choices)
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
         turn = Turn(self.directory)
         if not may_own or not turn.taken():
