@@ -10,6 +10,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -74,7 +75,26 @@ def line(name: str, method: Any, how: str, names: Names) -> str:
         (returned,) = get_args(returned)
     paths = [each for each in enumerate(hints) if Path in get_args(hints[each[1]])]
     more = f", {paths[0]!r}" if paths else ""
-    return f'    "{name}": Declared({how}, {names.of(returned)}{more}),'
+    return f'    "{name}": Declared({how}, {names.of(returned)}, {takes(method)}{more}),'
+
+
+def takes(method: Any) -> str:
+    """Return a function with the parameters of a method, as it is written."""
+    signature = inspect.signature(method)
+    parameters = [
+        one.replace(annotation=one.empty, default=_plain(one.default))
+        for one in signature.parameters.values()
+    ]
+    said = str(inspect.Signature(parameters))
+    return f"lambda {said[1:-1]}: ..."
+
+
+def _plain(default: Any) -> Any:
+    """Return a default as it is written, or that there is one."""
+    if isinstance(default, Enum):
+        return default.value
+    plain = default in (inspect.Parameter.empty, None, ()) or isinstance(default, str | int | float)
+    return default if plain else ...
 
 
 def text() -> str:

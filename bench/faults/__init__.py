@@ -28,6 +28,7 @@ ROWS = (
     "surroundings",
     "erasing",
     "server",
+    "processes",
     "models",
     "cancelling",
     "model",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 from eventlog.core.errors import DiskFull, LogLocked, LogUnavailable, StorageFailed
 
@@ -181,6 +181,7 @@ def lock(path: Path) -> int:
         os.pwrite(fd, f"{os.getpid()} {int(time.time())}\n".encode(), 0)
     except OSError:
         pass  # it only tells others who holds the lock
+    _locked.add(fd)
     return fd
 
 
@@ -196,8 +197,21 @@ def holder(fd: int) -> str:
 
 def unlock(fd: int) -> None:
     """Give a lock up, even if a forked child holds a copy of the descriptor."""
+    _locked.discard(fd)
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
+
+
+_locked: Final[set[int]] = set()
+
+
+def _let_go() -> None:
+    """Close the locks of a forked child's parent: else they would outlive the parent in it."""
+    while _locked:
+        os.close(_locked.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def make_directory(path: Path) -> None:

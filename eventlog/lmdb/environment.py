@@ -142,7 +142,7 @@ class Environment:
         except BaseException:
             with self._files.alone():
                 self._files.replace(None)
-            os.close(self._lock_fd)
+            unlock(self._lock_fd)
             raise
 
     def _load(self, path: Path, earlier: int) -> _File:

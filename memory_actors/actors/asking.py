@@ -51,6 +51,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     duplicate: bool = False
     """True when the idempotency key had been used: these are the first events, and both states
     are the present one."""
+    repeated: bool = False
+    """True when the command was carried out before, for the same call of another process: these
+    are the events and the states of then, and the ids may not be those that it has now."""
 
 
 class Behaviour(Protocol[Seen]):

@@ -16,6 +16,7 @@ from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import Purged, PurgeReport
 from memory_actors.base.validation import check_flag, check_optional_name
+from memory_actors.base.watching import tell
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import Purge
 from memory_actors.kinds.purging.command import PURGED_AT_ONCE
@@ -75,7 +76,7 @@ async def purge_users(
         else:
             receipts += [receipt] if receipt.count else []
         if progress is not None:
-            progress(done, len(user_ids))
+            await tell(progress, done, len(user_ids))
     return PurgeReport(
         users=len(user_ids), dry_run=dry_run, receipts=tuple(receipts), failed=tuple(failed)
     )

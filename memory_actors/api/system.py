@@ -240,8 +240,9 @@ class MemorySystem(SystemUpkeep):
         episodes that have ended are compressed, too, an agent's own together (None: as the settings
         say).
 
-        `progress` is called on the loop after each cluster. Cancelling, or setting `stop`, ends the
-        run after the cluster in hand; what was replaced stays replaced. A second run waits.
+        `progress` is called on the loop after each cluster, and awaited if it is `async`.
+        Cancelling, or setting `stop`, ends the run after the cluster in hand; what was replaced
+        stays replaced. A second run waits.
 
         :raises NotFoundError: there is no such user.
         :raises InvalidInputError: `older_than` is no age, or a flag neither True nor False.

@@ -12,7 +12,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from eventlog.files.datafile import reason
-from memory_actors.api.user import UserMemory
 from memory_actors.base import text_files
 from memory_actors.base.errors import (
     ContextFileError,
@@ -39,6 +38,7 @@ from memory_actors.improve import (
     Scored,
     Warned,
 )
+from memory_actors.sharing.system import UserMemory
 
 STDIN = "-"
 IMPROVED = ".improved"

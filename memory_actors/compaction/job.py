@@ -226,7 +226,7 @@ class Compaction:
     async def _user(self, run: CompactionRun, user_id: str) -> None:
         scope = _OwnScope(self._services, user_id, self._used)
         found = await self._clusters(run, scope)
-        run.tell(user_id, 0, len(found))
+        await run.tell(user_id, 0, len(found))
         for done, cluster in enumerate(found, start=1):
             if run.asked_to_stop():
                 break
@@ -234,7 +234,7 @@ class Compaction:
                 await self._snapshot(scope)  # the log keeps two: neither is to hold the originals
             halts = (run.halt, self._bars)
             run.count(await self._replacing.replace(scope, cluster, halts, dry_run=run.dry_run))
-            run.tell(user_id, done, len(found))
+            await run.tell(user_id, done, len(found))
             await run.pace.give_way()
         if not run.dry_run and not run.asked_to_stop() and await archive_originals(scope):
             await self._snapshot(scope)  # or a replay would read the archive

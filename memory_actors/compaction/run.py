@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from eventlog.core.logs import get_logger
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import ClusterReport, CompactionProgress, CompactionReport
+from memory_actors.base.watching import tell
 from memory_actors.kinds.compression import CompactedKind
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class CompactionRun:
         """Report nothing of a user's memories."""
         self.clusters = [each for each in self.clusters if each.user_id != user_id]
 
-    def tell(self, user_id: str, done: int, total: int) -> None:
+    async def tell(self, user_id: str, done: int, total: int) -> None:
         """Tell who asked how far it has come."""
         if self.progress is None:
             return
@@ -190,7 +191,7 @@ class CompactionRun:
             clusters_total=total,
         )
         try:
-            self.progress(told)
+            await tell(self.progress, told)
         except Exception as error:  # who watches must not harm what is watched
             _logger.warning("progress not told", error=reason(error))
             self.progress = None

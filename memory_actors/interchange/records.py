@@ -66,7 +66,7 @@ from memory_actors.interchange.parts import (
     parts_of,
     summary_parts,
 )
-from memory_actors.users.handles.handle import OPTIONAL
+from memory_actors.users.handles.item_fields import OPTIONAL
 
 Progress: TypeAlias = Callable[[int, int], None]
 """(done, total), in units of the work at hand; a total of 0 means that it is not known."""

@@ -20,11 +20,12 @@ from memory_actors.base.asked import ASKED, Asked
 from memory_actors.base.errors import InvalidInputError, UnavailableError
 from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
+from memory_actors.sharing.calling_back import CallingBack, no_functions
 from memory_actors.sharing.calls import On, Then
 from memory_actors.sharing.client import ERASURES, REPLAY
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.retrying import RetriedScope, done
-from memory_actors.sharing.values import packed, result, unpacked
+from memory_actors.sharing.values import result, unpacked
 from memory_actors.users.handles.scope import Scope
 
 HANDLES_MAX: Final = 1024  # of users, kept between calls: making one takes 30 us
@@ -48,7 +49,7 @@ class Answering:
 
     def at_once(self, call: frames.Call) -> bytes:
         """Answer a call that is not awaited."""
-        return result(self._called(self._user(call.on), call, _no_functions))
+        return result(self._called(self._user(call.on), call, no_functions))
 
     def _user(self, on: On) -> UserMemory | None:
         """Return the handle of a user; None: the system is meant."""
@@ -112,7 +113,7 @@ class Session:
         self._answering = answering
         self._client = client
         self._send = send
-        self._loop = asyncio.get_running_loop()
+        self._calling_back = CallingBack(send)
         self._replays: dict[On, PastMemory] = {}
         self._events: dict[tuple[int, int], asyncio.Event] = {}
         self._credit: dict[int, asyncio.Semaphore] = {}
@@ -137,6 +138,7 @@ class Session:
     def done(self, number: int) -> None:
         """Forget what belongs to a call."""
         self._credit.pop(number, None)
+        self._calling_back.done(number)
         for key in [key for key in self._events if key[0] == number]:
             del self._events[key]
 
@@ -150,6 +152,10 @@ class Session:
         """Set an event that was given as an argument."""
         if (event := self._events.get((number, argument))) is not None:
             event.set()
+
+    def heard(self, number: int, error: bytes | None) -> None:
+        """Take note that a function that was given as an argument has been called."""
+        self._calling_back.heard(number, error)
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -174,7 +180,7 @@ class Session:
         return answering._user(on)  # noqa: SLF001
 
     async def _replay(self, call: frames.Call) -> bytes:
-        _, said = unpacked(call.arguments, _no_functions)
+        _, said = unpacked(call.arguments, no_functions)
         past = await self._opened(**said)
         as_of = said["as_of"]
         then = Then(as_of if isinstance(as_of, int) else past.moment.at, said["dropped"])
@@ -213,13 +219,4 @@ class Session:
         """Return what stands here for a function or an event of the client."""
         if is_event:
             return self._events.setdefault((number, argument), asyncio.Event())
-        return partial(self._call_back, number, argument)
-
-    def _call_back(self, number: int, argument: int, *values: Any) -> None:
-        """Have the client call a function; from any thread, and without waiting for it."""
-        message = frames.Called(number, argument, packed(list(values), _no_functions))
-        self._loop.call_soon_threadsafe(self._send, message)
-
-
-def _no_functions(*_: Any) -> Any:
-    raise InvalidInputError("a function cannot be given here")
+        return self._calling_back.function(number, argument)

@@ -28,6 +28,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.settings import DEADLINE_S
+from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import (
     Address,
@@ -41,9 +42,10 @@ from memory_actors.sharing.address import (
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.calls import On, Then
 from memory_actors.sharing.choices import Choices, same
+from memory_actors.sharing.declaration import How
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Link, Said
-from memory_actors.sharing.values import decoder, error_of, packed, unpacked
+from memory_actors.sharing.values import decoder, error_bytes, error_of, packed, unpacked
 
 WINDOW: Final = 64  # items of an iteration that are on their way
 LOOK_AGAIN_S: Final = 0.02
@@ -54,6 +56,8 @@ RECONNECT_S: Final = DEADLINE_S
 """A store that nobody has opened again for so long does not come back by itself."""
 MADE_S_MAX: Final = 2.0
 """The time between the lock of a store and a word of who has it."""
+CLOSE_S: Final = 10.0
+"""The calls in hand may take so long when the client is closed, as when the owner is."""
 GIVEN_S: Final = 2.0
 """The time in which who wanted a store opens it."""
 ERASURES: Final = "system.watch_erasures"
@@ -80,9 +84,15 @@ class _Waiting:
         self.result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.items: asyncio.Queue[bytes | None] = asyncio.Queue()
         """Of an iteration; None when it ends."""
+        self.raised: dict[bytes, BaseException] = {}
+        """What the caller's functions raised: it comes back as it was."""
+        self.is_endless = message.operation == ERASURES or (
+            message.operation in DECLARED and DECLARED[message.operation].how is How.ITERATED
+        )
         self.taken = 0
         """Items that were taken."""
-        self.signals: list[asyncio.Task[None]] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        """They pass on what the caller sets, and call what it gave."""
 
     def settle(self, value: bytes) -> None:
         """Give it its result."""
@@ -128,7 +138,8 @@ class Client:
         self.choices = choices
         self._owning = choices if owning is None else owning
         self._own = own
-        self._begin_here()
+        self._pid: int | None = None
+        """None: it begins with its first call, on the loop of that."""
 
     def _begin_here(self) -> None:
         self._pid = os.getpid()
@@ -136,6 +147,8 @@ class Client:
         self._id = secrets.token_urlsafe(9)
         self._number = 0
         self._link: Link | None = None
+        self._leaving: Link | None = None
+        """The connection with an owner that closes: answers come, but nothing is asked."""
         self._welcome: frames.Welcome | None = None
         self._welcomed: asyncio.Future[frames.Welcome] | None = None
         self._waiting: dict[int, _Waiting] = {}
@@ -213,18 +226,19 @@ class Client:
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have a function called when a user is erased."""
+        check_forgets(forget)
         self._check_here()
-        task = asyncio.create_task(self._follow_erasures(forget))
+        waiting = self._asked_now(ERASURES, On(), (), {})  # before all that is asked from now on
+        task = asyncio.create_task(self._follow_erasures(waiting, forget))
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
 
-    async def _follow_erasures(self, forget: Callable[[str], object]) -> None:
-        waiting = await self._asked(ERASURES, On(), (), {})
+    async def _follow_erasures(self, waiting: _Waiting, forget: Callable[[str], object]) -> None:
         read = decoder(str)
         try:
             while (said := await waiting.items.get()) is not None:
                 self._wanted(waiting)
-                forget(read(said))
+                tell_to_forget(forget, read(said))
         finally:
             self._done(waiting)
 
@@ -234,6 +248,8 @@ class Client:
             return
         self._check_here()
         self._closed = True
+        if self._link is not None:
+            await self._answers()
         for task in (self._connecting, self._pings, *self._followers):
             if task is not None:
                 task.cancel()
@@ -245,30 +261,42 @@ class Client:
         if self._given_up is not None:
             await self._given_up
 
+    async def _answers(self) -> None:
+        """Wait for the calls in hand, but for those that have no end by themselves."""
+        calls = [one.result for one in self._waiting.values() if not one.is_endless]
+        if calls:
+            await asyncio.wait(calls, timeout=CLOSE_S)
+
     # --- asking
 
     async def _asked(
         self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> _Waiting:
-        """Send a call, or keep it until there is an owner."""
+        """Send a call, when the owner has read most of what was sent before."""
         self._check_here()
+        if self._link is not None:
+            await self._link.drained()
+        return self._asked_now(name, on, args, kwargs)
+
+    def _asked_now(
+        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> _Waiting:
+        """Send a call, or keep it until there is an owner."""
         kept: list[Any] = []
         args, kwargs = _absolute(name, args, kwargs)
         self._number += 1
         message = frames.Call(
             self._number, name, on, _packed(args, kwargs, kept), _deadline_s(self._loop)
         )
-        if self._link is not None:
-            await self._link.drained()
         waiting = _Waiting(message, kept)
         if not self._waiting and self._link is not None:
             self._link.alive_s = self._loop.time()  # nobody was asked anything before
         self._waiting[message.number] = waiting
-        waiting.signals = [
+        waiting.tasks = {
             asyncio.create_task(self._signal(message.number, place, event))
             for place, event in enumerate(kept)
             if isinstance(event, asyncio.Event)
-        ]
+        }
         if self._link is None:
             self._connect()
         else:
@@ -287,8 +315,11 @@ class Client:
 
     async def _signal(self, number: int, place: int, event: asyncio.Event) -> None:
         await event.wait()
+        self._say(frames.Signal(number, place))
+
+    def _say(self, message: frames.Message) -> None:
         if self._link is not None:
-            self._link.send(frames.Signal(number, place))
+            self._link.send(message)
 
     def _wanted(self, waiting: _Waiting) -> None:
         """Let the owner send as many items more as were taken, half a window at a time."""
@@ -300,7 +331,7 @@ class Client:
         """Forget a call; tell the owner, if it has not answered."""
         number = waiting.message.number
         self._waiting.pop(number, None)
-        for task in waiting.signals:
+        for task in list(waiting.tasks):
             task.cancel()
         if not waiting.result.done() or waiting.result.cancelled():
             waiting.result.cancel()
@@ -308,7 +339,7 @@ class Client:
                 self._link.send(frames.Cancel(number))
 
     def _check_here(self, *, loop_too: bool = True) -> None:
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid and loop_too:
             self._forked()
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
@@ -318,8 +349,8 @@ class Client:
             )
 
     def _forked(self) -> None:
-        """Begin anew in a child process: what was open is its parent's."""
-        if self._link is not None:
+        """Begin, or begin anew in a child process: what was open is its parent's."""
+        if self._pid is not None and self._link is not None:
             self._link.close_in_child()
         self._begin_here()
 
@@ -334,13 +365,14 @@ class Client:
         elif isinstance(message, frames.Refused):
             self._settle_welcome(None, RefusedError(error_of(message.error)))
         elif isinstance(message, frames.Closing) and link is self._link:
-            self._link = None
+            self._leaving, self._link = link, None
 
     def _answered(self, waiting: _Waiting, message: "_Answer") -> None:
         if isinstance(message, frames.Result):
             waiting.settle(message.value)
         elif isinstance(message, frames.Failed):
-            self._failed(waiting, error_of(message.error))
+            raised = waiting.raised.get(message.error)
+            self._failed(waiting, raised or error_of(message.error))
         elif isinstance(message, frames.Yielded):
             waiting.items.put_nowait(message.value)
         else:
@@ -352,15 +384,24 @@ class Client:
         waiting.fail(error)
 
     def _called(self, waiting: _Waiting, message: frames.Called) -> None:
-        """Call a function that was given as an argument; what it raises ends the operation."""
-        if waiting.result.done():
-            return
+        """Call a function that was given as an argument, and say when it has returned."""
+        values = unpacked(message.values, _nothing)
+        task = asyncio.create_task(self._hear(waiting, waiting.kept[message.argument], values))
+        waiting.tasks.add(task)
+        task.add_done_callback(waiting.tasks.discard)
+
+    async def _hear(self, waiting: _Waiting, called: Callable[..., object], values: Any) -> None:
         try:
-            waiting.kept[message.argument](*unpacked(message.values, _nothing))
-        except Exception as error:
-            waiting.fail(error)
-            if self._link is not None:
-                self._link.send(frames.Cancel(message.number))
+            await tell(called, *values)
+            error = None
+        except Exception as raised:
+            error = error_bytes(raised)
+            waiting.raised[error] = raised
+        await asyncio.sleep(0)  # what a signal's handler leaves to the loop counts as well
+        for place, event in enumerate(waiting.kept):
+            if isinstance(event, asyncio.Event) and event.is_set():
+                self._say(frames.Signal(waiting.message.number, place))
+        self._say(frames.Heard(waiting.message.number, error))
 
     def _settle_welcome(self, welcome: frames.Welcome | None, error: BaseException | None) -> None:
         if self._welcomed is None or self._welcomed.done():
@@ -372,8 +413,8 @@ class Client:
 
     def _lost(self, link: Link, _: Exception | None) -> None:
         self._settle_welcome(None, None)
-        if link is self._link or self._link is None:
-            self._link = None
+        if link in (self._link, self._leaving):  # not one that was never welcome
+            self._link = self._leaving = None
             if not self._closed:
                 self._connect()
 
@@ -408,6 +449,7 @@ class Client:
         :raises LogLocked: a process has it for itself.
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
+        self._check_here()
         begun_s, is_new = self._loop.time(), is_missing(self.directory)
         while True:
             try:
@@ -422,8 +464,7 @@ class Client:
                 if (owned := await self._own_in_turn()) is not None:
                     return owned
             except LogLocked:
-                may_come = late_s < MADE_S_MAX and (is_new or self._welcome is not None)
-                if not may_come and (late_s > RECONNECT_S or not is_shared(self.directory)):
+                if late_s > MADE_S_MAX or not (is_new or self._welcome is not None):
                     raise
             if late_s > RECONNECT_S:
                 raise UnavailableError(
@@ -438,6 +479,7 @@ class Client:
         :raises OSError: there is none.
         :raises DeadlineExceededError: it says nothing.
         """
+        self._check_here()
         address = read_address(self.directory)
         if address is None:
             raise FileNotFoundError(self.directory)
@@ -452,6 +494,11 @@ class Client:
         except TimeoutError:
             link.abort()
             raise DeadlineExceededError(_silent(address.pid)) from None
+        except RefusedError as refused:
+            link.abort()
+            if read_address(self.directory) != address:  # it was the last owner's
+                raise ConnectionRefusedError(str(refused)) from None
+            raise
         except BaseException:
             link.abort()
             raise
@@ -479,14 +526,19 @@ class Client:
         """
         may_own = self._welcome is None or same(self._owning, self._welcome.choices)
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
-        turn = Turn(self.directory)
+        turn, may_end = Turn(self.directory), False
         if not may_own or not turn.taken():
             return None
         try:
             if is_served(self.directory):
                 return None
+            may_end = is_shared(self.directory)  # asked before: who closes is gone soon after
             self._owned = await self._own(self._give_up)
             return self._owned
+        except LogLocked:
+            if not may_end:
+                raise
+            return None
         finally:
             turn.ended()
 
@@ -494,8 +546,14 @@ class Client:
         """Close the store that is open here: somebody came who keeps it, and is asked from now."""
         owned, self._owned = self._owned, None
         if owned is not None:
+            self._given_up_s = float("inf")
+            self._given_up = asyncio.create_task(self._given(owned))
+
+    async def _given(self, owned: Any) -> None:
+        try:
+            await owned.close()
+        finally:
             self._given_up_s = self._loop.time()
-            self._given_up = asyncio.create_task(owned.close())
 
     async def _watch(self) -> None:
         """Ask an owner that says nothing whether it is there; give up on one that is not."""

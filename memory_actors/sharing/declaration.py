@@ -27,6 +27,8 @@ class Declared(NamedTuple):
     how: How
     result: Any
     """The type of its result, or of each item."""
+    takes: Callable[..., object]
+    """A function that has the same parameters and the same plain defaults, and does nothing."""
     path: tuple[int, str] | None = None
     """The parameter that is a path, by place and name: a relative one is the caller's."""
 

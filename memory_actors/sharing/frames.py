@@ -125,6 +125,13 @@ class Called(Message, tag=10):
     values: bytes
 
 
+class Heard(Message, tag=14):
+    """A function that was given as an argument has been called, and what it raised."""
+
+    number: int
+    error: bytes | None = None
+
+
 class Ping(Message, tag=11):
     """A question whether somebody is there."""
 
@@ -139,7 +146,7 @@ class Closing(Message, tag=13):
 
 Said: TypeAlias = (
     Hello | Welcome | Refused | Call | Cancel | More | Signal | Result | Failed | Yielded | Called
-    | Ping | Pong | Closing
+    | Heard | Ping | Pong | Closing
 )  # fmt: skip
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -6,38 +6,15 @@ What is imported here is all of the engine: a client does so only when it become
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from eventlog.core.waiting import to_the_end
-from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem, open_alone
-from memory_actors.api.user import UserMemory
-from memory_actors.api.user_context import UserContext
-from memory_actors.sharing import remote
 from memory_actors.sharing.address import forget
 from memory_actors.sharing.choices import Choices
+from memory_actors.sharing.client import Client
+from memory_actors.sharing.forking import becomes_client
 from memory_actors.sharing.serving import Server
-from memory_actors.sharing.system import MemorySystem as Shared
-from memory_actors.users.handles.context_document import ContextDocument
-from memory_actors.users.handles.documents import Documents
-from memory_actors.users.handles.entities import EntityGraph
-from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.short_term import ShortTermMemory
-from memory_actors.users.handles.working import WorkingMemory
-
-for here, there in (
-    (MemorySystem, Shared),
-    (UserMemory, remote.UserMemory),
-    (PastMemory, remote.PastMemory),
-    (UserContext, remote.UserContext),
-    (ContextDocument, remote.ContextDocument),
-    (WorkingMemory, remote.WorkingMemory),
-    (ShortTermMemory, remote.ShortTermMemory),
-    (EntityGraph, remote.EntityGraph),
-    (Episodes, remote.Episodes),
-    (Documents, remote.Documents),
-):
-    cast("Any", there).register(here)
 
 
 async def owned_alone(directory: Path, parts: dict[str, Any]) -> MemorySystem:
@@ -71,4 +48,9 @@ async def owned(
     except BaseException:
         await memory.close()
         raise
+
+    async def own(give_up: Callable[[], object]) -> MemorySystem:
+        return await owned(directory, parts, choices, give_up)
+
+    becomes_client(memory, lambda: Client(directory, choices, own))
     return memory

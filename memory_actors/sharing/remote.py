@@ -7,7 +7,8 @@ a handle) is written out. An object of the engine is an instance of the class of
 
 from abc import ABCMeta
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Self, TypeVar
+from secrets import token_hex
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -54,6 +55,7 @@ def _method(name: str) -> Any:
 
     method_name = name.rpartition(".")[2]
     called.__name__ = "__call__" if name == "context" else method_name
+    called.__wrapped__ = DECLARED[name].takes  # for who asks for its parameters
     called.__doc__ = f"Call the operation `{name}` of the owner of the store; see the reference."
     return called
 
@@ -73,9 +75,18 @@ def calling(prefix: str) -> Callable[[R], R]:
     return given
 
 
+ABSENT: Final = f"no value {token_hex(16)}"
+"""What the owner returns for a key that has none; nobody else says that."""
+
+
 @calling("working")
 class WorkingMemory(Remote):
     """See `UserMemory.working`."""
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key; without one `default`, which never leaves this process."""
+        value = await self._caller.call("working.get", self._on, (key, ABSENT), {})
+        return default if value == ABSENT else value
 
 
 @calling("short_term")

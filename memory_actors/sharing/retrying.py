@@ -3,11 +3,13 @@
 Every event that comes of a client's call has the call's name in its meta. So the log, which alone
 survives an owner, says which commands of the call were carried out. When the call is asked again,
 those are answered from their events, on the states before and after them, and the reads before them
-see what there was then: the answer is the one that was lost. From the first command on that left no
-event, the call goes on as any other.
+see what there was then: the answer is the one that was lost. New memories get the ids that they
+were given then, in their order. From the first command on that left no event, the call goes on as
+any other.
 """
 
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,6 +32,18 @@ class Done:
     def __init__(self, replies: dict[str, Reply], past: PastUser):
         self.replies = replies
         self.past = past
+        self.new_ids = deque(_ids([one.data for reply in replies.values() for one in reply.events]))
+        """The ids of memories that are not named in a call: it gives them out once more."""
+
+
+def _ids(events: Sequence[Any]) -> list[str]:
+    """Return the ids of the memories of events, in the order in which they were given out.
+
+    A section of a context document is made before its first entry, and named after it.
+    """
+    entries_first = sorted(events, key=lambda event: getattr(event, "heading", None) is not None)
+    named = (getattr(event, "memory_id", None) for event in entries_first)
+    return list(dict.fromkeys(one for one in named if one is not None))
 
 
 async def done(services: Services, stream: str, name: str, after: int) -> Done | None:
@@ -51,7 +65,7 @@ async def done(services: Services, stream: str, name: str, after: int) -> Done |
         before = before or was
         version = events[-1].version
         state = await _folded(services, stream, was, events[0].version - 1, version)
-        replies[command] = Reply(events=events, before=was, state=state)
+        replies[command] = Reply(events=events, before=was, state=state, repeated=True)
     assert before is not None
     return Done(replies, PastUser(services, stream, before))
 
@@ -101,6 +115,11 @@ class RetriedScope(Scope):
         else:
             async with super().live() as live:
                 yield live
+
+    def new_id(self, now_us: int) -> str:
+        """Return the id that a memory was given then, or a new one."""
+        ids = self._done.new_ids
+        return ids.popleft() if ids else super().new_id(now_us)
 
     def _carried_out(self, call: str) -> Reply | None:
         return self._done.replies.pop(call, None)

@@ -128,6 +128,8 @@ class _Peer:
             self._session.more(message.number, message.items)
         elif isinstance(message, frames.Signal):
             self._session.signal(message.number, message.argument)
+        elif isinstance(message, frames.Heard):
+            self._session.heard(message.number, message.error)
         elif isinstance(message, frames.Ping):
             self.link.send(frames.Pong())
 

@@ -10,6 +10,7 @@ Functions and asyncio events stay where they are: a number stands for them.
 import asyncio
 import builtins
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from enum import Enum
 from functools import cache
@@ -230,10 +231,20 @@ def error_of(said: bytes) -> BaseException:
     """Return the error that crossed: of the same class, with the same message and attributes."""
     crossed = msgspec.msgpack.decode(said, type=Error)
     kind = _error(crossed.name) or MemoryActorsError
-    error = kind.__new__(kind, crossed.message)
+    error = _made(kind)
     error.args = (crossed.message,)
     vars(error).update(crossed.attributes)
     return error
+
+
+def _made(kind: type[BaseException]) -> BaseException:
+    """Return an error without calling its `__init__`, which may want more than there is."""
+    for base in kind.__mro__:
+        new: Any = base.__new__
+        with suppress(TypeError):  # of two built-in ones that it is based on, one makes it
+            made: BaseException = new(kind)
+            return made
+    raise TypeError(kind)
 
 
 @cache

@@ -16,7 +16,6 @@ encrypted each user has their own, and their key goes with the stream.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from inspect import iscoroutinefunction
 from pathlib import Path
 
 import anyio.to_thread
@@ -33,10 +32,10 @@ from eventlog import (
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from memory_actors.base.api_keys import KeyStore
-from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
 from memory_actors.base.streams import is_user_stream, recall_stream_of
+from memory_actors.base.watching import check_forgets, tell_to_forget
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import user_state
@@ -73,10 +72,7 @@ class Erasing:
 
         :raises InvalidInputError: it is no function, or one that would have to be awaited.
         """
-        if not callable(forget) or any(map(iscoroutinefunction, (forget, type(forget).__call__))):
-            raise InvalidInputError(
-                f"{forget!r:.80} cannot watch erasures: it must be a plain function, not `async`"
-            )
+        check_forgets(forget)
         self._watchers.append(forget)
 
     async def erase(self, user_id: str) -> EraseReceipt:
@@ -96,7 +92,8 @@ class Erasing:
             keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
             recalls = await self._erase_recalls(store, user_id)
             self._alerts.forget(user_id)
-            self._tell_watchers(user_id)
+            for forget in self._watchers:
+                tell_to_forget(forget, user_id)
             erased = await store.erase(
                 stream, counted=counted, projections=[checkpoint_name(stream)]
             )
@@ -112,14 +109,6 @@ class Erasing:
             log_bytes_after=erased.after_bytes,
             key_deleted=erased.key_deleted,
         )
-
-    def _tell_watchers(self, user_id: str) -> None:
-        """Tell all who watch; one that fails keeps neither the others nor the erasure back."""
-        for forget in self._watchers:
-            try:
-                forget(user_id)
-            except Exception as error:  # of whatever kind: it is not our code
-                _logger.warning("watcher of erasures failed", error=reason(error))
 
     async def _texts_and_totals(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
         """Return the digest of every text that a user ever had, and what counts in the totals.

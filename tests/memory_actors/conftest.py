@@ -1,6 +1,6 @@
 """A memory system over a fake model, a fake clock and a real log."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
 from support.llm_server import server
+from support.through import OtherLoop, through_client
 
 from memory_actors import MemorySystem, Settings
 
@@ -15,6 +16,36 @@ __all__ = ["server"]  # a language model's server on loopback
 
 GIVEN = ("alerts", "encrypt", "metrics", "summarizer", "supersedes")
 Open = Callable[..., AbstractAsyncContextManager[MemorySystem]]
+
+
+@pytest.fixture(scope="session")
+def other_loop() -> Iterator[OtherLoop]:
+    made = OtherLoop()
+    yield made
+    made.stop()
+
+
+CONTRACT = ("tests/memory_actors/api/", "tests/memory_actors/test_scenarios.py")
+"""The tests of the public API: what they say holds for whoever has the store."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of the contract in the owner of the store, and through a client of it."""
+    where = metafunc.definition.nodeid
+    is_of_owner = metafunc.definition.get_closest_marker("owner") is not None
+    opens = {"open_memory", "memory"} & {*metafunc.fixturenames}
+    if where.startswith(CONTRACT) and not is_of_owner and opens:
+        metafunc.parametrize("through", ["owner", "client"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def through(request: pytest.FixtureRequest) -> str:
+    """Have `MemorySystem.open` give what the test runs through; the test sees no difference."""
+    chosen = getattr(request, "param", "owner")
+    if chosen == "client":
+        there = request.getfixturevalue("other_loop")
+        request.getfixturevalue("monkeypatch").setattr(MemorySystem, "open", through_client(there))
+    return chosen
 
 
 @pytest.fixture

@@ -35,7 +35,8 @@ from memory_actors.kinds.structured.state import (
 )
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE, of_any
-from memory_actors.users.handles.handle import Handle, taken
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_COLLECTION = "default"
 

@@ -39,7 +39,8 @@ from memory_actors.users.handles.entity_parts import (
     observation_of,
     resolve,
 )
-from memory_actors.users.handles.handle import Handle, New, as_record, taken
+from memory_actors.users.handles.handle import Handle, New, as_record
+from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")

@@ -31,7 +31,8 @@ from memory_actors.users.handles.episode_parts import (
     step_texts,
     steps_of,
 )
-from memory_actors.users.handles.handle import Written, taken
+from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.item_fields import taken
 from memory_actors.users.handles.summaries import (
     Summarized,
     SummaryData,

@@ -6,11 +6,9 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from abc import ABCMeta, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import msgspec
@@ -27,8 +25,6 @@ from memory_actors.base.errors import (
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time
 from memory_actors.base.validation import (
-    check_count,
-    check_flag,
     check_optional_name,
     content_bytes,
     own_metadata,
@@ -41,17 +37,10 @@ from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
+from memory_actors.users.handles.item_fields import OPTIONAL
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
-OPTIONAL = {
-    field.name: field
-    for field in msgspec.structs.fields(Item)
-    if field.name not in {"content", "metadata", "memory_id"}
-}
-"""The fields of an item that not every kind has."""
-_IN_EVENTS = {"occurred_at": "occurred_at_us", "last_seen_at": "last_seen_us"}
-"""The names that times have in events, which count them in microseconds."""
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
@@ -95,7 +84,7 @@ class New(NamedTuple):
     occurred_at_us: int
 
 
-class Handle(ABC):
+class Handle(metaclass=ABCMeta):
     """Reads, adds, changes and deletes memories of one kind for one user.
 
     Its public methods are operations. Those of every kind (`_add`, `_update`, `_delete`,
@@ -359,34 +348,6 @@ class Handle(ABC):
     def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
         use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
         return max(0, use.limit - use.used)
-
-
-def taken(event: type[msgspec.Struct], *others: str) -> frozenset[str]:
-    """Return the optional fields of an item that an event keeps, and others that a kind takes."""
-    kept = (name for name in OPTIONAL if _IN_EVENTS.get(name, name) in event.__struct_fields__)
-    return frozenset((*kept, *others))
-
-
-def checked_fields(item: Item, event: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the optional fields of an item that an event has under the same name.
-
-    :raises InvalidInputError: one of them is not what its type says.
-    """
-    return {
-        name: _CHECKS[field.type](getattr(item, name), name)
-        for name, field in OPTIONAL.items()
-        if name in event.__struct_fields__
-    }
-
-
-_CHECKS: Mapping[Any, Callable[[Any, str], Any]] = MappingProxyType(
-    {
-        str | None: check_optional_name,
-        bool: check_flag,
-        int: partial(check_count, least=1),
-    }
-)
-"""By the types that fields of an item have."""
 
 
 def as_record(kind: type[T], memory: Memory) -> T:

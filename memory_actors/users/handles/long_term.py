@@ -1,6 +1,7 @@
 """Long-term memories: facts, one by one or many at once."""
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, get_args
 
@@ -30,7 +31,8 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import Written, checked_fields, taken
+from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.item_fields import checked_fields, taken
 from memory_actors.users.handles.summaries import (
     Summarized,
     SummaryData,
@@ -171,6 +173,8 @@ class LongTermMemory(Summarized):
         if written.reply.duplicate:
             return [self._receipt_of(event, written, marks) for event in said]
         added = {event.memory_id: event for event in said if isinstance(event, MemoryAdded)}
+        if written.reply.repeated:
+            command = _as_added(command, list(added.values()))
         seen = (event for event in said if isinstance(event, MemorySeen))
         state = written.reply.state
         command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
@@ -193,6 +197,18 @@ class LongTermMemory(Summarized):
         operation = "seen" if isinstance(event, MemorySeen) else "add"
         receipt = self._receipt(event.memory_id, operation, written)
         return msgspec.structs.replace(receipt, **superseding.told(event.memory_id, marks))
+
+
+def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories:
+    """Return a command with the ids that its memories were added with, in the same order."""
+    left, ids = deque(added), {event.memory_id for event in added}
+    memories = []
+    for memory in command.memories:
+        memory_id = "" if memory.memory_id in ids else memory.memory_id
+        if left and left[0].digest == memory.digest:
+            memory_id = left.popleft().memory_id
+        memories.append(msgspec.structs.replace(memory, memory_id=memory_id))
+    return msgspec.structs.replace(command, memories=tuple(memories))
 
 
 def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> frozenset[str]:

@@ -15,7 +15,8 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
-from memory_actors.users.handles.handle import Handle, taken
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_SESSION = "default"
 

@@ -13,7 +13,8 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import working
 from memory_actors.kinds.kind import Kind
-from memory_actors.users.handles.handle import Handle, taken
+from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.item_fields import taken
 
 
 class WorkingMemory(Handle):

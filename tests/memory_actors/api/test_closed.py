@@ -125,6 +125,7 @@ class GatedEmbedder(FakeEmbedder):
         return super().embed(texts)
 
 
+@pytest.mark.owner
 async def test_closing_begins_no_background_work(open_memory, tmp_path: Path) -> None:
     """Nothing is begun in the background while closing waits for work in hand."""
     async with open_memory() as memory:

@@ -62,6 +62,7 @@ async def test_every_read_shows_source_and_trust(open_memory: Any) -> None:
         assert why.steps[0].agent_id == "bot"
 
 
+@pytest.mark.owner
 @pytest.mark.parametrize("read", ["get", "entity", "relationships", "neighbours", "episode"])
 async def test_a_past_memory_has_its_origins_of_then(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch, read: str
@@ -120,6 +121,7 @@ async def test_every_kind_takes_the_source_of_its_handle(open_memory: Any) -> No
         assert (await user.episodes.recent())[0].origins == FROM_EVIL
 
 
+@pytest.mark.owner
 async def test_every_kind_is_exported(open_memory: Any) -> None:
     async with open_memory() as memory:
         await everything(memory.user("ada", session_id="s"), "some")

@@ -86,7 +86,7 @@ async def test_a_full_log_allows_deletes(open_memory) -> None:
         for memory_id in kept[:20]:
             assert (await user.delete(memory_id)).operation == "delete"
         refused = 0
-        for n in range(50):
+        for n in range(60):
             try:
                 await user.working.set(f"k{n}", "x" * 100)
             except Exception:

@@ -69,6 +69,7 @@ async def test_one_kind_without_room_keeps_the_others_from_coming_back(open_memo
         assert [one.memory_type for one in await user.list_memories()] == ["entity"]
 
 
+@pytest.mark.owner
 async def test_others_have_their_turn_while_many_ids_are_looked_up(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

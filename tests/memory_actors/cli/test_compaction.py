@@ -1,6 +1,5 @@
 """compact; compaction stats, expand, undo."""
 
-import asyncio
 import json
 import os
 import re
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory_actors.api.system import MemorySystem
+from memory_actors import MemorySystem
 from memory_actors.base.reports import CompactionProgress
 from memory_actors.cli.showing import short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer
@@ -215,13 +214,7 @@ def test_clusters_that_fail_are_left_and_counted_with_their_reason(filled, monke
 
 def test_ctrl_c_stops_after_the_cluster_in_hand(filled, monkeypatch) -> None:
     """Ctrl-C stops after the cluster in hand, and the command says what was done."""
-    plain, summarized = MemorySystem.compact, ExtractiveSummarizer.summarize
-
-    async def slowly(self: ExtractiveSummarizer, cluster: Any) -> str:
-        await asyncio.sleep(0.5)  # what interrupts has to cross to the owner of the store
-        return await summarized(self, cluster)
-
-    monkeypatch.setattr(ExtractiveSummarizer, "summarize", slowly)
+    plain = MemorySystem.compact
 
     def interrupted(self: MemorySystem, user_id: str | None = None, **given: Any) -> Any:
         heard = given["progress"]

@@ -1,0 +1,96 @@
+"""What a fork does to an owner: the child is a client of its parent.
+
+Neither the log's file nor its threads may be used in a child. So there every handle of a store that
+this process owned becomes, in its place, what a client would have: who holds it notices nothing.
+The parent's objects are kept, untouched, so that nothing of them is finalised in the child.
+"""
+# ruff: noqa: SLF001 - an owner's objects are taken apart here
+
+import gc
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from memory_actors.api.past import PastMemory
+from memory_actors.api.system import MemorySystem
+from memory_actors.api.user import UserMemory
+from memory_actors.api.user_context import UserContext
+from memory_actors.sharing import remote
+from memory_actors.sharing.calls import On, Then
+from memory_actors.sharing.client import Client
+from memory_actors.sharing.system import MemorySystem as Shared
+from memory_actors.users.handles.context_document import ContextDocument
+from memory_actors.users.handles.documents import Documents
+from memory_actors.users.handles.entities import EntityGraph
+from memory_actors.users.handles.episodes import Episodes
+from memory_actors.users.handles.short_term import ShortTermMemory
+from memory_actors.users.handles.working import WorkingMemory
+
+CLIENTS: Final[dict[type, Any]] = {
+    MemorySystem: Shared,
+    UserMemory: remote.UserMemory,
+    PastMemory: remote.PastMemory,
+    UserContext: remote.UserContext,
+    ContextDocument: remote.ContextDocument,
+    WorkingMemory: remote.WorkingMemory,
+    ShortTermMemory: remote.ShortTermMemory,
+    EntityGraph: remote.EntityGraph,
+    Episodes: remote.Episodes,
+    Documents: remote.Documents,
+}
+"""What a client has in the place of each class of the owner."""
+for _here, _there in CLIENTS.items():
+    _there.register(_here)
+
+_owned: Final["weakref.WeakKeyDictionary[MemorySystem, Callable[[], Client]]"] = (
+    weakref.WeakKeyDictionary()
+)
+_kept: Final[list[Any]] = []
+
+
+def becomes_client(memory: MemorySystem, client: Callable[[], Client]) -> None:
+    """Have a system, and the handles on it, become a client's in a forked child."""
+    _owned[memory] = client
+
+
+def _in_child() -> None:
+    clients = {id(memory._services): made() for memory, made in _owned.items()}
+    if not clients:
+        return
+    for one in gc.get_objects():
+        if type(one) in CLIENTS:
+            scope = one._services if type(one) is MemorySystem else one._scope.services
+            if (client := clients.get(id(scope))) is not None:
+                _replace(one, client)
+    _owned.clear()
+
+
+def _replace(one: Any, client: Client) -> None:
+    """Make an object a client's."""
+    kind = CLIENTS[type(one)]
+    made: Any = kind(client) if isinstance(one, MemorySystem) else kind(client, _on(one))
+    if kind is remote.PastMemory:
+        made.moment, made.lost = one.moment, one.lost
+    _kept.append(dict(vars(one)))
+    one.__class__ = kind
+    one.__dict__ = vars(made)
+
+
+def _on(one: Any) -> On:
+    """Say what a handle is on."""
+    scope = one._scope
+    moment = getattr(scope, "moment", None)
+    named = type(one) is ContextDocument
+    return On(
+        scope.user_id,
+        scope.agent_id,
+        scope.session_id,
+        scope.origins,
+        scope.auto_prune,
+        document=one.name if named else None,
+        then=None if moment is None else Then(moment.at, "mark"),
+    )
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,327 @@
+"""Several that open one store: the first owns it, the others are its clients."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fakes import FakeEmbedder
+
+from memory_actors import (
+    InvalidInputError,
+    LogLocked,
+    MemorySystem,
+    NotFoundError,
+    PastMemory,
+    Settings,
+    SystemClosedError,
+    UserMemory,
+)
+from memory_actors import sync as sync_api
+from memory_actors.api.system import MemorySystem as Engine
+from memory_actors.sharing.address import FILE, SOCKET
+from memory_actors.sharing.system import open_for_one_call
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[3]
+
+
+def opening(path: Path, **parts: Any) -> Any:
+    return MemorySystem.open(path / "memory", **{"embedder": FakeEmbedder(), **parts})
+
+
+@pytest.fixture
+async def owner(tmp_path: Path) -> AsyncIterator[Any]:
+    async with opening(tmp_path) as memory:
+        yield memory
+
+
+@pytest.fixture
+async def client(owner: Any, tmp_path: Path) -> AsyncIterator[Any]:
+    async with opening(tmp_path) as memory:
+        yield memory
+
+
+async def test_the_second_who_opens_a_store_is_a_client(owner: Any, client: Any) -> None:
+    assert isinstance(owner, Engine)
+    assert not isinstance(client, Engine)
+    assert isinstance(owner, MemorySystem)
+    assert isinstance(client, MemorySystem)
+    assert isinstance(client.user("ada"), UserMemory)
+    assert isinstance(owner.user("ada"), UserMemory)
+    await client.user("ada").add("likes tea")
+    assert [one.content for one in await owner.user("ada").list_memories()] == ["likes tea"]
+
+
+async def test_only_the_owner_of_the_directory_may_connect(owner: Any, tmp_path: Path) -> None:
+    for name in (FILE, SOCKET):
+        mode = (tmp_path / "memory" / name).stat().st_mode
+        assert stat.S_IMODE(mode) == 0o600, name
+
+
+async def test_nothing_of_an_owner_is_left_when_it_has_closed(tmp_path: Path) -> None:
+    async with opening(tmp_path):
+        pass
+    assert not (tmp_path / "memory" / FILE).exists()
+    assert not (tmp_path / "memory" / SOCKET).exists()
+
+
+async def test_who_wants_it_alone_is_refused_while_it_is_shared(owner: Any, tmp_path: Path) -> None:
+    with pytest.raises(LogLocked, match=str(os.getpid())):
+        await opening(tmp_path, share=False)
+
+
+async def test_a_store_that_is_open_alone_refuses_everybody_at_once(tmp_path: Path) -> None:
+    async with opening(tmp_path, share=False):
+        async with asyncio.timeout(5):
+            with pytest.raises(LogLocked):
+                await opening(tmp_path)
+
+
+async def test_other_settings_than_the_owners_are_told_at_once(owner: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"another settings.*share=False"):
+        await opening(tmp_path, settings=Settings(idle_s=5))
+    with pytest.raises(InvalidInputError, match="another embedder"):
+        await opening(tmp_path, embedder="multilingual")
+
+
+async def test_the_same_settings_are_no_other_ones(tmp_path: Path) -> None:
+    settings = {"settings": Settings(idle_s=5, default_tier="free")}
+    async with opening(tmp_path, **settings) as owner, opening(tmp_path, **settings) as client:
+        await client.user("ada").working.set("k", 1)
+        assert await owner.user("ada").working.get("k") == 1
+
+
+async def test_a_client_takes_over_when_the_owner_closes(tmp_path: Path) -> None:
+    """Calls that were under way, and those that come, are answered by the next owner."""
+    owner = await opening(tmp_path)
+    first, second = await opening(tmp_path), await opening(tmp_path)
+    await first.user("ada").add("likes tea")
+    adding = [
+        asyncio.create_task(each.user("ada").entities.add_entity(f"{n}"))
+        for n, each in enumerate((first, second) * 20)
+    ]
+    await asyncio.sleep(0)
+    await owner.close()
+    receipts = await asyncio.gather(*adding)
+    assert {receipt.operation for receipt in receipts} == {"add"}
+    assert len(await second.user("ada").list_memories(memory_types=["entity"])) == 40
+    await first.close()
+    await second.user("ada").working.set("k", 1)
+    assert await second.check_replay() == []
+    await second.close()
+    assert not (tmp_path / "memory" / SOCKET).exists()
+
+
+async def test_a_call_that_is_asked_again_is_done_once(tmp_path: Path) -> None:
+    """What a call has come to is found in the log, and answered as it was the first time."""
+    owner = await opening(tmp_path)
+    client = await opening(tmp_path)
+    user = client.user("ada")
+    asked = {
+        "add": lambda: user.add("likes tea"),
+        "entity": lambda: user.entities.add_entity("Ada"),
+        "put": lambda: user.documents.put("c", {"a": 1}, key="k"),
+        "message": lambda: user.short_term.add_message("hello", session_id="s"),
+        "set": lambda: user.working.set("k", 1),
+    }
+    once = {name: await ask() for name, ask in asked.items()}
+    (fact,) = [m for m in await user.list_memories() if m.memory_type == "long_term"]
+    once["delete"] = await user.delete(fact.memory_id)
+    asked["delete"] = lambda: user.delete(fact.memory_id)
+    caller = client._caller
+    last = caller._number
+    before = len([entry async for entry in owner.events()])
+    for back, (name, ask) in enumerate(asked.items()):
+        # `list_memories` was asked between the last two
+        caller._number = last - len(asked) - 1 + back + (name == "delete")
+        again = await _asked_again(caller, ask)
+        assert again.memory_id == once[name].memory_id, name
+        assert again.operation == once[name].operation, name
+    assert len([entry async for entry in owner.events()]) == before
+    await client.close()
+    await owner.close()
+
+
+async def _asked_again(caller: Any, ask: Any) -> Any:
+    """Ask as after a reconnection: as the number says, and behind the position 0."""
+    send = caller._send
+
+    def again(waiting: Any) -> None:
+        waiting.after = 0
+        send(waiting)
+
+    caller._send = again
+    try:
+        return await ask()
+    finally:
+        del caller._send
+
+
+async def test_a_replay_goes_on_after_a_takeover(tmp_path: Path) -> None:
+    owner, client = await opening(tmp_path), await opening(tmp_path)
+    await client.user("ada").add("likes tea")
+    async with client.replay("ada") as past:
+        assert isinstance(past, PastMemory)
+        await client.user("ada").add("likes milk")
+        await owner.close()
+        assert [one.content for one in await past.list_memories()] == ["likes tea"]
+    await client.close()
+
+
+async def test_erasures_are_told_to_clients(owner: Any, client: Any) -> None:
+    heard: list[str] = []
+    client.watch_erasures(heard.append)
+    await owner.user("ada").add("likes tea")
+    await client.erase("ada")
+    while not heard:
+        await asyncio.sleep(0.01)
+    assert heard == ["ada"]
+
+
+async def test_events_are_followed_across_owners(tmp_path: Path) -> None:
+    owner, client = await opening(tmp_path), await opening(tmp_path)
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for entry in client.events(follow=True):
+            seen.append(entry.position)  # noqa: PERF401 - one after the other
+
+    following = asyncio.create_task(follow())
+    await owner.user("ada").add("one")
+    while not seen:
+        await asyncio.sleep(0.01)
+    await owner.close()
+    await client.user("ada").add("two")
+    while len(seen) < 2:
+        await asyncio.sleep(0.01)
+    following.cancel()
+    assert seen == [1, 2]
+    await client.close()
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_owner(owner: Any, client: Any) -> None:
+    started = asyncio.Event()
+
+    async def wait_for_ever() -> list[str]:
+        started.set()
+        await asyncio.Event().wait()
+        return []
+
+    owner.users = wait_for_ever
+    task = asyncio.create_task(client.users())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    while any("Session.answer" in repr(one) for one in asyncio.all_tasks()):
+        await asyncio.sleep(0.01)
+
+
+async def test_what_a_client_calls_may_raise_ends_the_operation(owner: Any, client: Any) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    await client.user("ada").add("likes tea")
+    with pytest.raises(ZeroDivisionError):
+        await client.verify(progress=fails)
+
+
+async def test_a_command_gives_the_store_to_who_keeps_it(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    async with open_for_one_call(path, embedder=FakeEmbedder()) as command:
+        await command.user("ada").add("likes tea")
+        async with opening(tmp_path, settings=Settings(idle_s=7)) as agent:
+            assert isinstance(agent, Engine), "whoever keeps it has settings of its own"
+            assert len(await command.user("ada").list_memories()) == 1
+            async with open_for_one_call(path) as other:
+                assert await other.users() == ["ada"]
+
+
+async def test_a_closed_client_says_so(owner: Any, tmp_path: Path) -> None:
+    client = await opening(tmp_path)
+    await client.close()
+    await client.close()
+    with pytest.raises(SystemClosedError):
+        await client.users()
+    assert await owner.users() == []
+
+
+async def test_what_is_not_awaited_is_answered(owner: Any, client: Any) -> None:
+    await client.user("ada").add("likes tea")
+    assert client.statistics() == owner.statistics()
+    assert client.user("ada").short_term.ttl == 3600
+
+
+async def test_a_client_loads_no_engine(tmp_path: Path) -> None:
+    """A client needs neither a model nor an index, and loads none."""
+    code = """
+import asyncio, json, sys
+from memory_actors import MemorySystem, MemoryType
+async def main():
+    async with MemorySystem.open(sys.argv[1]) as memory:
+        user = memory.user("ada")
+        await user.add("likes tea", MemoryType.LONG_TERM)
+        hits = await user.retrieve("tea")
+    heavy = {"numpy", "hnswlib", "lmdb", "onnxruntime", "structlog", "memory_actors.kinds"}
+    print(json.dumps([[hit.content for hit in hits], sorted(heavy & set(sys.modules))]))
+asyncio.run(main())
+"""
+    async with opening(tmp_path):
+        ran = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", code, str(tmp_path / "memory")],
+            capture_output=True, text=True, check=True, cwd=ROOT, timeout=60,
+        )  # fmt: skip
+    assert json.loads(ran.stdout) == [["likes tea"], []]
+
+
+def _in_a_child(user: Any, answers: Any) -> None:
+    async def work() -> list[str]:
+        await user.add(f"process {os.getpid()} was here")
+        with pytest.raises(NotFoundError):
+            await user.get("nothing")
+        return [one.content for one in await user.list_memories()]
+
+    answers.put(asyncio.run(work()))
+
+
+async def test_a_forked_child_of_the_owner_is_a_client(owner: Any) -> None:
+    fork = multiprocessing.get_context("fork")
+    user, answers = owner.user("ada"), fork.Queue()
+    await user.add("likes tea")
+    children = [fork.Process(target=_in_a_child, args=(user, answers)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for _ in children:
+        assert "likes tea" in await asyncio.to_thread(answers.get, timeout=30)
+    for child in children:
+        await asyncio.to_thread(child.join, 30)
+        assert child.exitcode == 0
+    assert len(await user.list_memories()) == 3
+    assert await owner.check_replay() == []
+
+
+def _without_await(user: Any, answers: Any) -> None:
+    user.add(f"process {os.getpid()} was here")
+    answers.put(len(user.list_memories()))
+
+
+def test_a_forked_child_of_an_owner_without_await_is_a_client(tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    with sync_api.MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()) as memory:
+        user, answers = memory.user("ada"), fork.Queue()
+        user.add("likes tea")
+        child = fork.Process(target=_without_await, args=(user, answers))
+        child.start()
+        assert answers.get(timeout=30) == 2
+        child.join(30)
+        assert child.exitcode == 0
+        assert len(user.list_memories()) == 2

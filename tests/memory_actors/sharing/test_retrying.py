@@ -1,0 +1,89 @@
+"""A call that is asked again, because its answer was lost, has the answer of the first time."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.fakes import FakeEmbedder
+
+from memory_actors import Item, MemorySystem, Receipt
+from memory_actors.sharing import frames
+from memory_actors.sharing.address import read_address
+from memory_actors.sharing.at_once import _asked
+from memory_actors.sharing.calls import On
+from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.values import packed
+
+pytestmark = pytest.mark.anyio
+ADA = On("ada", session_id="session")
+
+
+def ask(store: Path, call: frames.Call, client: str = "client") -> Any:
+    """Ask the owner of a store, over a connection of its own."""
+    address = read_address(store)
+    assert address is not None
+    hello = frames.Hello(frames.PROTOCOL, address.secret, client, 1, {}, keeps=True)
+    return DECLARED[call.operation].decoded(_asked(store, address, hello, call))
+
+
+def call(number: int, name: str, *args: Any, on: On = ADA, **kwargs: Any) -> frames.Call:
+    """Return a call as a client sends it."""
+    said = packed([list(args), kwargs], _no_functions)
+    return frames.Call(number, name, on, said)
+
+
+def _no_functions(_: Any) -> int:
+    raise AssertionError
+
+
+def same(answer: Any) -> Any:
+    """Return an answer without what may differ."""
+    if isinstance(answer, list):
+        return [same(one) for one in answer]
+    return msgspec.structs.replace(answer, latency_ms=0.0)
+
+
+TWICE = Item(content="the same")
+CALLS: dict[str, Callable[[], frames.Call]] = {
+    "add": lambda: call(1, "add", "likes tea"),
+    "add_many": lambda: call(1, "add_many", [Item(content=f"fact {n}") for n in range(3)]),
+    "add_many, some of them there": lambda: call(
+        1, "add_many", [Item(content="known"), TWICE, TWICE, Item(content="own", memory_id="own")],
+        on=On("ada"), on_duplicate="skip",
+    ),
+    "add, working": lambda: call(1, "add", "tea", "working"),
+    "add, context": lambda: call(1, "add", "likes tea", "context", key="Drinks"),
+    "working.set": lambda: call(1, "working.set", "key", {"a": 1}),
+    "short_term.add_message": lambda: call(1, "short_term.add_message", "hello"),
+    "entities.add_entity": lambda: call(1, "entities.add_entity", "Ben", "person", ["is tall"]),
+    "entities.relate": lambda: call(1, "entities.relate", "Ada", "knows", "Tom"),
+    "episodes.start": lambda: call(1, "episodes.start", "find tea"),
+    "documents.put": lambda: call(1, "documents.put", "papers", {"a": 1}),
+    "context.create": lambda: call(1, "context.create", "NOTES.md"),
+    "context.add": lambda: call(1, "context.add", "Drinks", "likes tea"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_call_that_is_asked_again_has_the_answer_of_the_first_time(
+    tmp_path: Path, name: str
+) -> None:
+    async with MemorySystem.open(tmp_path / "store", embedder=FakeEmbedder()) as memory:
+        user = memory.user("ada")
+        await user.add("known")
+        for one in ("Ada", "Tom"):
+            await user.entities.add_entity(one, "person")
+        asked = CALLS[name]()
+        first = await asyncio.to_thread(ask, tmp_path / "store", asked)
+        events = [entry async for entry in memory.events()]
+        again = msgspec.structs.replace(asked, after=0)
+        second = await asyncio.to_thread(ask, tmp_path / "store", again)
+
+        assert same(second) == same(first)
+        assert [entry async for entry in memory.events()] == events
+        for receipt in first if isinstance(first, list) else [first]:
+            if isinstance(receipt, Receipt):
+                assert await user.history(receipt.memory_id)
