@@ -18,6 +18,7 @@ Choices = dict[str, str]
 
 UNSAID: Final[Choices] = {
     "embedder": "'default'",
+    "settings": "",
     "summarizer": "memory_actors.compaction.summarizers.extractive.ExtractiveSummarizer",
 }
 """The parts of an owner that has chosen none: to name one of them agrees with it."""
@@ -36,7 +37,7 @@ def described(directory: Path, parts: Mapping[str, Any]) -> Choices:
     }
     if encrypt := parts.get("encrypt"):
         said["encrypt"] = _keys(directory, encrypt)
-    return {name: text for name, text in said.items() if text}
+    return said
 
 
 def _keys(directory: Path, encrypt: Any) -> str:

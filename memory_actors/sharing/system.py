@@ -146,7 +146,10 @@ def open_or_join(
     async def opened() -> Any:
         choices = described(store, {name: parts[name] for name in asked})
         client = Client(store, choices, own, owning=owning, keeps=keeps)
-        if await client.start() is not None:
+        owned = await client.start()
+        if keeps and owned is not None:
+            return owned
+        if owned is not None:
             await client.join()
         return _remote(client)
 
