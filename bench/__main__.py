@@ -386,6 +386,22 @@ def sync(calls: int, options: Options) -> Any:
 
 
 @measurement(runs=3)
+@click.option("--clients", default=8, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=20.0, show_default=True, help="Of work, each time.")
+@click.option(
+    "--memories", default=10_000, show_default=True, type=click.IntRange(200),
+    help="Of each user, where the owner is killed.",
+)  # fmt: skip
+@click.option("--kills", default=8, show_default=True, type=click.IntRange(1))
+@click.option("--calls", default=500, show_default=True, type=click.IntRange(1), help="Of each.")
+def processes(options: Options, **asked: Any) -> Any:
+    """Time clients of an owner beside the owner, and kill it; exit 1 if a figure misses."""
+    from bench.processes import run
+
+    return run(options=options, **asked)
+
+
+@measurement(runs=3)
 @click.option("--rounds", default=2_000, show_default=True, type=click.IntRange(10))
 @click.option("--kb", "text_kb", default=50, show_default=True, type=click.IntRange(1, 100))
 def improve(rounds: int, text_kb: int, options: Options) -> Any:

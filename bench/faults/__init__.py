@@ -29,6 +29,7 @@ ROWS = (
     "erasing",
     "server",
     "processes",
+    "strangers",
     "models",
     "cancelling",
     "model",

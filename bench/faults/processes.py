@@ -25,10 +25,10 @@ from bench.faults.processes_child import work
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_child
 from memory_actors.sharing.address import read_address
-from memory_actors.sharing.client import SILENCE_S
+from memory_actors.sharing.connecting import SILENCE_S
 
-PAIRS = {"quick": 2, "middle": 20, "full": 200}
-GAP_S = (0.1, 0.8)  # between two faults
+PAIRS = {"quick": 1, "middle": 20, "full": 200}
+GAP_S_MIN = 0.05  # between two faults
 END_S_MAX = 60.0
 CHECK_S_MAX = 300.0
 _fork = get_context("fork")
@@ -43,15 +43,17 @@ class Plan(NamedTuple):
     """Of each place, at least."""
     times: int
     """Of each fault in a round."""
+    gap_s_max: float
+    """Between two faults."""
     frozen_s: float
     for_long: bool
     """True if an owner is also stopped for longer than clients wait."""
 
 
 PLANS = {
-    "quick": Plan(1, 3, 60, 1, 1.0, for_long=False),
-    "middle": Plan(1, 8, 1_000, 4, 5.0, for_long=True),
-    "full": Plan(8, 8, 1_000, 5, 5.0, for_long=True),
+    "quick": Plan(1, 3, 60, 1, 0.4, 0.5, for_long=False),
+    "middle": Plan(1, 8, 1_000, 4, 0.8, 5.0, for_long=True),
+    "full": Plan(8, 8, 1_000, 5, 0.8, 5.0, for_long=True),
 }
 
 
@@ -76,7 +78,7 @@ def _round(row: Row, plan: Plan, scratch: Path, seed: int) -> None:
     rng.shuffle(faults)
     try:
         for fault in faults:
-            time.sleep(rng.uniform(*GAP_S))
+            time.sleep(rng.uniform(GAP_S_MIN, plan.gap_s_max))
             STRIKES[fault](crew)
             crew.replace_dead()
             row.survive(fault)
@@ -111,7 +113,7 @@ def _checked(crew: "Crew", *, timeouts: bool) -> tuple[str, str]:
 def _pair(row: Row, scratch: Path, seed: int) -> None:
     """Open a new store in two processes at the same moment."""
     scratch.mkdir()
-    crew = Crew(scratch, Plan(1, 2, 1, 0, 0.0, for_long=False), random.Random(seed))
+    crew = Crew(scratch, Plan(1, 2, 1, 0, 0.0, 0.0, for_long=False), random.Random(seed))
     try:
         hung = crew.finish(1)
     finally:

@@ -22,10 +22,11 @@ from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
 from memory_actors.sharing.calling_back import CallingBack, no_functions
 from memory_actors.sharing.calls import On, Then
-from memory_actors.sharing.client import ERASURES, REPLAY
+from memory_actors.sharing.client import REPLAY
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.retrying import RetriedScope, done
 from memory_actors.sharing.values import result, unpacked
+from memory_actors.sharing.waiting import ERASURES
 from memory_actors.users.handles.scope import Scope
 
 HANDLES_MAX: Final = 1024  # of users, kept between calls: making one takes 30 us
@@ -114,6 +115,8 @@ class Session:
         self._client = client
         self._send = send
         self._calling_back = CallingBack(send)
+        self.bound: set[int] = set()
+        """The calls that have functions or events of the client: they end with it."""
         self._replays: dict[On, PastMemory] = {}
         self._events: dict[tuple[int, int], asyncio.Event] = {}
         self._credit: dict[int, asyncio.Semaphore] = {}
@@ -121,23 +124,29 @@ class Session:
     async def answer(self, call: frames.Call) -> bytes:
         """Carry out a call, and return its result; items of an iteration are sent before."""
         ASKED.set(Asked(self._name(call)))
+        if call.deadline_s is None:
+            return await self._answer(call)
         async with asyncio.timeout(call.deadline_s):
-            if call.operation == REPLAY:
-                return await self._replay(call)
-            if call.operation == "system.end_replay":
-                await self._end_replay(call.on)
-                return result(None)
-            if call.operation == ERASURES:
-                return await self._iterated(call.number, self._answering.erasures())
-            user = await self._user(call)
-            value = self._answering._called(user, call, partial(self._found, call.number))  # noqa: SLF001
-            if isasyncgen(value):
-                return await self._iterated(call.number, value)
-            return result(await value if asyncio.iscoroutine(value) else value)
+            return await self._answer(call)
+
+    async def _answer(self, call: frames.Call) -> bytes:
+        if call.operation == REPLAY:
+            return await self._replay(call)
+        if call.operation == "system.end_replay":
+            await self._end_replay(call.on)
+            return result(None)
+        if call.operation == ERASURES:
+            return await self._iterated(call.number, self._answering.erasures())
+        user = await self._user(call)
+        value = self._answering._called(user, call, partial(self._found, call.number))  # noqa: SLF001
+        if isasyncgen(value):
+            return await self._iterated(call.number, value)
+        return result(await value if asyncio.iscoroutine(value) else value)
 
     def done(self, number: int) -> None:
         """Forget what belongs to a call."""
         self._credit.pop(number, None)
+        self.bound.discard(number)
         self._calling_back.done(number)
         for key in [key for key in self._events if key[0] == number]:
             del self._events[key]
@@ -217,6 +226,7 @@ class Session:
 
     def _found(self, number: int, argument: int, is_event: bool) -> Any:
         """Return what stands here for a function or an event of the client."""
+        self.bound.add(number)
         if is_event:
             return self._events.setdefault((number, argument), asyncio.Event())
         return self._calling_back.function(number, argument)

@@ -23,6 +23,7 @@ PROTOCOL: Final = 1
 HELLO_BYTES_MAX = 64 << 10  # settings, and a key: more is no hello
 FRAME_BYTES_MAX = 256 << 20  # 1,000 memories of 256 KiB, the most of one call
 UNREAD_BYTES_MAX = 320 << 20  # written, and not taken by the peer: a frame, and then some
+LARGE_BYTES = 1 << 20  # of what is under way: less is not worth a look at all connections
 _PREFIX = 4
 
 
@@ -200,15 +201,20 @@ class Frames:
 
 
 class Link(asyncio.Protocol):
-    """One end of a connection. `heard` gets each message, `lost` is called once at its end."""
+    """One end of a connection.
+
+    `heard` gets each message, `lost` is called once at its end, `swollen` whenever much is under
+    way: a large frame that is not complete, or much that the peer has not read.
+    """
 
     def __init__(
         self,
         heard: Callable[["Link", Said], None],
         lost: Callable[["Link", Exception | None], None],
         bytes_max: int = FRAME_BYTES_MAX,
+        swollen: Callable[[], object] = lambda: None,
     ):
-        self._heard, self._lost = heard, lost
+        self._heard, self._lost, self._swollen = heard, lost, swollen
         self.frames = Frames(bytes_max)
         self.alive_s = 0.0
         """When the peer was last heard of, by the clock of the loop."""
@@ -232,6 +238,8 @@ class Link(asyncio.Protocol):
             if self.is_closing:
                 return
             self._heard(self, message)
+        if self.frames.waiting_bytes > LARGE_BYTES:
+            self._swollen()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Hand on that nothing more comes."""
@@ -255,8 +263,16 @@ class Link(asyncio.Protocol):
         if self.transport is None or self.transport.is_closing():
             return
         self.transport.write(framed(message))
-        if self.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes > UNREAD_BYTES_MAX:
             self.transport.abort()
+        elif unread_bytes > LARGE_BYTES:
+            self._swollen()
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that were sent and that the peer has not taken."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     @property
     def is_closing(self) -> bool:

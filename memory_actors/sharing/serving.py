@@ -2,17 +2,17 @@
 
 A peer says hello within seconds and in few bytes, with the secret of the store's own directory, or
 is gone. Then every call is a task of its own. Who asks for too much at once is read no further
-until some of it is answered; who does not read the answers loses the connection.
+until some of it is answered. Who does not read the answers gets no more of them. What all peers
+together have sent in part, or have not read, is limited: the one who has most of it is gone.
 
-A call that is asked again while it is still being carried out, over a connection that was lost,
-waits for the one that runs.
+A call goes on when its connection is lost. It may be asked again over another one, and waits then
+for the one that runs: so it is carried out once.
 """
 
 import asyncio
 import hmac
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +29,12 @@ from memory_actors.sharing.frames import Link, Said
 from memory_actors.sharing.values import error_bytes
 
 CONNECTIONS_MAX: Final = 512
+STRANGERS_MAX: Final = 128  # who have not said hello yet: more than are accepted in one turn
 HELLO_S_MAX: Final = 5.0
 CALLS_MAX: Final = 1024  # of one client at once, as an actor's mailbox
+CARRIED_OUT_MAX: Final = 32  # of those: more at once make answers no sooner, and take memory
 INCOMING_BYTES_MAX: Final = 512 << 20  # of incomplete frames, of all peers together
+UNREAD_BYTES_MAX: Final = 512 << 20  # of answers, of all peers together
 CLOSE_S: Final = 10.0
 
 
@@ -51,10 +54,12 @@ class Server:
         self.answering = Answering(memory)
         self.address: Address
         self.closing = False
-        self.running: dict[str, asyncio.Task[bytes]] = {}
-        """The calls that are being carried out, by client and number."""
+        self.running: dict[str, asyncio.Future[frames.Message]] = {}
+        """The answers of calls that are being carried out, by client and number."""
         self._directory = directory
         self._peers: set[_Peer] = set()
+        self._strangers: dict[_Peer, None] = {}
+        """Those of them who have not said hello, in the order in which they came."""
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -64,23 +69,33 @@ class Server:
         OWNED_HERE[self.address.secret] = self.answering.at_once
 
     def _came(self) -> Link:
+        if len(self._strangers) >= STRANGERS_MAX:
+            next(iter(self._strangers)).link.abort()
         peer = _Peer(self)
         self._peers.add(peer)
+        self._strangers[peer] = None
         return peer.link
+
+    def greeted(self, peer: "_Peer") -> None:
+        """Take note that a peer has said hello."""
+        self._strangers.pop(peer, None)
 
     def left(self, peer: "_Peer") -> None:
         """Forget a peer."""
         self._peers.discard(peer)
+        self._strangers.pop(peer, None)
 
     @property
     def is_full(self) -> bool:
         """True if nobody else may come in."""
-        return len(self._peers) > CONNECTIONS_MAX
+        return len(self._peers) - len(self._strangers) > CONNECTIONS_MAX
 
-    @property
-    def incoming_bytes(self) -> int:
-        """The bytes of frames that are not complete."""
-        return sum(peer.link.frames.waiting_bytes for peer in self._peers)
+    def make_room(self) -> None:
+        """End the connection of who has sent or not read the most, if all have too much."""
+        links = [peer.link for peer in self._peers if not peer.link.is_closing]
+        for held, most in ((_incoming, INCOMING_BYTES_MAX), (_unread, UNREAD_BYTES_MAX)):
+            if sum(map(held, links)) > most:
+                max(links, key=held).abort()
 
     async def close(self) -> None:
         """Take no more calls, wait for those in hand, and end all connections."""
@@ -100,6 +115,14 @@ class Server:
         await asyncio.gather(*(peer.closed() for peer in list(self._peers)))
 
 
+def _incoming(link: Link) -> int:
+    return link.frames.waiting_bytes
+
+
+def _unread(link: Link) -> int:
+    return link.unread_bytes
+
+
 class _Peer:
     """One connection."""
 
@@ -110,34 +133,40 @@ class _Peer:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._iterations: set[int] = set()
         self._paused = False
-        self.link = Link(self._heard, self._lost, frames.HELLO_BYTES_MAX)
+        self._turns = asyncio.Semaphore(CARRIED_OUT_MAX)
+        self.link = Link(self._heard, self._lost, frames.HELLO_BYTES_MAX, server.make_room)
         loop = asyncio.get_running_loop()
         self._late = loop.call_later(HELLO_S_MAX, self.link.abort)
 
     def _heard(self, _: Link, message: Said) -> None:
-        if isinstance(message, frames.Hello):
+        if isinstance(message, frames.Hello) and self._session is None:
             self._hello(message)
-        elif self._session is None:
+        elif isinstance(message, frames.Hello) or self._session is None:
             self.link.abort()
         elif isinstance(message, frames.Call):
             self._call(message, self._session)
-        elif isinstance(message, frames.Cancel):
+        elif isinstance(message, frames.Ping):
+            self.link.send(frames.Pong())
+        else:
+            self._heard_about_call(message, self._session)
+
+    def _heard_about_call(self, message: Said, session: Session) -> None:
+        if isinstance(message, frames.Cancel):
             if (task := self._tasks.get(message.number)) is not None:
                 task.cancel()
         elif isinstance(message, frames.More):
-            self._session.more(message.number, message.items)
+            session.more(message.number, message.items)
         elif isinstance(message, frames.Signal):
-            self._session.signal(message.number, message.argument)
+            session.signal(message.number, message.argument)
         elif isinstance(message, frames.Heard):
-            self._session.heard(message.number, message.error)
-        elif isinstance(message, frames.Ping):
-            self.link.send(frames.Pong())
+            session.heard(message.number, message.error)
 
     # --- hello
 
     def _hello(self, hello: frames.Hello) -> None:
         self._late.cancel()
         server = self._server
+        server.greeted(self)
         try:
             self._check(hello)
             position = server.answering.position
@@ -184,31 +213,43 @@ class _Peer:
 
     async def _answered(self, call: frames.Call, session: Session) -> None:
         try:
-            value = await self._carried_out(call, session)
-            answer: frames.Message = frames.Result(call.number, value)
+            if call.number in self._iterations:  # it may have no end
+                answer = await self._carried_out(call, session)
+            else:
+                async with self._turns:
+                    await self.link.drained()  # nothing is made for who does not read
+                    if self.link.is_closing:
+                        return
+                    answer = await self._answer(call, session)
         except asyncio.CancelledError:
             return
-        except Exception as error:
-            answer = frames.Failed(call.number, error_bytes(error))
         finally:
             self._done(call, session)
         self.link.send(answer)
 
-    async def _carried_out(self, call: frames.Call, session: Session) -> bytes:
+    async def _answer(self, call: frames.Call, session: Session) -> frames.Message:
         """Carry out a call, or wait for it where it is being carried out already."""
-        if self._server.closing:
-            raise SystemClosedError("the memory system is closing: try again")
         name, running = f"{self._client}:{call.number}", self._server.running
-        if name in running:
-            with suppress(asyncio.CancelledError):
-                return await asyncio.shield(running[name])
-        task = running[name] = asyncio.create_task(session.answer(call))
-        task.add_done_callback(lambda _: running.pop(name, None))
+        while (earlier := running.get(name)) is not None:
+            await asyncio.wait([earlier])
+            if not earlier.cancelled():
+                return earlier.result()
+        answer: asyncio.Future[frames.Message] = asyncio.get_running_loop().create_future()
+        running[name] = answer
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
+            answer.set_result(await self._carried_out(call, session))
+        finally:
+            answer.cancel()  # if it has none
+            del running[name]
+        return answer.result()
+
+    async def _carried_out(self, call: frames.Call, session: Session) -> frames.Message:
+        try:
+            if self._server.closing:
+                raise SystemClosedError("the memory system is closing: try again")
+            return frames.Result(call.number, await session.answer(call))
+        except Exception as error:
+            return frames.Failed(call.number, error_bytes(error))
 
     def _done(self, call: frames.Call, session: Session) -> None:
         self._tasks.pop(call.number, None)
@@ -226,10 +267,11 @@ class _Peer:
             self._tasks[number].cancel()
 
     def _lost(self, _link: Link, _error: Exception | None) -> None:
-        """Cancel what nobody waits for any more, as a caller in this process would."""
+        """End what needs the client; the rest goes on, for it may be asked again."""
         self._late.cancel()
-        for task in list(self._tasks.values()):
-            task.cancel()
+        self.end_iterations()
+        for number in set() if self._session is None else self._session.bound:
+            self._tasks[number].cancel()
         self._server.left(self)
         if self._session is not None:
             self._closing = asyncio.create_task(self._session.close())

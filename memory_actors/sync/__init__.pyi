@@ -190,117 +190,6 @@ class UserMemory:
     def set_tier(self, tier: Tier | str) -> None: ...
     def undo_compaction(self, compressed_id: str) -> list[Receipt]: ...
 
-class MemorySystem:
-    @classmethod
-    def open(
-        cls,
-        directory: str | Path,
-        *,
-        share: bool = True,
-        embedder: Embedder | str | None = None,
-        summarizer: Summarizer | None = None,
-        supersedes: Supersedes | Superseding | bool | None = None,
-        clock: Callable[[], int] | None = None,
-        new_id: Callable[[int], str] | None = None,
-        settings: Settings | None = None,
-        alerts: Sequence[AlertSink] | None = None,
-        metrics: Metrics | None = None,
-        reindex: bool = False,
-        encrypt: Encrypt = False,
-    ) -> MemorySystem: ...
-    def erase(self, user_id: str) -> EraseReceipt: ...
-    def purge(
-        self,
-        source: str | None = None,
-        *,
-        trust: Trust | str | None = None,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> PurgeReport: ...
-    def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp: ...
-    @staticmethod
-    def restore_backup(backup: str | Path, directory: str | Path) -> Restored: ...
-    def export_since(
-        self, position: int, file: str | Path, *, progress: Progress | None = None
-    ) -> Exported: ...
-    @staticmethod
-    def import_events(
-        file: str | Path,
-        directory: str | Path,
-        *,
-        key_file: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> Imported: ...
-    def watch_erasures(self, forget: Callable[[str], object]) -> None: ...
-    def heads(self) -> Heads: ...
-    def verify(
-        self, progress: Progress | None = None, *, against: Heads | None = None
-    ) -> VerifyReport: ...
-    def check_replay(self) -> list[str]: ...
-    def close(self) -> None: ...
-    def user(
-        self,
-        user_id: str,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        source: str | None = None,
-        trust: Trust | str | None = None,
-        auto_prune: bool = False,
-    ) -> UserMemory: ...
-    def replay(
-        self,
-        user_id: str,
-        as_of: AsOf = None,
-        *,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        dropped: OnDropped = "raise",
-    ) -> PastMemory: ...
-    def diff(
-        self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise"
-    ) -> Diff: ...
-    def events(
-        self,
-        user_id: str | None = None,
-        *,
-        after: int = 0,
-        since: Time | None = None,
-        until: Time | None = None,
-        follow: bool = False,
-    ) -> Iterator[LogEntry]: ...
-    def recalls(
-        self,
-        user_id: str,
-        *,
-        query: str | None = None,
-        memory_id: str | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        limit: int = 100,
-    ) -> list[Recall]: ...
-    def users(self) -> list[str]: ...
-    def compact(
-        self,
-        user_id: str | None = None,
-        *,
-        dry_run: bool = False,
-        older_than: timedelta | str | None = None,
-        episodes: bool | None = None,
-        progress: Callable[[CompactionProgress], object] | None = None,
-        stop: asyncio.Event | None = None,
-    ) -> CompactionReport: ...
-    def compaction_stats(self, user_id: str | None = None) -> CompactionStats: ...
-    def usage(self) -> SystemUsage: ...
-    def statistics(self) -> SystemStatistics: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
 class WorkingMemory:
     def set(
         self,
@@ -413,10 +302,109 @@ class Documents:
     def delete(self, key: str, collection: str = ...) -> Receipt: ...
     def collections(self) -> dict[str, int]: ...
 
-class PastMemory(UserMemory):
-    moment: Moment
-    lost: int
+class MemorySystem:
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        share: bool = True,
+        embedder: Embedder | str | None = None,
+        summarizer: Summarizer | None = None,
+        supersedes: Supersedes | Superseding | bool | None = None,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[int], str] | None = None,
+        settings: Settings | None = None,
+        alerts: Sequence[AlertSink] | None = None,
+        metrics: Metrics | None = None,
+        reindex: bool = False,
+        encrypt: Encrypt = False,
+    ) -> MemorySystem: ...
+    def erase(self, user_id: str) -> EraseReceipt: ...
+    def purge(
+        self,
+        source: str | None = None,
+        *,
+        trust: Trust | str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PurgeReport: ...
+    def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp: ...
+    @staticmethod
+    def restore_backup(backup: str | Path, directory: str | Path) -> Restored: ...
+    def export_since(
+        self, position: int, file: str | Path, *, progress: Progress | None = None
+    ) -> Exported: ...
+    @staticmethod
+    def import_events(
+        file: str | Path,
+        directory: str | Path,
+        *,
+        key_file: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Imported: ...
+    def watch_erasures(self, forget: Callable[[str], object]) -> None: ...
+    def heads(self) -> Heads: ...
+    def verify(
+        self, progress: Progress | None = None, *, against: Heads | None = None
+    ) -> VerifyReport: ...
+    def check_replay(self) -> list[str]: ...
     def close(self) -> None: ...
+    def user(
+        self,
+        user_id: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        source: str | None = None,
+        trust: Trust | str | None = None,
+        auto_prune: bool = False,
+    ) -> UserMemory: ...
+    def replay(
+        self,
+        user_id: str,
+        as_of: AsOf = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        dropped: OnDropped = "raise",
+    ) -> PastMemory: ...
+    def diff(
+        self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise"
+    ) -> Diff: ...
+    def events(
+        self,
+        user_id: str | None = None,
+        *,
+        after: int = 0,
+        since: Time | None = None,
+        until: Time | None = None,
+        follow: bool = False,
+    ) -> Iterator[LogEntry]: ...
+    def recalls(
+        self,
+        user_id: str,
+        *,
+        query: str | None = None,
+        memory_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        limit: int = 100,
+    ) -> list[Recall]: ...
+    def users(self) -> list[str]: ...
+    def compact(
+        self,
+        user_id: str | None = None,
+        *,
+        dry_run: bool = False,
+        older_than: timedelta | str | None = None,
+        episodes: bool | None = None,
+        progress: Callable[[CompactionProgress], object] | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> CompactionReport: ...
+    def compaction_stats(self, user_id: str | None = None) -> CompactionStats: ...
+    def usage(self) -> SystemUsage: ...
+    def statistics(self) -> SystemStatistics: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -453,6 +441,18 @@ class Episodes:
     def put(self, episode: Episode) -> Receipt: ...
     def get(self, episode_id: str) -> Episode: ...
     def recent(self, agent_id: str | None = None, *, limit: int = 20) -> list[Episode]: ...
+
+class PastMemory(UserMemory):
+    moment: Moment
+    lost: int
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
 
 class ContextDocument:
     def add(

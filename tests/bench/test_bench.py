@@ -260,3 +260,15 @@ def test_people_get_aligned_tables(capsys: pytest.CaptureFixture[str]) -> None:
         "",
         "- a note",
     ]
+
+
+def test_processes_rates_each_figure_that_is_asked_for(tmp_path: Path) -> None:
+    asked = ("--clients", "2", "--seconds", "0.3", "--memories", "200", "--kills", "1")
+    options = ["--dir", str(tmp_path), "--runs", "1", "--json", "--calls", "5", *asked]
+    result = CliRunner().invoke(main, ["processes", *options], catch_exceptions=False)
+    found = rows(json.loads(result.stdout))
+    assert len(found) == 10
+    assert {row["asked"] for row in found} >= {"<= 0.35 ms", "<= 0.5 ms", ">= 0.8", "<= 2", "< 2 s"}
+    verdicts = [row[""] for row in found]
+    assert result.exit_code == int("**missed**" in verdicts)
+    assert set(verdicts) <= {"ok", "**missed**"}

@@ -247,7 +247,7 @@ def test_the_doctor_asks_who_has_the_store(live: Live) -> None:
 def test_the_doctor_says_that_who_has_the_store_does_not_answer(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory_actors.sharing.client.SILENCE_S", 0.3)
+    monkeypatch.setattr("memory_actors.sharing.connecting.SILENCE_S", 0.3)
     os.kill(live.pid, signal.SIGSTOP)
     try:
         (lock,) = [one for one in checks(Path(live.data)) if one.name == "log lock"]

@@ -1,0 +1,303 @@
+"""The connection with the owner of a store: found, lost, made again; or this process becomes it.
+
+Whether there is an owner is told by the lock of the store, never by time. If there is none, one of
+its clients takes the store over, in turn, so that the others do not load what an owner needs. An
+owner that has the lock and says nothing is frozen, or blocked: nothing is done about it.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from eventlog.core.errors import LogLocked
+from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
+from memory_actors.base.settings import DEADLINE_S
+from memory_actors.sharing import frames
+from memory_actors.sharing.address import (
+    Address,
+    Turn,
+    is_missing,
+    is_served,
+    is_shared,
+    reachable,
+    read_address,
+)
+from memory_actors.sharing.choices import Choices, same
+from memory_actors.sharing.frames import Link, Said
+from memory_actors.sharing.values import error_of
+
+LOOK_AGAIN_S: Final = 0.02
+PING_S: Final = 1.0
+SILENCE_S: Final = 10.0
+"""The owner's loop answers a ping within milliseconds: who says nothing for so long is frozen."""
+RECONNECT_S: Final = DEADLINE_S
+"""A store that nobody has opened again for so long does not come back by itself."""
+MADE_S_MAX: Final = 2.0
+"""The time between the lock of a store and a word of who has it."""
+GIVEN_S: Final = 2.0
+"""The time in which who wanted a store opens it."""
+
+Own: TypeAlias = Callable[[Callable[[], object]], Awaitable[Any]]
+"""Opens the store in this process, and serves it; returns what closes it. Its argument gives the
+store up, for who keeps it no longer than others want it."""
+
+
+class RefusedError(Exception):
+    """The owner does not want this client."""
+
+    def __init__(self, error: BaseException):
+        super().__init__(str(error))
+        self.error = error
+
+
+class Connection:
+    """A client's connection. It belongs to one event loop.
+
+    `heard` gets what the owner says about calls, `again` is called when there is a connection anew,
+    `failed` when there will be none; `is_waiting` says whether an answer is waited for.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        choices: Choices,
+        own: Own,
+        client: str,
+        *,
+        owning: Choices,
+        keeps: bool,
+        heard: Callable[[Said], None],
+        again: Callable[[], None],
+        failed: Callable[[Exception], None],
+        is_waiting: Callable[[], bool],
+    ):
+        self.directory = directory
+        self.link: Link | None = None
+        """None: there is none at this moment."""
+        self._choices, self._own, self._client, self._keeps = choices, own, client, keeps
+        self._owning = owning
+        """What `own` opens the store with."""
+        self._on_heard, self._again, self._failed = heard, again, failed
+        self._is_waiting = is_waiting
+        self._loop = asyncio.get_running_loop()
+        self._leaving: Link | None = None
+        """The connection with an owner that closes: answers come, but nothing is asked."""
+        self._welcome: frames.Welcome | None = None
+        self._welcomed: asyncio.Future[frames.Welcome] | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._pings: asyncio.Task[None] | None = None
+        self._owned: Any = None
+        self._given_up: asyncio.Task[None] | None = None
+        self._given_up_s = -GIVEN_S
+        self._closed = False
+
+    @property
+    def position(self) -> int:
+        """The position of the log when the owner let this client in."""
+        assert self._welcome is not None
+        return self._welcome.position
+
+    def say(self, message: frames.Message) -> None:
+        """Send a message, if there is a connection."""
+        if self.link is not None:
+            self.link.send(message)
+
+    def begin_waiting(self) -> None:
+        """Take note that the owner is asked something: from now on it has something to say."""
+        if self.link is not None:
+            self.link.alive_s = self._loop.time()
+
+    def close_in_child(self) -> None:
+        """Close this process's copy of the socket, in a forked child."""
+        if self.link is not None:
+            self.link.close_in_child()
+
+    async def close(self) -> None:
+        """End it; an owner that this process has become closes the store."""
+        self._closed = True
+        for task in (self._connecting, self._pings):
+            if task is not None:
+                task.cancel()
+        if self.link is not None:
+            self.link.close()
+        if self._owned is not None:
+            await self._owned.close()
+        if self._given_up is not None:
+            await self._given_up
+
+    # --- hearing
+
+    def _heard(self, link: Link, message: Said) -> None:
+        if isinstance(message, frames.Welcome):
+            self._settle_welcome(message, None)
+        elif isinstance(message, frames.Refused):
+            self._settle_welcome(None, RefusedError(error_of(message.error)))
+        elif not isinstance(message, frames.Closing):
+            self._on_heard(message)
+        elif link is self.link:
+            self._leaving, self.link = link, None
+
+    def _settle_welcome(self, welcome: frames.Welcome | None, error: BaseException | None) -> None:
+        if self._welcomed is None or self._welcomed.done():
+            return
+        if welcome is None:
+            self._welcomed.set_exception(error or ConnectionError("the connection was lost"))
+        else:
+            self._welcomed.set_result(welcome)
+
+    def _lost(self, link: Link, _: Exception | None) -> None:
+        self._settle_welcome(None, None)
+        if link in (self.link, self._leaving):  # not one that was never welcome
+            self.link = self._leaving = None
+            if not self._closed:
+                self.connect()
+
+    # --- connecting
+
+    def connect(self) -> None:
+        """Look for the owner, in the background; what waits is sent then."""
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connected())
+
+    async def _connected(self) -> None:
+        try:
+            if await self.start() is not None:
+                await self.join()
+            self._again()
+        except Exception as error:
+            self._failed(error)
+        finally:
+            self._connecting = None
+
+    async def start(self) -> Any:
+        """Find the owner and connect, or become it; return the store if it is open here.
+
+        :raises InvalidInputError: the owner has made other choices.
+        :raises DeadlineExceededError: a process has the store and says nothing.
+        :raises LogLocked: a process has it for itself.
+        :raises UnavailableError: nobody has it, and this process may not open it.
+        """
+        begun_s, is_new = self._loop.time(), is_missing(self.directory)
+        while True:
+            try:
+                return await self.join()
+            except RefusedError as refused:
+                if not isinstance(refused.error, SystemClosedError):
+                    raise refused.error from None
+            except OSError:
+                pass
+            late_s = self._loop.time() - begun_s
+            try:
+                if (owned := await self._own_in_turn()) is not None:
+                    return owned
+            except LogLocked:
+                if late_s > MADE_S_MAX or not (is_new or self._welcome is not None):
+                    raise
+            if late_s > RECONNECT_S:
+                raise UnavailableError(
+                    f"nobody serves the store {self.directory}: open it in one process with the "
+                    "settings that it had"
+                )
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def join(self) -> None:
+        """Connect with the owner.
+
+        :raises OSError: there is none.
+        :raises DeadlineExceededError: it says nothing.
+        """
+        address = read_address(self.directory)
+        if address is None:
+            raise FileNotFoundError(self.directory)
+        link = await self._linked(address)
+        self._welcomed = self._loop.create_future()
+        secret, pid = address.secret, os.getpid()
+        hello = frames.Hello(frames.PROTOCOL, secret, self._client, pid, self._choices, self._keeps)
+        link.send(hello)
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                self._welcome = await self._welcomed
+        except TimeoutError:
+            link.abort()
+            raise DeadlineExceededError(_silent(address.pid)) from None
+        except RefusedError as refused:
+            link.abort()
+            if read_address(self.directory) != address:  # it was the last owner's
+                raise ConnectionRefusedError(str(refused)) from None
+            raise
+        except BaseException:
+            link.abort()
+            raise
+        self.link = link
+        if self._pings is None:
+            self._pings = asyncio.create_task(self._watch())
+
+    async def _linked(self, address: Address) -> Link:
+        with reachable(self.directory, address) as (found, where):
+            found.setblocking(False)
+            try:
+                await self._loop.sock_connect(found, where)
+                _, link = await self._loop.create_connection(
+                    lambda: Link(self._heard, self._lost), sock=found
+                )
+            except BaseException:
+                found.close()
+                raise
+        return link
+
+    async def _own_in_turn(self) -> Any:
+        """Open the store here, if nobody has it and this process may; return None if not.
+
+        A client may, if it was opened with what the owner was: any other would be another store.
+        """
+        may_own = self._welcome is None or same(self._owning, self._welcome.choices)
+        may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
+        turn, may_end = Turn(self.directory), False
+        if not may_own or not turn.taken():
+            return None
+        try:
+            if is_served(self.directory):
+                return None
+            may_end = is_shared(self.directory)  # asked before: who closes is gone soon after
+            self._owned = await self._own(self._give_up)
+            return self._owned
+        except LogLocked:
+            if not may_end:
+                raise
+            return None
+        finally:
+            turn.ended()
+
+    def _give_up(self) -> None:
+        """Close the store that is open here: somebody came who keeps it, and is asked from now."""
+        owned, self._owned = self._owned, None
+        if owned is not None:
+            self._given_up_s = float("inf")
+            self._given_up = asyncio.create_task(self._given(owned))
+
+    async def _given(self, owned: Any) -> None:
+        try:
+            await owned.close()
+        finally:
+            self._given_up_s = self._loop.time()
+
+    async def _watch(self) -> None:
+        """Ask an owner that says nothing whether it is there; give up on one that is not."""
+        while True:
+            await asyncio.sleep(PING_S)
+            if not self._is_waiting() or self.link is None:
+                continue
+            silent_s = self._loop.time() - self.link.alive_s
+            if silent_s > SILENCE_S and self._welcome is not None:
+                self._failed(DeadlineExceededError(_silent(self._welcome.pid)))
+            elif silent_s > PING_S:
+                self.link.send(frames.Ping())
+
+
+def _silent(pid: int) -> str:
+    return (
+        f"process {pid} has the store and has said nothing for {SILENCE_S:g} s: it is stopped, or "
+        "its event loop is blocked. A write may still be carried out; read, then retry"
+    )

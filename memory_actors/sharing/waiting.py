@@ -1,0 +1,114 @@
+"""A call of a client that has no result yet, and the message that asks for it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from memory_actors.sharing import frames
+from memory_actors.sharing.calls import On
+from memory_actors.sharing.declaration import How
+from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.values import packed, unpacked
+
+ERASURES: Final = "system.watch_erasures"
+
+
+class Waiting:
+    """A call that has no result yet."""
+
+    def __init__(self, message: frames.Call, kept: list[Any]):
+        self.message = message
+        self.kept = kept
+        """The functions and events among its arguments."""
+        self.after: int | None = None
+        """The position of the log when it was first sent."""
+        self.result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.items: asyncio.Queue[bytes | None] = asyncio.Queue()
+        """Of an iteration; None when it ends."""
+        self.raised: dict[bytes, BaseException] = {}
+        """What the caller's functions raised: it comes back as it was."""
+        self.is_endless = message.operation == ERASURES or (
+            message.operation in DECLARED and DECLARED[message.operation].how is How.ITERATED
+        )
+        self.taken = 0
+        """Items that were taken."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        """They pass on what the caller sets, and call what it gave."""
+
+    def settle(self, value: bytes) -> None:
+        """Give it its result."""
+        if not self.result.done():
+            self.result.set_result(value)
+        self.items.put_nowait(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Give it an error instead."""
+        if not self.result.done():
+            self.result.set_exception(error)
+            self.result.exception()  # nobody may be waiting any more
+        self.items.put_nowait(None)
+
+
+def call_of(
+    number: int,
+    name: str,
+    on: On,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    deadline_s: float | None = None,
+) -> tuple[frames.Call, list[Any]]:
+    """Return the message that asks for an operation, and what of its arguments stays here."""
+    kept: list[Any] = []
+    args, kwargs = _absolute(name, args, kwargs)
+    arguments = _packed(args, kwargs, kept)
+    return frames.Call(number, name, on, arguments, deadline_s), kept
+
+
+def deadline_s() -> float | None:
+    """Return the seconds that a caller on this event loop has left; None: all there are."""
+    until_s = anyio.current_effective_deadline()
+    if until_s == float("inf"):
+        return None
+    return max(0.0, until_s - asyncio.get_running_loop().time())
+
+
+def _packed(args: Sequence[Any], kwargs: Mapping[str, Any], kept: list[Any]) -> bytes:
+    def keep(one: Any) -> int:
+        kept.append(one)
+        return len(kept) - 1
+
+    return packed([list(args), dict(kwargs)], keep)
+
+
+def _absolute(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return arguments with paths as they are for every process."""
+    declared = DECLARED.get(name)
+    if declared is None or declared.path is None:
+        return args, kwargs
+    place, parameter = declared.path
+    if len(args) > place:
+        return [*args[:place], _whole(args[place]), *args[place + 1 :]], kwargs
+    return args, {**kwargs, parameter: _whole(kwargs.get(parameter))}
+
+
+def _whole(path: Any) -> Any:
+    return str(Path(path).absolute()) if isinstance(path, str | Path) and str(path) else path
+
+
+def from_here(message: frames.Call, position: int) -> frames.Call:
+    """Return the call that goes on behind a position."""
+    args, kwargs = unpacked(message.arguments, nothing)
+    return msgspec.structs.replace(
+        message, arguments=packed([args, {**kwargs, "after": position}], nothing)
+    )
+
+
+def nothing(*_: Any) -> Any:
+    """Stand for a function where there is none."""
+    return None
