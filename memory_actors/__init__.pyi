@@ -33,6 +33,7 @@ from memory_actors.base.context_documents import DocumentInfo as DocumentInfo
 from memory_actors.base.context_documents import EditBlock as EditBlock
 from memory_actors.base.context_documents import InsertBlock as InsertBlock
 from memory_actors.base.context_documents import RemoveBlock as RemoveBlock
+from memory_actors.base.errors import AccessDeniedError as AccessDeniedError
 from memory_actors.base.errors import BeingErasedError as BeingErasedError
 from memory_actors.base.errors import CommandCrashedError as CommandCrashedError
 from memory_actors.base.errors import ContextFileError as ContextFileError
@@ -49,6 +50,7 @@ from memory_actors.base.errors import MemoryLimitError as MemoryLimitError
 from memory_actors.base.errors import MissingExtraError as MissingExtraError
 from memory_actors.base.errors import ModelMismatchError as ModelMismatchError
 from memory_actors.base.errors import NotFoundError as NotFoundError
+from memory_actors.base.errors import NotOfferedError as NotOfferedError
 from memory_actors.base.errors import NotOpenError as NotOpenError
 from memory_actors.base.errors import QuarantinedError as QuarantinedError
 from memory_actors.base.errors import QuotaExceededError as QuotaExceededError

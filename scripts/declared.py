@@ -108,12 +108,13 @@ def text() -> str:
     imports += ["from collections.abc import Mapping", "from typing import Final"]
     table = ["DECLARED: Final[Mapping[str, Declared]] = {", *lines, "}"]
     about = '"""What can be called, by its name."""'
-    return _formatted("\n".join([HEAD, *imports, *table, about]))
+    return formatted("\n".join([HEAD, *imports, *table, about]))
 
 
-def _formatted(source: str) -> str:
+def formatted(source: str, file: Path = FILE) -> str:
+    """Return a module as ruff would have it."""
     for command in (["check", "--fix-only", "--select=I", "--quiet"], ["format", "--quiet"]):
-        ruff = [sys.executable, "-m", "ruff", *command, f"--stdin-filename={FILE}", "-"]
+        ruff = [sys.executable, "-m", "ruff", *command, f"--stdin-filename={file}", "-"]
         source = subprocess.run(  # noqa: S603 - ruff
             ruff, input=source, capture_output=True, text=True, check=True
         ).stdout

@@ -35,6 +35,7 @@ OURS = {kind.__name__ for kind in CLASSES}
 INSTEAD = {"AsyncIterator": "Iterator"}
 KEPT = ("property", "classmethod", "staticmethod")
 OPENED = "Opening"
+WAYS_IN = ("open", "connect")
 BLOCK = """
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -142,7 +143,7 @@ def class_(kind: type, names: dict[str, tuple[str, str]]) -> str:
             if hint not in CLASSES:
                 names[hint.__name__] = (hint.__module__, hint.__name__)
             lines.append(f"    {name}: {hint.__name__}")
-    opening = [vars(MemorySystem)["open"]] if kind is OWNERS["system"] else []
+    opening = [vars(MemorySystem)[each] for each in WAYS_IN] if kind is OWNERS["system"] else []
     for member in (*opening, *(each for _, each in own_members(kind, CLASSES))):
         function = getattr(member, "fget", None) or getattr(member, "__func__", member)
         if isinstance(function, FunctionType):

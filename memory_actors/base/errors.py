@@ -151,6 +151,21 @@ class ContextFileError(MemoryActorsError):
     """A file cannot be kept in step with a document as it is: the message says what to change."""
 
 
+class AccessDeniedError(MemoryActorsError):
+    """The server does not take this key, or not for this: use another."""
+
+
+class NotOfferedError(MemoryActorsError, NotImplementedError):
+    """A server over HTTP does not carry this out: ask a process that opens the store."""
+
+    def __init__(self, operation: str, what: str | None = None):
+        super().__init__(
+            f"the server does not offer {what or operation} over HTTP: do it where the store is, "
+            "with MemorySystem.open(directory)"
+        )
+        self.operation = operation
+
+
 class KeyFileError(MemoryActorsError):
     """The file of API keys cannot be read or written: the message says which and why."""
 

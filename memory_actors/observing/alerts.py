@@ -5,7 +5,7 @@ has its own queue and its own task, so a sink that is slow or fails never delays
 bounds it: 1,000 alerts wait for a sink, then the oldest is dropped (the newest tells the state),
 and one call of a sink may take 30 s. Alerts are advice, not records: what waits is lost in a crash.
 
-The only importer of httpx (extra `webhook`).
+Webhooks need httpx (extra `webhook`).
 """
 
 import asyncio

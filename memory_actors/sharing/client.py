@@ -273,9 +273,7 @@ class Client:
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
         if loop_too and asyncio.get_running_loop() is not self._loop:
-            raise WrongLoopError(
-                "the memory system was opened on another event loop: call it there, or open it here"
-            )
+            raise WrongLoopError
 
     def _forked(self) -> None:
         """Begin, or begin anew in a child process: what was open is its parent's."""

@@ -1,6 +1,6 @@
 """How an operation is called from another process: what declared.py has of each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -36,3 +36,19 @@ class Declared(NamedTuple):
     def decoded(self) -> Callable[[bytes], Any]:
         """Read a result."""
         return decoder(self.result)
+
+
+class Offered(NamedTuple):
+    """A route of a server that carries out an operation."""
+
+    method: str
+    path: str
+    """With the names of those arguments that are parts of it."""
+    given: Mapping[str, str]
+    """The arguments that it takes besides, and the names that it has for them."""
+    in_body: bool
+    """True: they are a JSON object in the body. False: they are in the query."""
+    within: str | None
+    """The field of the answer that is the result; None: the answer is."""
+    reads: bool
+    """It changes nothing, so it may be asked for again."""

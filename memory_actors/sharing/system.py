@@ -12,6 +12,7 @@ from eventlog.files.datafile import named
 from memory_actors.base.errors import UnavailableError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
+from memory_actors.sharing.calls import Caller
 from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
 
@@ -123,6 +124,38 @@ class MemorySystem(Operations):
 
         return Opening("MemorySystem.open(...)", opened)
 
+    @classmethod
+    def connect(
+        cls, url: str, *, key: str | None = None, timeout_s: float = 30.0
+    ) -> "Opening[MemorySystem]":
+        """Use the store of a server, over HTTP: `memory-actors serve`, or one of your own.
+
+        It has the same operations, carried out by the server: those that it offers, see
+        docs/server.md. `key` is an API key: a user's for that user's memory, a root key for
+        everybody's and for compaction. A request that may have reached the server, and has no
+        answer in `timeout_s`, is sent again only if it reads or has an idempotency key.
+
+        It is used as what `open` returns; closing it ends the connections, and no more. It needs
+        the extra `http`.
+
+        :raises InvalidInputError: no URL, or none of http or https; a key that cannot be one.
+        :raises MissingExtraError: httpx is not installed.
+        :raises UnavailableError: nobody answers there, or somebody else does.
+        """
+
+        async def opened() -> Any:
+            from memory_actors.sharing.http import HttpCaller  # only these clients need it
+
+            caller = HttpCaller(url, key, timeout_s)
+            try:
+                await caller.start()
+            except BaseException:
+                await caller.close()
+                raise
+            return _remote(caller)
+
+        return Opening("MemorySystem.connect(...)", opened)
+
 
 def open_or_join(
     directory: Path, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
@@ -194,6 +227,6 @@ async def _shared(directory: Path, parts: dict[str, Any]) -> Any:
     return await client.start() or _remote(client)
 
 
-def _remote(client: Client) -> Any:
+def _remote(caller: Caller) -> Any:
     made: Any = MemorySystem
-    return made(client)
+    return made(caller)

@@ -231,9 +231,16 @@ def error_of(said: bytes) -> BaseException:
     """Return the error that crossed: of the same class, with the same message and attributes."""
     crossed = msgspec.msgpack.decode(said, type=Error)
     kind = _error(crossed.name) or MemoryActorsError
+    return error_named(kind, crossed.message, crossed.attributes)
+
+
+def error_named(
+    kind: type[BaseException], message: str, attributes: Mapping[str, Any]
+) -> BaseException:
+    """Return an error of a class, with a message and attributes, however the class makes them."""
     error = _made(kind)
-    error.args = (crossed.message,)
-    vars(error).update(crossed.attributes)
+    error.args = (message,)
+    vars(error).update(attributes)
     return error
 
 

@@ -320,6 +320,10 @@ class MemorySystem:
         reindex: bool = False,
         encrypt: Encrypt = False,
     ) -> MemorySystem: ...
+    @classmethod
+    def connect(
+        cls, url: str, *, key: str | None = None, timeout_s: float = 30.0
+    ) -> MemorySystem: ...
     def erase(self, user_id: str) -> EraseReceipt: ...
     def purge(
         self,

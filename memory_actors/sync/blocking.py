@@ -162,6 +162,16 @@ class System(ClosableHandle):
             loop.close()
             raise
 
+    @classmethod
+    def connect(cls, *args: Any, **kwargs: Any) -> Self:
+        """Use the store of a server. See `memory_actors.MemorySystem.connect`."""
+        loop = Loop()
+        try:
+            return cls(loop, loop.call(MemorySystem.connect, *args, **kwargs))
+        except BaseException:
+            loop.close()
+            raise
+
     def close(self) -> None:
         """Close the system, as the end of its block does; once is enough, and more does no harm."""
         self._loop.close(self._handle.close)

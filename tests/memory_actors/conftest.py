@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
 from support.llm_server import server
-from support.through import OtherLoop, through_client
+from support.through import HttpServer, OtherLoop, is_offered, over_http, through_client
 
 from memory_actors import MemorySystem, Settings
+from memory_actors.sharing import http
 
 __all__ = ["server"]  # a language model's server on loopback
 
@@ -25,17 +26,28 @@ def other_loop() -> Iterator[OtherLoop]:
     made.stop()
 
 
+@pytest.fixture(scope="session")
+def http_server(
+    other_loop: OtherLoop, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HttpServer]:
+    made = HttpServer(other_loop, tmp_path_factory.mktemp("keys"))
+    yield made
+    made.stop()
+
+
 CONTRACT = ("tests/memory_actors/api/", "tests/memory_actors/test_scenarios.py")
 """The tests of the public API: what they say holds for whoever has the store."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of the contract in the owner of the store, and through a client of it."""
+    """Run the tests of the contract in the owner of the store, through a client, and over HTTP."""
     where = metafunc.definition.nodeid
-    is_of_owner = metafunc.definition.get_closest_marker("owner") is not None
-    opens = {"open_memory", "memory"} & {*metafunc.fixturenames}
-    if where.startswith(CONTRACT) and not is_of_owner and opens:
-        metafunc.parametrize("through", ["owner", "client"], indirect=True)
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    opens = "contract" in marks or "open_memory" in metafunc.fixturenames
+    if where.startswith(CONTRACT) and opens and "owner" not in marks:
+        is_too = "no_http" not in marks and is_offered(metafunc.function)
+        ways = ["owner", "client", "http"] if is_too else ["owner", "client"]
+        metafunc.parametrize("through", ways, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +55,12 @@ def through(request: pytest.FixtureRequest) -> str:
     """Have `MemorySystem.open` give what the test runs through; the test sees no difference."""
     chosen = getattr(request, "param", "owner")
     if chosen == "client":
-        there = request.getfixturevalue("other_loop")
-        request.getfixturevalue("monkeypatch").setattr(MemorySystem, "open", through_client(there))
+        opened = through_client(request.getfixturevalue("other_loop"))
+    elif chosen == "http":
+        opened = over_http(request.getfixturevalue("http_server"))
+        request.getfixturevalue("monkeypatch").setattr(http, "PAUSES_S", ())  # no second attempts
+    if chosen != "owner":
+        request.getfixturevalue("monkeypatch").setattr(MemorySystem, "open", opened)
     return chosen
 
 

@@ -8,7 +8,7 @@ from support.fakes import FakeEmbedder
 from memory_actors import InvalidInputError, Item, MemorySystem, QuotaExceededError
 from memory_actors.search.embedding.default import DefaultEmbedder
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.contract]
 
 
 @pytest.fixture(scope="module")

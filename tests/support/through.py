@@ -3,13 +3,21 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future  # noqa: TC003 - as the others
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from types import CodeType, FunctionType
+from typing import Any, Final, TypeVar
 
 from eventlog.files.datafile import named
 from memory_actors.base.opening import Opening
+from memory_actors.server import KeyStore
+from memory_actors.server.serving import address, listening, new_server
 from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
+from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.http import HttpCaller
+from memory_actors.sharing.offered import OFFERED
 from memory_actors.sharing.owning import owned
 from memory_actors.sharing.system import NOTHING, MemorySystem
 
@@ -27,7 +35,11 @@ class OtherLoop:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry something out there, and wait for it here."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(self.start(work))
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Begin to carry something out there."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:
         """End it."""
@@ -75,3 +87,107 @@ def through_client(there: OtherLoop) -> Open:
         return Opening("MemorySystem.open(...)", opened)
 
     return open_
+
+
+class _Current:
+    """Stands before the memory system that a server serves at the moment."""
+
+    def __init__(self) -> None:
+        self.memory: Any = None
+
+    def watch_erasures(self, _forget: object) -> None:
+        """Take no note: a server outlives the memory of one test."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.memory, name)
+
+
+class HttpServer:
+    """A server on a loopback port, in another thread, that serves one store after another."""
+
+    def __init__(self, there: OtherLoop, directory: Path):
+        self.there = there
+        self.current = _Current()
+        self._keys = keys = KeyStore(directory)
+        self.key = self.new_key(None)
+        self._held = ExitStack()
+        bound = self._held.enter_context(listening("127.0.0.1", 0))
+        self.url = address(bound)
+        server = new_server(self.current, keys)  # type: ignore[arg-type]
+        self._server, self._serving = server, there.start(server.serve([bound]))
+
+    def new_key(self, user_id: str | None) -> str:
+        """Return a key for a user, or a root key."""
+        return self._keys.create(user_id)[0]
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self._server.should_exit = True
+        self._serving.result(20)
+        self._held.close()
+
+
+class _ClientOfServer(HttpCaller):
+    """A client over HTTP whose store ends with it."""
+
+    def __init__(self, server: HttpServer):
+        super().__init__(server.url, server.key, 30.0)
+        self._server = server
+
+    async def began(self, directory: Path, parts: dict[str, Any]) -> None:
+        """Open the store there, and connect."""
+        opened = owned(directory, {**NOTHING, **parts}, {})
+        self._owner = self._server.current.memory = await self._server.there.run(opened)
+        await self.start()
+
+    async def close(self) -> None:
+        """End both."""
+        await super().close()
+        await self._server.there.run(self._owner.close())
+
+
+def over_http(server: HttpServer) -> Open:
+    """Return what stands in for `MemorySystem.open`: a client of a server over the store."""
+    opened_here = MemorySystem.open
+
+    def open_(directory: str | Path, *, share: bool = True, **parts: Any) -> Opening[MemorySystem]:
+        if not share:
+            return opened_here(directory, share=False, **parts)
+
+        async def opened() -> MemorySystem:
+            client = _ClientOfServer(server)
+            await client.began(named(directory), parts)
+            return MemorySystem(client)
+
+        return Opening("MemorySystem.open(...)", opened)
+
+    return open_
+
+
+# --- which tests can run over HTTP
+
+NAMES: Final = {name.rpartition(".")[2] for name in DECLARED} | {
+    name.partition(".")[0] for name in DECLARED if "." in name
+}
+HERE: Final = {"open", "close", "user", "from_source", "compact", "compaction_stats", "system"}
+NOT_OFFERED: Final = NAMES - {name.rpartition(".")[2] for name in OFFERED} - HERE | {
+    "replay", "watch_erasures", "restore_backup", "import_events",
+}  # fmt: skip
+"""The names of operations and handles that a server does not offer."""
+
+
+def is_offered(test: FunctionType) -> bool:
+    """Say whether all that a test and its helpers call is there over HTTP, by the names."""
+    seen: set[CodeType] = set()
+    wanted = [(test.__code__, test.__globals__)]
+    while wanted:
+        code, known = wanted.pop()
+        if NOT_OFFERED & {*code.co_names}:
+            return False
+        seen.add(code)
+        helpers = [known.get(name) for name in code.co_names]
+        functions = [each for each in helpers if isinstance(each, FunctionType)]
+        found = [(each.__code__, each.__globals__) for each in functions]
+        found += [(each, known) for each in code.co_consts if isinstance(each, CodeType)]
+        wanted += [each for each in found if each[0] not in seen]
+    return True

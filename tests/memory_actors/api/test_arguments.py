@@ -173,6 +173,7 @@ async def test_a_wrong_type_is_refused_by_a_typed_error(open_memory: Any, part: 
             await refuse_odd_arguments(getattr(handle(user, part), name))
 
 
+@pytest.mark.no_http
 @pytest.mark.parametrize("odd", ["no", 1, 0, None])
 async def test_what_is_no_yes_or_no_is_refused(open_memory: Any, odd: Any) -> None:
     async with open_memory() as memory:

@@ -36,7 +36,7 @@ CALLS_OF_SYSTEM: dict[str, Callable[[MemorySystem, Path], Any]] = {
     "users": lambda system, _: system.users(),
     "verify": lambda system, _: system.verify(),
 }
-OTHERS_OF_SYSTEM = {"open", "import_events", "restore_backup"} | {
+OTHERS_OF_SYSTEM = {"open", "connect", "import_events", "restore_backup"} | {
     "close", "statistics", "user", "watch_erasures",
 }  # fmt: skip
 """Calls about a store that is closed, and calls that have nothing to do with the store."""

@@ -110,6 +110,7 @@ async def test_several_documents_are_renamed_or_deleted_all_or_none(open_memory)
         assert [one.name for one in await context.documents()] == ["y"]
 
 
+@pytest.mark.no_http
 async def test_who_comes_second_reads_the_documented_texts(open_memory) -> None:
     async with open_memory() as memory:
         call = MemoryTool(memory.user("u")).call

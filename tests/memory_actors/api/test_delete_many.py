@@ -22,6 +22,7 @@ async def listed(user: UserMemory) -> list[str]:
     return sorted(memory.memory_type for memory in await user.list_memories())
 
 
+@pytest.mark.no_http
 async def test_count_says_how_many_memories_would_be_listed(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("ada")

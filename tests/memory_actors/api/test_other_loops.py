@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.fakes import FakeEmbedder
+from support.through import OtherLoop, through_client
 
 from bench.faults.commands import COMMANDS
 from eventlog import ANY_VERSION, EventLog, WrongLoop
@@ -41,10 +42,13 @@ def on_a_loop_of_its_own(opening: Any) -> Iterator[tuple[Any, asyncio.AbstractEv
         loop.close()
 
 
-@pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+@pytest.fixture(scope="module", params=["owner", "client"])
+def elsewhere(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, other_loop: OtherLoop
+) -> Iterator[Any]:
     path = tmp_path_factory.mktemp("elsewhere") / "memory"
-    opening = MemorySystem.open(path, embedder=FakeEmbedder(), alerts=[])
+    open_ = MemorySystem.open if request.param == "owner" else through_client(other_loop)
+    opening = open_(path, embedder=FakeEmbedder(), alerts=[])
     with on_a_loop_of_its_own(opening) as (memory, loop):
         user = memory.user("u", session_id="s")
         asyncio.run_coroutine_threadsafe(user.add("likes tea", memory_id="m"), loop).result(30)

@@ -194,6 +194,7 @@ async def test_reads_can_be_narrowed_by_source_and_trust(open_memory: Any) -> No
         assert await found(sources=["boss", EVIL]) == await found() - {"of nobody"}
 
 
+@pytest.mark.no_http
 async def test_bad_sources_and_trusts_are_refused(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("ada")

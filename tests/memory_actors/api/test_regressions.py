@@ -123,6 +123,7 @@ async def test_a_write_begun_before_closing_is_finished(open_memory) -> None:
         assert (await memory.user("u").usage()).kinds["long_term"].count == expected
 
 
+@pytest.mark.no_http
 async def test_a_memory_whose_caller_timed_out_is_found(open_memory, monkeypatch) -> None:
     """A memory whose caller ran out of time is found later."""
     monkeypatch.setattr(wanting, "RETRY_S", 0.05)
@@ -218,6 +219,7 @@ async def test_damaged_derived_data_is_put_aside(open_memory, tmp_path: Path) ->
     assert path.with_suffix(".damaged").exists()
 
 
+@pytest.mark.no_http
 async def test_a_quarantined_user_stays_so_however_long_it_is_idle(open_memory, tmp_path) -> None:
     from memory_actors import QuarantinedError
     from memory_actors.kinds import user_state

@@ -12,7 +12,7 @@ from support.fakes import FakeEmbedder
 from memory_actors import InvalidInputError, MemorySystem
 from memory_actors.base.validation import NAME_BYTES_MAX
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.contract]
 
 PIECES = [
     "a",
@@ -40,6 +40,7 @@ pairs = st.one_of(
 ).filter(lambda pair: pair[0] != pair[1])
 
 
+@pytest.mark.no_http
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pair=pairs)
 @example(pair=("a", "a\0"))

@@ -40,6 +40,7 @@ async def test_who_watches_can_stop_before_the_next_cluster(open_memory: Any, cl
         assert (await memory.compact()).compressed == 1
 
 
+@pytest.mark.no_http
 async def test_work_waits_for_who_watches_it(open_memory: Any) -> None:
     said: list[Any] = []
 

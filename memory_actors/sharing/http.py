@@ -1,0 +1,396 @@
+"""Operations carried out by a server over HTTP, for what servers offer. See offered.py.
+
+A request that did not reach the server is sent again, after a pause. One that may have reached it
+is sent again only if nothing can be done twice by that: it reads, or it has an idempotency key.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from enum import Enum
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from urllib.parse import quote
+
+import anyio
+import msgspec
+
+from memory_actors.base.errors import (
+    AccessDeniedError,
+    DeadlineExceededError,
+    InvalidInputError,
+    MissingExtraError,
+    NotOfferedError,
+    SystemClosedError,
+    UnavailableError,
+    WrongLoopError,
+)
+from memory_actors.base.reports import CompactionProgress, CompactionReport, Moment
+from memory_actors.base.validation import check_name, checked_host, json_copy
+from memory_actors.base.watching import tell
+from memory_actors.sharing.calls import On
+from memory_actors.sharing.declaration import Offered
+from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.offered import OFFERED, PROBLEMS, TYPE_PREFIX
+from memory_actors.sharing.values import error_named
+
+if TYPE_CHECKING:
+    import httpx
+
+TIMEOUT_S: Final = 30.0
+"""As a deadline of a store: a server that says nothing for so long is stopped."""
+PAUSES_S: Final = (0.1, 0.3, 1.0)
+"""Before each further attempt: a server that is started anew is back in that time."""
+RETRY_AFTER_S_MAX: Final = 5.0
+CLOSE_S: Final = 10.0
+"""What requests in hand are given to end when the client is closed: as the server gives them."""
+COME_AGAIN: Final = (502, 503, 504)
+POLL_S: Final = (0.05, 1.0)
+"""How often a job is asked for, at first and later: a run takes milliseconds or minutes."""
+IN_PATH: Final = ("user_id", "memory_id")
+HEALTH: Final = "/health"
+
+
+class Request(NamedTuple):
+    """What is sent to the server."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+    repeatable: bool = False
+    """Sent twice, it does no more than sent once."""
+
+
+class Problem(msgspec.Struct):
+    """What is read of problem details."""
+
+    detail: str
+    type: str = ""
+    instance: str = ""
+    kind: str | None = None
+    used: int | None = None
+    limit: int | None = None
+    unit: str | None = None
+    tier: str | None = None
+
+
+class Job(msgspec.Struct):
+    """What is read of a run of compaction."""
+
+    job_id: str
+    state: str
+    progress: CompactionProgress | None = None
+    report: CompactionReport | None = None
+    error: Problem | None = None
+
+
+class HttpCaller:
+    """Carries out operations on a server. It belongs to one event loop."""
+
+    def __init__(self, url: str, key: str | None, timeout_s: float):
+        self._host = checked_host(url, "a server is a URL like http://127.0.0.1:8765")
+        if not (isinstance(timeout_s, int | float) and timeout_s > 0):
+            raise InvalidInputError(f"timeout_s must be above 0, not {timeout_s!r:.40}")
+        self._httpx = _httpx()
+        self._url, self._timeout_s = url.rstrip("/"), timeout_s
+        self._headers = {} if key is None else {"Authorization": f"Bearer {_checked(key)}"}
+        self._pid: int | None = None
+        self._in_hand: set[asyncio.Future[None]] = set()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Look whether a server is there.
+
+        :raises UnavailableError: there is none, or it is something else.
+        """
+        answer = await self._sent(Request("GET", HEALTH, repeatable=True))
+        if answer.status_code != 200 or b'"status"' not in answer.content:
+            raise self._no_server(answer)
+
+    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Carry out an operation, and return its result.
+
+        :raises NotOfferedError: the server does not do that.
+        :raises AccessDeniedError: not with this key.
+        :raises UnavailableError: nobody answers, or the server cannot do it now.
+        :raises DeadlineExceededError: it has not answered in time.
+        """
+        if name not in OFFERED:
+            raise self._not_offered(name)
+        given = signature(DECLARED[name].takes).bind(None, *args, **kwargs).arguments
+        del given["self"]
+        if name == "system.compact":
+            return await self._compacted(given)
+        said = (await self._answer(_request(name, OFFERED[name], on, given))).content
+        try:
+            return _result(name, said)
+        except (msgspec.MsgspecError, KeyError) as error:
+            raise UnavailableError(
+                f"{self._host} answered what cannot be read: it may be another version ({error})"
+            ) from error
+
+    async def _compacted(self, given: dict[str, Any]) -> CompactionReport:
+        """Ask for a run, and look after it until it has ended; cancelling leaves it to itself."""
+        progress: Callable[[CompactionProgress], object] | None = given.pop("progress", None)
+        asked = _request("system.compact", OFFERED["system.compact"], On(), given)
+        job = msgspec.json.decode((await self._answer(asked)).content, type=Job)
+        told, pause_s = None, POLL_S[0]
+        look = Request("GET", f"{asked.path.rpartition('/')[0]}/jobs/{job.job_id}", repeatable=True)
+        while job.state in ("queued", "running"):
+            await anyio.sleep(pause_s)
+            pause_s = min(2 * pause_s, POLL_S[1])
+            job = msgspec.json.decode((await self._answer(look)).content, type=Job)
+            if progress is not None and job.progress not in (None, told):
+                told = job.progress
+                await tell(progress, told)
+        if job.report is None:
+            raise _error(job.error) if job.error else UnavailableError("the run was cancelled")
+        return job.report
+
+    def iterate(self, name: str, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        """Refuse: no server offers what is iterated."""
+        raise self._not_offered(name)
+
+    def at_once(self, name: str, *_: Any, **__: Any) -> Any:
+        """Refuse: no server offers what is not awaited."""
+        raise self._not_offered(name)
+
+    async def replay(self, *_: Any, **__: Any) -> tuple[On, Moment, int]:
+        """Refuse: no server offers replays."""
+        raise self._not_offered("system.replay")
+
+    async def end_replay(self, *_: Any, **__: Any) -> None:
+        """Do nothing: there is none."""
+
+    def watch_erasures(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: no server tells of erasures."""
+        raise self._not_offered("system.watch_erasures")
+
+    async def close(self) -> None:
+        """End the connections, when the requests in hand are answered."""
+        if self._closed:
+            return
+        if self._pid == os.getpid():
+            self._check_here()
+            self._closed = True
+            if self._in_hand:
+                await asyncio.wait(self._in_hand, timeout=CLOSE_S)
+            await self._client.aclose()
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SystemClosedError("the memory system is closed: connect again")
+
+    def _not_offered(self, name: str) -> NotOfferedError:
+        self._check_open()
+        return NotOfferedError(name)
+
+    # --- requests
+
+    def _check_here(self) -> None:
+        self._check_open()
+        if self._pid != os.getpid():  # at first, and in a child: what is open is its parent's
+            self._pid, self._loop, self._in_hand = os.getpid(), asyncio.get_running_loop(), set()
+            self._client = self._httpx.AsyncClient(headers=self._headers, timeout=self._timeout_s)
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoopError
+
+    async def _answer(self, request: Request) -> "httpx.Response":
+        """Return the answer to a request, if it is what was asked for."""
+        answer = await self._sent(request)
+        if answer.is_success:
+            return answer
+        try:
+            problem = msgspec.json.decode(answer.content, type=Problem)
+        except msgspec.MsgspecError:
+            raise self._no_server(answer) from None
+        raise _error(problem)
+
+    async def _sent(self, request: Request) -> "httpx.Response":
+        """Send a request, again where that is safe, and return the last answer."""
+        for pause_s in PAUSES_S:
+            try:
+                answer = await self._sent_once(request)
+            except UnavailableError as error:
+                unsent = isinstance(error.__cause__, _unsent(self._httpx))
+                if isinstance(error, DeadlineExceededError) or not (unsent or request.repeatable):
+                    raise
+            else:
+                if answer.status_code not in COME_AGAIN or not request.repeatable:
+                    return answer
+                pause_s = max(pause_s, _retry_after_s(answer))
+            await anyio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - not all at once
+        return await self._sent_once(request)
+
+    async def _sent_once(self, request: Request) -> "httpx.Response":
+        self._check_here()
+        ended = self._loop.create_future()
+        self._in_hand.add(ended)
+        try:
+            answer: httpx.Response = await self._client.request(
+                request.method,
+                self._url + request.path,
+                params=request.query or None,
+                content=request.body,
+                headers=request.headers,
+            )
+            return answer
+        except self._httpx.TimeoutException as error:
+            kind = UnavailableError if isinstance(error, _unsent(self._httpx)) else None
+            raise (kind or DeadlineExceededError)(
+                f"{self._host} has not answered in {self._timeout_s:g} s. A write may still be "
+                "carried out; read, then retry"
+            ) from error
+        except self._httpx.HTTPError as error:
+            raise UnavailableError(
+                f"{self._host} does not answer: {error or type(error).__name__}. Is the server "
+                "running (`memory-actors serve`)? A write may have been carried out"
+            ) from error
+        finally:
+            ended.set_result(None)
+            self._in_hand.discard(ended)
+
+    def _no_server(self, answer: "httpx.Response") -> Exception:
+        if answer.status_code in (401, 403):
+            return AccessDeniedError(f"{self._host} lets nobody in with this key")
+        return UnavailableError(
+            f"{self._host} answered {answer.status_code}, and not as a server of memory-actors does"
+        )
+
+
+# --- a request from a call
+
+
+def _request(name: str, route: Offered, on: On, given: dict[str, Any]) -> Request:
+    """Return the request that stands for a call."""
+    parts = {"user_id": on.user_id}
+    if "{memory_id}" in route.path:
+        parts["memory_id"] = check_name(given.pop("memory_id"), "memory_id")
+    path = route.path.format(**{part: _escaped(value or "") for part, value in parts.items()})
+    said = _said(name, route, _as_of_handle(name, route, on, given))
+    headers = {"Agent-Id": on.agent_id, "Session-Id": on.session_id}
+    return Request(
+        route.method,
+        path,
+        () if route.in_body else tuple(_in_query(said)),
+        msgspec.json.encode(said) if route.in_body else None,
+        {each: quote(value, safe="") for each, value in headers.items() if value is not None},
+        route.reads or given.get("idempotency_key") is not None,
+    )
+
+
+def _escaped(part: str) -> str:
+    """Return a part of a path; no dots, which clients take out, and no word of the routes."""
+    escaped = quote(part, safe="").replace(".", "%2E")
+    return "%73earch" if escaped == "search" else escaped
+
+
+def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with what the handle says, as the server's own handle says nothing."""
+    own = signature(DECLARED[name].takes).parameters
+    if "auto_prune" in own and given.get("auto_prune") is None:
+        given["auto_prune"] = on.auto_prune
+    if "source" in route.given and "source" not in own:  # what is written has words of somebody
+        for origin in on.origins:
+            given |= {"source": origin.source, "trust": origin.trust.value}
+    return given
+
+
+def _said(name: str, route: Offered, given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments as JSON has them, with the server's names."""
+    own = signature(DECLARED[name].takes).parameters
+    said = {}
+    for argument, value in given.items():
+        default = own[argument].default if argument in own else None
+        if value is default or (value is None and not route.in_body and default is Parameter.empty):
+            continue
+        if argument not in route.given:
+            raise NotOfferedError(name, f"{argument}= of {name}")
+        said[route.given[argument]] = plain = _plain(value, argument)
+        if plain == [] and not route.in_body:  # left out it would mean all, and here it means none
+            raise NotOfferedError(name, f"an empty {argument}= of {name}")
+    return said
+
+
+def _plain(value: Any, what: str) -> Any:
+    """Return an argument as JSON has it.
+
+    :raises InvalidInputError: JSON has nothing like it.
+    """
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return f"{value / timedelta(hours=1):.9f}h"
+    if isinstance(value, Enum):
+        return json_copy(value.value, what)
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, set | frozenset):
+        value = list(value)
+    return json_copy(value, what)
+
+
+def _in_query(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a query: of a list, each item."""
+    for name, value in said.items():
+        for each in value if isinstance(value, list) else [value]:
+            yield name, each if isinstance(each, str) else msgspec.json.encode(each).decode()
+
+
+# --- answers and errors
+
+
+def _result(name: str, said: bytes) -> Any:
+    """Return the result of an operation from the answer to its request."""
+    within = OFFERED[name].within
+    if within is not None:
+        said = msgspec.json.decode(said, type=dict[str, msgspec.Raw])[within]
+    return msgspec.json.decode(said, type=DECLARED[name].result)
+
+
+def _error(problem: Problem) -> BaseException:
+    """Return the error that problem details stand for, as it was raised at the server."""
+    name = problem.type.removeprefix(TYPE_PREFIX)
+    if name in ("unauthorized", "forbidden"):
+        return AccessDeniedError(problem.detail)
+    if name in ("content-too-large", "method-not-allowed"):
+        return InvalidInputError(problem.detail)
+    kind = PROBLEMS.get(name, UnavailableError)
+    if name == "internal-error":
+        problem.detail += f" ({problem.instance})"
+    fields = ("kind", "used", "limit", "unit", "tier") if name == "quota-exceeded" else ()
+    return error_named(kind, problem.detail, {each: getattr(problem, each) for each in fields})
+
+
+def _retry_after_s(answer: "httpx.Response") -> float:
+    try:
+        said_s = float(answer.headers.get("Retry-After", "0"))
+    except ValueError:  # a date
+        return 0.0
+    return min(max(said_s, 0.0), RETRY_AFTER_S_MAX)
+
+
+def _checked(key: object) -> str:
+    if not isinstance(key, str) or not key.isascii() or not key.isprintable():
+        raise InvalidInputError("key must be an API key: ma_… of `memory-actors keys create`")
+    return key
+
+
+def _unsent(httpx: Any) -> tuple[type[Exception], ...]:
+    """Return the errors after which it is sure that nothing has reached the server."""
+    return httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError as error:
+        raise MissingExtraError(
+            "a server over HTTP needs httpx: run `pip install 'memory-actors[http]'`"
+        ) from error
+    return httpx
