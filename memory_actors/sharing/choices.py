@@ -43,7 +43,10 @@ def described(directory: Path, parts: Mapping[str, Any]) -> Choices:
 def _keys(directory: Path, encrypt: Any) -> str:
     """Say where the keys are, however that was said."""
     named = beside(directory.resolve(), ".keys") if encrypt is True else encrypt
-    return str(Path(named).resolve()) if isinstance(named, str | Path) else _said(named)
+    try:
+        return str(Path(named).resolve())
+    except (OSError, TypeError, ValueError):  # no path that can be: opening it says so
+        return _said(named)
 
 
 def _settings(settings: Settings) -> str:
