@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ SOCKET: Final = "owner.sock"
 OWNER_ONLY: Final = 0o600
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
+LOOK_S_MAX: Final = 0.2
 _OPEN_FILES: Final = Path("/proc/self/fd")
 
 
@@ -113,11 +114,28 @@ def _write(path: Path, data: bytes) -> None:
     scratch.replace(path)
 
 
-def forget(directory: Path, *, file: bool) -> None:
-    """Remove the socket; with `file`, also what says who has the store."""
-    for name in (SOCKET, FILE) if file else (SOCKET,):
-        with suppress(OSError):
-            (directory / name).unlink(missing_ok=True)
+def forget_socket(directory: Path) -> None:
+    """Remove the socket, while the store is open here."""
+    with suppress(OSError):
+        (directory / SOCKET).unlink(missing_ok=True)
+
+
+def forget_owner(directory: Path, secrets: Container[str]) -> None:
+    """Remove what says who has a store, once it is closed here, unless the next owner wrote it.
+
+    In its turn: nobody opens the store between the look and the removal. Whoever has the turn is
+    about to write the file anew.
+    """
+    turn = Turn(directory)
+    if not turn.taken():
+        return
+    try:
+        address = read_address(directory)
+        if address is not None and address.secret in secrets:
+            with suppress(OSError):
+                (directory / FILE).unlink(missing_ok=True)
+    finally:
+        turn.ended()
 
 
 @contextmanager
@@ -144,8 +162,8 @@ def is_served(directory: Path) -> bool:
     if address is None:
         return False
     with reachable(directory, address) as (found, where), found:
-        found.setblocking(False)
-        return found.connect_ex(where) in (0, errno.EAGAIN, errno.EINPROGRESS)
+        found.settimeout(LOOK_S_MAX)  # one who is frozen has a full backlog: that is served, too
+        return found.connect_ex(where) in (0, errno.EAGAIN)
 
 
 def is_shared(directory: Path) -> bool:

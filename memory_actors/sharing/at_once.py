@@ -5,33 +5,50 @@ belongs to its event loop, which waits as well.
 """
 
 import os
+import secrets
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from memory_actors.base.errors import DeadlineExceededError, UnavailableError
+from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import Address, reachable, read_address
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.values import error_of
 
 WAIT_S: Final = 10.0
+LOOK_S_MAX: Final = 1.0
+"""The thread may be that of an event loop: it is not held up for longer."""
+LOOK_AGAIN_S: Final = 0.02
 OWNED_HERE: Final[dict[str, Callable[[frames.Call], bytes]]] = {}
 """What answers in this process, by the secret of the address: nobody else could."""
 
 
-def ask_at_once(directory: Path, client: str, choices: Choices, call: frames.Call) -> bytes:
-    """Return the answer of the owner of a store.
+def ask_at_once(directory: Path, choices: Choices, call: frames.Call) -> bytes:
+    """Return the answer of the owner of a store. A change of owners is waited for, for a moment.
 
     :raises UnavailableError: nobody answers.
     :raises DeadlineExceededError: the owner says nothing.
     """
+    until_s = time.monotonic() + LOOK_S_MAX
+    while True:
+        try:
+            return _answer(directory, choices, call)
+        except (OSError, SystemClosedError) as error:
+            if time.monotonic() > until_s:
+                raise UnavailableError(f"nobody serves the store {directory}: try again") from error
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _answer(directory: Path, choices: Choices, call: frames.Call) -> bytes:
     address = read_address(directory)
     if address is None:
-        raise UnavailableError(f"nobody serves the store {directory}: try again")
+        raise FileNotFoundError(directory)
     if address.secret in OWNED_HERE:
         return OWNED_HERE[address.secret](call)
+    client = secrets.token_urlsafe(9)  # of this call alone
     hello = frames.Hello(frames.PROTOCOL, address.secret, client, os.getpid(), choices, keeps=False)
     try:
         return _asked(directory, address, hello, call)
@@ -39,8 +56,6 @@ def ask_at_once(directory: Path, client: str, choices: Choices, call: frames.Cal
         raise DeadlineExceededError(
             f"process {address.pid} has the store and has said nothing for {WAIT_S:g} s"
         ) from None
-    except OSError as error:
-        raise UnavailableError(f"nobody serves the store {directory}: try again") from error
 
 
 def _asked(directory: Path, address: Address, hello: frames.Hello, call: frames.Call) -> bytes:

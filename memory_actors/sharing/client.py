@@ -30,6 +30,7 @@ from memory_actors.sharing.waiting import ERASURES, Waiting, call_of, deadline_s
 WINDOW: Final = 64  # items of an iteration that are on their way
 CLOSE_S: Final = 10.0
 """The calls in hand may take so long when the client is closed, as when the owner is."""
+FOLLOW_AGAIN_S: Final = 1.0
 REPLAY: Final = "system.replay"
 REPLAYED: Final = decoder(tuple[Moment, int])
 
@@ -60,6 +61,7 @@ class Client:
         self._own = own
         self._pid: int | None = None
         """None: it begins with its first call, on the loop of that."""
+        self._closed = False
 
     def _begin_here(self) -> None:
         self._pid = os.getpid()
@@ -124,7 +126,7 @@ class Client:
         self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AsyncIterator[Any]:
         """Yield what an operation does. After a change of owners it goes on where it was."""
-        decoded, seen = DECLARED[name].decoded, set[int]()
+        decoded, seen, position = DECLARED[name].decoded, set[int](), 0
         waiting = await self._asked(name, on, args, kwargs)
         try:
             while (said := await waiting.items.get()) is not None:
@@ -132,10 +134,13 @@ class Client:
                 if (digest := hash(said)) in seen:
                     continue
                 item = decoded(said)
-                if isinstance(item, LogEntry):
-                    waiting.message = from_here(waiting.message, item.position)
-                else:
+                if not isinstance(item, LogEntry):
                     seen.add(digest)
+                elif item.position <= position:  # of the connection before
+                    continue
+                else:
+                    position = item.position
+                    waiting.message = from_here(waiting.message, position)
                 yield item
             await waiting.result
         finally:
@@ -145,7 +150,7 @@ class Client:
         """Carry out an operation that is not awaited: the thread waits for it."""
         self._check_here(loop_too=False)
         message, _ = call_of(0, name, on, args, kwargs)
-        said = ask_at_once(self.directory, self._id, self.choices, message)
+        said = ask_at_once(self.directory, self.choices, message)
         return DECLARED[name].decoded(said)
 
     async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
@@ -175,16 +180,20 @@ class Client:
 
     async def _follow_erasures(self, waiting: Waiting, forget: Callable[[str], object]) -> None:
         read = decoder(str)
-        try:
-            while (said := await waiting.items.get()) is not None:
-                self._wanted(waiting)
-                tell_to_forget(forget, read(said))
-        finally:
-            self._done(waiting)
+        while True:
+            try:
+                while (said := await waiting.items.get()) is not None:
+                    self._wanted(waiting)
+                    tell_to_forget(forget, read(said))
+            finally:
+                self._done(waiting)
+            await asyncio.sleep(FOLLOW_AGAIN_S)  # the owner was silent, or nobody had the store
+            waiting = self._asked_now(ERASURES, On(), (), {})
 
     async def close(self) -> None:
         """End the connection; an owner that this process has become closes the store."""
-        if self._closed:
+        if self._closed or os.getpid() != self._pid:  # not begun here: there is nothing to close
+            self._closed = True
             return
         self._check_here()
         self._closed = True
@@ -245,6 +254,9 @@ class Client:
         else:
             message = msgspec.structs.replace(message, after=waiting.after)
         self._at.say(message)
+        for place, event in enumerate(waiting.kept):
+            if isinstance(event, asyncio.Event) and event.is_set():
+                self._at.say(frames.Signal(message.number, place))
 
     async def _signal(self, number: int, place: int, event: asyncio.Event) -> None:
         await event.wait()
@@ -298,8 +310,9 @@ class Client:
             self._called(waiting, message)
 
     def _failed(self, waiting: Waiting, error: BaseException) -> None:
-        if isinstance(error, SystemClosedError) and not waiting.message.on.then:
-            return  # the owner is closing: it is asked of the next one
+        is_closing = isinstance(error, SystemClosedError) and self._at.link is None
+        if is_closing and not waiting.message.on.then:
+            return  # it is asked of the next owner
         waiting.fail(error)
 
     def _called(self, waiting: Waiting, message: frames.Called) -> None:

@@ -85,7 +85,7 @@ class Connection:
         self._leaving: Link | None = None
         """The connection with an owner that closes: answers come, but nothing is asked."""
         self._welcome: frames.Welcome | None = None
-        self._welcomed: asyncio.Future[frames.Welcome] | None = None
+        self._joining: tuple[Link, asyncio.Future[frames.Welcome]] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._pings: asyncio.Task[None] | None = None
         self._owned: Any = None
@@ -117,9 +117,11 @@ class Connection:
     async def close(self) -> None:
         """End it; an owner that this process has become closes the store."""
         self._closed = True
-        for task in (self._connecting, self._pings):
-            if task is not None:
-                task.cancel()
+        running = [task for task in (self._connecting, self._pings) if task is not None]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
         if self.link is not None:
             self.link.close()
         if self._owned is not None:
@@ -131,28 +133,32 @@ class Connection:
 
     def _heard(self, link: Link, message: Said) -> None:
         if isinstance(message, frames.Welcome):
-            self._settle_welcome(message, None)
+            self._settle_welcome(link, message)
         elif isinstance(message, frames.Refused):
-            self._settle_welcome(None, RefusedError(error_of(message.error)))
+            self._settle_welcome(link, RefusedError(error_of(message.error)))
         elif not isinstance(message, frames.Closing):
             self._on_heard(message)
         elif link is self.link:
             self._leaving, self.link = link, None
 
-    def _settle_welcome(self, welcome: frames.Welcome | None, error: BaseException | None) -> None:
-        if self._welcomed is None or self._welcomed.done():
+    def _settle_welcome(self, link: Link, outcome: frames.Welcome | Exception) -> None:
+        if self._joining is None or self._joining[0] is not link or self._joining[1].done():
             return
-        if welcome is None:
-            self._welcomed.set_exception(error or ConnectionError("the connection was lost"))
+        if isinstance(outcome, Exception):
+            self._joining[1].set_exception(outcome)
         else:
-            self._welcomed.set_result(welcome)
+            self._joining[1].set_result(outcome)
 
     def _lost(self, link: Link, _: Exception | None) -> None:
-        self._settle_welcome(None, None)
-        if link in (self.link, self._leaving):  # not one that was never welcome
-            self.link = self._leaving = None
-            if not self._closed:
-                self.connect()
+        self._settle_welcome(link, ConnectionError("the connection was lost"))
+        if link is self._leaving:
+            self._leaving = None
+        elif link is self.link:
+            self.link = None
+        else:
+            return  # it was never welcome
+        if self.link is None and not self._closed:
+            self.connect()
 
     # --- connecting
 
@@ -212,13 +218,14 @@ class Connection:
         if address is None:
             raise FileNotFoundError(self.directory)
         link = await self._linked(address)
-        self._welcomed = self._loop.create_future()
+        welcomed: asyncio.Future[frames.Welcome] = self._loop.create_future()
+        self._joining = link, welcomed
         secret, pid = address.secret, os.getpid()
         hello = frames.Hello(frames.PROTOCOL, secret, self._client, pid, self._choices, self._keeps)
         link.send(hello)
         try:
             async with asyncio.timeout(SILENCE_S):
-                self._welcome = await self._welcomed
+                self._welcome = await welcomed
         except TimeoutError:
             link.abort()
             raise DeadlineExceededError(_silent(address.pid)) from None
@@ -292,6 +299,7 @@ class Connection:
             silent_s = self._loop.time() - self.link.alive_s
             if silent_s > SILENCE_S and self._welcome is not None:
                 self._failed(DeadlineExceededError(_silent(self._welcome.pid)))
+                self.link.abort()  # what it says later is about calls that nobody waits for
             elif silent_s > PING_S:
                 self.link.send(frames.Ping())
 

@@ -17,8 +17,10 @@ from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.api.user_context import UserContext
 from memory_actors.sharing import remote
+from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.calls import On, Then
 from memory_actors.sharing.client import Client
+from memory_actors.sharing.serving import Server
 from memory_actors.sharing.system import MemorySystem as Shared
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.documents import Documents
@@ -43,19 +45,23 @@ CLIENTS: Final[dict[type, Any]] = {
 for _here, _there in CLIENTS.items():
     _there.register(_here)
 
-_owned: Final["weakref.WeakKeyDictionary[MemorySystem, Callable[[], Client]]"] = (
+_owned: Final["weakref.WeakKeyDictionary[MemorySystem, tuple[Server, Callable[[], Client]]]"] = (
     weakref.WeakKeyDictionary()
 )
 _kept: Final[list[Any]] = []
 
 
-def becomes_client(memory: MemorySystem, client: Callable[[], Client]) -> None:
+def becomes_client(memory: MemorySystem, server: Server, client: Callable[[], Client]) -> None:
     """Have a system, and the handles on it, become a client's in a forked child."""
-    _owned[memory] = client
+    _owned[memory] = server, client
 
 
 def _in_child() -> None:
-    clients = {id(memory._services): made() for memory, made in _owned.items()}
+    clients: dict[int, Client] = {}
+    for memory, (server, made) in _owned.items():
+        server.close_in_child()
+        clients[id(memory._services)] = made()
+    OWNED_HERE.clear()
     if not clients:
         return
     for one in gc.get_objects():

@@ -9,9 +9,7 @@ connection. So has one that does not read: what waits to be written is limited a
 """
 
 import asyncio
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -21,6 +19,7 @@ from memory_actors.sharing.calls import On
 PROTOCOL: Final = 1
 """Raised when the messages change their meaning."""
 HELLO_BYTES_MAX = 64 << 10  # settings, and a key: more is no hello
+VALUE_BYTES_MAX = 255 << 20
 FRAME_BYTES_MAX = 256 << 20  # 1,000 memories of 256 KiB, the most of one call
 UNREAD_BYTES_MAX = 320 << 20  # written, and not taken by the peer: a frame, and then some
 LARGE_BYTES = 1 << 20  # of what is under way: less is not worth a look at all connections
@@ -287,8 +286,8 @@ class Link(asyncio.Protocol):
     def close_in_child(self) -> None:
         """Close this process's copy of the socket, in a forked child: the link is its parent's."""
         if self.transport is not None:
-            with suppress(OSError):
-                os.close(self.transport.get_extra_info("socket").fileno())
+            self.transport.get_extra_info("socket")._sock.close()  # noqa: SLF001 - not the fd alone:
+            # the object would close its number once more, when it is another's
 
     def abort(self) -> None:
         """End the connection at once."""

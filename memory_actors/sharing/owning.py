@@ -10,7 +10,7 @@ from typing import Any
 
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.system import MemorySystem, open_alone
-from memory_actors.sharing.address import forget
+from memory_actors.sharing.address import forget_owner
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.client import Client
 from memory_actors.sharing.forking import becomes_client
@@ -32,15 +32,9 @@ async def owned(
 
     `give_up` is called when somebody comes who wants to keep it: who owns it for one call only.
     """
-    held, served = AsyncExitStack(), False
-
-    def forget_all() -> None:
-        if served:  # else it may be another's
-            forget(directory, file=True)
-
-    held.callback(forget_all)  # last of all: who reads the file waits for the store to be closed
+    held, secrets = AsyncExitStack(), set[str]()
+    held.callback(lambda: forget_owner(directory, secrets))  # last: who waits for the end reads it
     memory = await open_alone(directory, **parts, held=held)
-    served = True
     server = Server(memory, directory, choices, give_up)
     held.push_async_callback(server.close)
     try:
@@ -48,9 +42,10 @@ async def owned(
     except BaseException:
         await memory.close()
         raise
+    secrets.add(server.address.secret)
 
     async def own(give_up: Callable[[], object]) -> MemorySystem:
         return await owned(directory, parts, choices, give_up)
 
-    becomes_client(memory, lambda: Client(directory, choices, own))
+    becomes_client(memory, server, lambda: Client(directory, choices, own))
     return memory

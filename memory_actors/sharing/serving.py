@@ -14,12 +14,12 @@ import hmac
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memory_actors.api.system import MemorySystem
-from memory_actors.base.errors import SystemClosedError, UnavailableError
+from memory_actors.base.errors import InvalidInputError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
-from memory_actors.sharing.address import Address, forget, listening
+from memory_actors.sharing.address import Address, forget_socket, listening
 from memory_actors.sharing.answering import Answering, Session
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, check
@@ -27,6 +27,9 @@ from memory_actors.sharing.declaration import How
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Link, Said
 from memory_actors.sharing.values import error_bytes
+
+if TYPE_CHECKING:
+    import socket
 
 CONNECTIONS_MAX: Final = 512
 STRANGERS_MAX: Final = 128  # who have not said hello yet: more than are accepted in one turn
@@ -61,12 +64,23 @@ class Server:
         self._strangers: dict[_Peer, None] = {}
         """Those of them who have not said hello, in the order in which they came."""
         self._server: asyncio.Server | None = None
+        self._listening: socket.socket
 
     async def start(self) -> None:
         """Listen."""
-        found, self.address = listening(self._directory)
-        self._server = await asyncio.get_running_loop().create_server(self._came, sock=found)
+        self._listening, self.address = listening(self._directory)
         OWNED_HERE[self.address.secret] = self.answering.at_once
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._came, sock=self._listening)
+
+    def close_in_child(self) -> None:
+        """Close this process's copies of the sockets, in a forked child: they are its parent's.
+
+        Who is connected, and who wants to be, would else not notice when the parent is gone.
+        """
+        self._listening.close()
+        for peer in self._peers:
+            peer.link.close_in_child()
 
     def _came(self) -> Link:
         if len(self._strangers) >= STRANGERS_MAX:
@@ -103,7 +117,7 @@ class Server:
         if self._server is None:
             return
         OWNED_HERE.pop(self.address.secret, None)
-        forget(self._directory, file=False)  # the store is open yet
+        forget_socket(self._directory)
         self._server.close()
         for peer in self._peers:
             peer.link.send(frames.Closing())
@@ -247,7 +261,13 @@ class _Peer:
         try:
             if self._server.closing:
                 raise SystemClosedError("the memory system is closing: try again")
-            return frames.Result(call.number, await session.answer(call))
+            value = await session.answer(call)
+            if len(value) > frames.VALUE_BYTES_MAX:
+                raise InvalidInputError(
+                    f"the result takes {len(value):,} bytes (max: {frames.VALUE_BYTES_MAX:,}): ask "
+                    "for less at once"
+                )
+            return frames.Result(call.number, value)
         except Exception as error:
             return frames.Failed(call.number, error_bytes(error))
 

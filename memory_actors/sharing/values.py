@@ -214,7 +214,8 @@ class Error(msgspec.Struct, array_like=True):
 def error_bytes(error: BaseException) -> bytes:
     """Return an error as bytes; what it keeps of the process stays there."""
     kept = {name: value for name, value in vars(error).items() if _is_plain(value)}
-    name = next(kind.__name__ for kind in type(error).__mro__ if _error(kind.__name__) is kind)
+    known = (kind.__name__ for kind in type(error).__mro__ if _error(kind.__name__) is kind)
+    name = next(known, "Exception")
     return _encode(Error(name, _message(error), kept))
 
 
@@ -224,7 +225,10 @@ def _message(error: BaseException) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float | bool | None)
+    if isinstance(value, str):
+        return isinstance(_text(value), str)
+    is_number = isinstance(value, float) or (isinstance(value, int) and value in _INT)
+    return value is None or is_number
 
 
 def error_of(said: bytes) -> BaseException:
@@ -263,4 +267,4 @@ def _type(name: str) -> Any:
 @cache
 def _error(name: str) -> type[BaseException] | None:
     kind = _type(name) or getattr(builtins, name, None)
-    return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
+    return kind if isinstance(kind, type) and issubclass(kind, Exception) else None

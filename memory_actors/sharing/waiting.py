@@ -8,6 +8,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.sharing import frames
 from memory_actors.sharing.calls import On
 from memory_actors.sharing.declaration import How
@@ -65,6 +66,11 @@ def call_of(
     kept: list[Any] = []
     args, kwargs = _absolute(name, args, kwargs)
     arguments = _packed(args, kwargs, kept)
+    if len(arguments) > frames.VALUE_BYTES_MAX:
+        raise InvalidInputError(
+            f"the arguments take {len(arguments):,} bytes (max: {frames.VALUE_BYTES_MAX:,}): give "
+            "less at once"
+        )
     return frames.Call(number, name, on, arguments, deadline_s), kept
 
 

@@ -16,6 +16,7 @@ from support.fakes import FakeEmbedder
 
 from memory_actors import (
     InvalidInputError,
+    Item,
     LogLocked,
     MemorySystem,
     NotFoundError,
@@ -26,7 +27,7 @@ from memory_actors import (
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.system import MemorySystem as Engine
-from memory_actors.sharing.address import FILE, SOCKET
+from memory_actors.sharing.address import FILE, SOCKET, forget_owner
 from memory_actors.sharing.system import open_or_join
 
 pytestmark = pytest.mark.anyio
@@ -325,3 +326,89 @@ def test_a_forked_child_of_an_owner_without_await_is_a_client(tmp_path: Path) ->
         child.join(30)
         assert child.exitcode == 0
         assert len(user.list_memories()) == 2
+
+
+def _closes_at_once(memory: Any, answers: Any) -> None:
+    async def work() -> None:
+        await memory.close()
+
+    asyncio.run(work())
+    answers.put("closed")
+
+
+async def test_a_forked_child_may_close_what_it_never_used(owner: Any) -> None:
+    fork = multiprocessing.get_context("fork")
+    answers = fork.Queue()
+    child = fork.Process(target=_closes_at_once, args=(owner, answers))
+    child.start()
+    assert await asyncio.to_thread(answers.get, timeout=30) == "closed"
+    await asyncio.to_thread(child.join, 30)
+    await owner.user("ada").add("the parent goes on")
+
+
+OWNER_THAT_FORKS = """
+import asyncio, os, sys, time
+from memory_actors import MemorySystem
+async def main():
+    async with MemorySystem.open(sys.argv[1]) as memory:
+        await memory.user("ada").working.set("k", 1)
+        child = os.fork()
+        if child == 0:
+            time.sleep(30)
+            os._exit(0)
+        print(child, flush=True)
+        await asyncio.sleep(30)
+asyncio.run(main())
+"""
+
+
+async def test_the_child_of_an_owner_that_was_killed_keeps_nobody_out(tmp_path: Path) -> None:
+    """A forked child holds neither the lock nor the sockets of its parent."""
+    path = tmp_path / "memory"
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER_THAT_FORKS, str(path)],
+        stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        child = int(await asyncio.to_thread(process.stdout.readline))
+        try:
+            async with MemorySystem.open(path) as client:
+                assert not isinstance(client, Engine)
+                process.kill()
+                async with asyncio.timeout(8):
+                    await client.user("ada").working.set("k", 2)
+                    assert await client.user("ada").working.get("k") == 2
+        finally:
+            os.kill(child, 9)
+
+
+async def test_what_is_too_large_for_a_frame_is_refused(
+    owner: Any, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_actors.sharing.frames.VALUE_BYTES_MAX", 10_000)
+    with pytest.raises(InvalidInputError, match="give less"):
+        await client.user("ada").add("x" * 20_000)
+    await owner.user("ada").documents.put("c", {"a": "x" * 20_000}, key="k")
+    with pytest.raises(InvalidInputError, match="ask for less"):
+        await client.user("ada").documents.get("k", "c")
+    await client.user("ada").add("what is not too large goes on")
+
+
+async def test_events_are_read_once_by_who_is_slower_than_a_takeover(tmp_path: Path) -> None:
+    owner, client = await opening(tmp_path), await opening(tmp_path)
+    await owner.user("ada").add_many([Item(content=f"fact {n}") for n in range(150)])
+    seen: list[int] = []
+    async for entry in client.events():
+        if len(seen) == 5:
+            await owner.close()
+            await client.users()
+        seen.append(entry.position)
+    assert seen == list(range(1, 151))
+    await client.close()
+
+
+async def test_a_late_owner_removes_nothing_of_the_next_one(tmp_path: Path) -> None:
+    async with opening(tmp_path):
+        address = (tmp_path / "memory" / FILE).read_bytes()
+        forget_owner(tmp_path / "memory", {"the secret of an earlier one"})
+        assert (tmp_path / "memory" / FILE).read_bytes() == address
