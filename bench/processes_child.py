@@ -19,11 +19,13 @@ import structlog
 
 from bench.hashed import HashedEmbedder
 from bench.workload import unique_questions, unique_sentences
-from memory_actors import Item, MemorySystem
+from memory_actors import Item, Limits, MemorySystem, Plan, Settings, Tier
 
 FILL_ITEMS = 200
 PROBE_EVERY_S = 0.005
 TOP_K = 10
+LIMITS = Limits(long_term_memories=1_000_000, long_term_bytes=1 << 40)
+SETTINGS = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
 
 
 class Desk:
@@ -40,7 +42,9 @@ class Desk:
 
     async def open(self) -> int:
         """Open the store; return the process."""
-        self._memory = await MemorySystem.open(self._store, embedder=HashedEmbedder(), alerts=[])
+        self._memory = await MemorySystem.open(
+            self._store, embedder=HashedEmbedder(), settings=SETTINGS, alerts=[]
+        )
         await self._memory.users()
         return os.getpid()
 
