@@ -4,7 +4,7 @@ import fcntl
 from pathlib import Path
 
 from eventlog.files.atomic_directory import ANCHOR, LOG
-from eventlog.files.datafile import opened
+from eventlog.files.datafile import holder, opened
 from eventlog.files.pages import check_file
 
 
@@ -24,13 +24,13 @@ class ClosedLog:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def owner(self) -> str | None:
-        """Return which process has it open, if one has. Holds the lock for a moment, shared."""
+        """Return who has it open, and since when, or None. Holds the lock for a moment, shared."""
         try:
             with opened(self._lock) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    return file.read().decode(errors="replace").strip() or "unknown"
+                    return holder(file.fileno())
         except FileNotFoundError:
             pass
         return None

@@ -11,8 +11,10 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -160,7 +162,7 @@ def reserve_readers(path: Path) -> None:
 
 
 def lock(path: Path) -> int:
-    """Return the descriptor of a file that is locked and says which process holds it.
+    """Return the descriptor of a file that is locked and says which process holds it, since when.
 
     :raises LogLocked: another one does, or this one.
     """
@@ -169,18 +171,28 @@ def lock(path: Path) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
+        who = holder(fd)
         os.close(fd)
         raise LogLocked(
-            f"{path.parent} is open in process {owner}: close it there, or use another directory"
+            f"{path.parent} is open in {who}: close it there, or use another directory"
         ) from error
     try:
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(fd, f"{os.getpid()} {int(time.time())}\n".encode(), 0)
     except OSError:
         pass  # it only tells others who holds the lock
     _locked.add(fd)
     return fd
+
+
+def holder(fd: int) -> str:
+    """Say who holds a lock, and since when, as the file says: it may be empty, or an older one."""
+    pid, _, since_s = os.pread(fd, 40, 0).decode(errors="replace").strip().partition(" ")
+    who = f"process {pid or 'unknown'}"
+    if not since_s.isdecimal():
+        return who
+    since = datetime.fromtimestamp(int(since_s), UTC).astimezone()
+    return f"{who} since {since:%Y-%m-%d %H:%M:%S}"
 
 
 def unlock(fd: int) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from signal import SIGINT
 
 import click
@@ -19,7 +19,7 @@ from memory_actors.base.reports import (
     CompactionStats,
 )
 from memory_actors.cli.deriving import mirrors
-from memory_actors.cli.options import App, Command, Group, pass_app
+from memory_actors.cli.options import App, Command, Group, is_given, pass_app
 from memory_actors.cli.output import (
     counted,
     local,
@@ -33,17 +33,11 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import (
-    ONE_CALL,
-    check_store,
-    ensure_model,
-    run,
-    with_system,
-)
+from memory_actors.cli.running import check_store, ensure_model, opening, run, with_system
 from memory_actors.cli.showing import memory_table, short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
 from memory_actors.interchange import Progress
-from memory_actors.sharing.system import MemorySystem, open_for_one_call
+from memory_actors.sharing.system import MemorySystem
 
 INTERRUPTED = 130
 STEPS = 1000  # of the progress bar
@@ -79,7 +73,8 @@ def compact(
     """Replace old memories that are about the same by summaries: of all users, or of --user.
 
     Nothing is lost: `compaction expand` shows the originals, `compaction undo` brings them back.
-    Ctrl-C stops after the cluster in hand; what was done remains.
+    Ctrl-C stops after the cluster in hand; what was done remains. A process that has the store open
+    does it with its own summarizer: another one that is named here is refused.
     """
     check_store(app)
     summarizer = SUMMARIZERS[name]()
@@ -102,7 +97,9 @@ async def _compacted(
     episodes: bool | None,
     moved: Progress,
 ) -> CompactionReport:
-    async with _opened(app, summarizer) as memory:
+    asked = ["summarizer"] if is_given("name") else []
+    # Compacting frees room, so no quota raises an alert.
+    async with opening(app, asked=asked, summarizer=summarizer, alerts=[]) as memory:
         with _stopped_by_ctrl_c() as stop:
             return await memory.compact(
                 app.user,
@@ -112,20 +109,6 @@ async def _compacted(
                 progress=_on_progress(moved),
                 stop=stop,
             )
-
-
-@asynccontextmanager
-async def _opened(app: App, summarizer: Summarizer) -> AsyncIterator[MemorySystem]:
-    """Hold the store open with a summariser. Compacting frees room, so no quota raises an alert."""
-    async with open_for_one_call(
-        app.directory,
-        embedder=app.model,
-        summarizer=summarizer,
-        settings=ONE_CALL,
-        alerts=[],
-        encrypt=app.key_file or False,
-    ) as memory:
-        yield memory
 
 
 @contextmanager

@@ -21,11 +21,15 @@ import numpy as np
 
 from eventlog import CorruptLog
 from eventlog.files.closed_log import ClosedLog
+from memory_actors.base.errors import MemoryActorsError
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, print_table, say, size, table, text
+from memory_actors.cli.running import run
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.model.installed import model_dir, model_path
+from memory_actors.sharing.address import is_shared
+from memory_actors.sharing.system import join
 from memory_actors.upkeep.store import closed_log
 
 Status: TypeAlias = Literal["ok", "warning", "failed"]
@@ -64,7 +68,7 @@ def checks(directory: Path) -> Iterator[Check]:
         ("data directory", lambda: _writable(directory)),
         ("free disk", lambda: _free_disk(directory)),
         ("file system", lambda: _file_system(directory)),
-        ("log lock", lambda: _lock(closed_log(directory))),
+        ("log lock", lambda: _lock(directory)),
         ("log file", lambda: _log_file(closed_log(directory))),
         ("fsync", lambda: _fsync(directory)),
     ]
@@ -191,14 +195,29 @@ def _mounts() -> str:
         return ""
 
 
-def _lock(log: ClosedLog) -> Check:
-    owner = log.owner()
+def _lock(directory: Path) -> Check:
+    owner, name = closed_log(directory).owner(), "log lock"
     if owner is None:
-        return _check("log lock", True, "free", "")
-    return Check(
-        name="log lock", status="warning", found=f"open in process {owner}",
-        advice="only one process may have it open: commands work when that one has closed it",
-    )  # fmt: skip
+        return _check(name, True, "free", "")
+    if not is_shared(directory):
+        return Check(
+            name=name, status="warning", found=f"open in {owner}, for itself alone",
+            advice="other processes, and commands, come in when that one has closed it",
+        )  # fmt: skip
+    try:
+        took_ms = run(lambda: _ask(directory))
+    except MemoryActorsError as error:
+        advice = "see what that process does; if it is ended, another one takes over"
+        return _check(name, False, f"open in {owner}, which does not answer: {error}", advice)
+    return _check(name, True, f"open in {owner}, which answers others in {took_ms:.1f} ms", "")
+
+
+async def _ask(directory: Path) -> float:
+    """Ask the process that has a store open who its users are; return how long that took."""
+    async with join(directory) as memory:
+        began_s = time.perf_counter()
+        await memory.users()
+        return (time.perf_counter() - began_s) * 1e3
 
 
 def _log_file(log: ClosedLog) -> Check:
@@ -208,7 +227,7 @@ def _log_file(log: ClosedLog) -> Check:
         lost = f"{log.path} is missing or empty, and {anchor} is there"
         return _check(name, not has_anchor, lost if has_anchor else "no store here yet", _RESTORE)
     if log.owner() is not None:
-        return _check(name, True, "not looked at: it is in use", "")
+        return _check(name, True, "not looked at: it is in use; `verify` asks who has it", "")
     try:
         log.check()
     except CorruptLog as error:

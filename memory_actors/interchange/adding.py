@@ -16,7 +16,6 @@ import msgspec
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.plumbing import from_origins, put_block, put_summary
-from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, Step
@@ -32,6 +31,7 @@ from memory_actors.interchange.parts import (
     StepParts,
 )
 from memory_actors.interchange.records import COMPRESSED_FLAG, ReadLine
+from memory_actors.sharing.system import UserMemory
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
 from memory_actors.users.handles.handle import as_record

@@ -22,12 +22,12 @@ from typing import IO, Final, NamedTuple
 
 import anyio.to_thread
 
-from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file, replacing
 from memory_actors.interchange.noting import ImportReport
 from memory_actors.interchange.records import LineReader, Progress, ReadLine, line_of
+from memory_actors.sharing.system import UserMemory
 
 BATCH_LINES: Final = 200  # embedded together, one commit: 0.7 s of the default model
 BATCH_BYTES_MAX: Final = 8 << 20  # read and not yet added, beside the line that passes it

@@ -21,13 +21,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import ImportReport
 from memory_actors.interchange.records import Progress
-from memory_actors.sharing.system import MemorySystem
+from memory_actors.sharing.system import MemorySystem, UserMemory
 
 FILE_BYTES_MAX: Final = 256 << 20  # the whole of LoCoMo has 3 MB
 BATCH_TURNS: Final = 200

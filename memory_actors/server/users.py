@@ -19,7 +19,6 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter, in_json
-from memory_actors.api.user import UserMemory
 from memory_actors.server.access import own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (
     IN_HTTP,
@@ -32,6 +31,7 @@ from memory_actors.server.bodies import (
     checked,
 )
 from memory_actors.server.examples import NAMED, answers, example
+from memory_actors.sharing.system import UserMemory
 
 OfUser = NamedDependency[UserMemory]
 UserId = Annotated[

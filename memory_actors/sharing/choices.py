@@ -5,27 +5,48 @@ made is not there, and agrees with all.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
+from eventlog.files.datafile import beside
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 
 Choices = dict[str, str]
 
+UNSAID: Final[Choices] = {
+    "embedder": "'default'",
+    "settings": "",
+    "summarizer": "memory_actors.compaction.summarizers.extractive.ExtractiveSummarizer",
+}
+"""The parts of an owner that has chosen none: to name one of them agrees with it."""
+OTHER: Final = {"settings": "other settings", "encrypt": "another file of keys, or none"}
 
-def described(parts: Mapping[str, Any]) -> Choices:
-    """Return the choices that were made, each as a text that says what it is.
+
+def described(directory: Path, parts: Mapping[str, Any]) -> Choices:
+    """Return the choices that were made for a store, each as a text that says what it is.
 
     None and False are none; `reindex` is about this opening alone.
     """
     said = {
         name: _settings(value) if isinstance(value, Settings) else _said(value)
         for name, value in parts.items()
-        if value is not None and value is not False and name != "reindex"
+        if value is not None and value is not False and name not in ("reindex", "encrypt")
     }
-    return {name: text for name, text in said.items() if text}
+    if encrypt := parts.get("encrypt"):
+        said["encrypt"] = _keys(directory, encrypt)
+    return said
+
+
+def _keys(directory: Path, encrypt: Any) -> str:
+    """Say where the keys are, however that was said."""
+    named = beside(directory.resolve(), ".keys") if encrypt is True else encrypt
+    try:
+        return str(Path(named).resolve())
+    except (OSError, TypeError, ValueError):  # no path that can be: opening it says so
+        return _said(named)
 
 
 def _settings(settings: Settings) -> str:
@@ -49,14 +70,20 @@ def _said(value: Any) -> str:
         return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def same(ours: Choices, owners: Choices) -> bool:
+    """Say whether two processes would open the same store."""
+    return {**UNSAID, **ours} == {**UNSAID, **owners}
+
+
 def check(ours: Choices, owners: Choices, pid: int) -> None:
     """Refuse choices that the owner of a store has not made.
 
     :raises InvalidInputError: there is one.
     """
-    other = [name for name, said in ours.items() if owners.get(name) != said]
+    other = [name for name, said in ours.items() if owners.get(name, UNSAID.get(name)) != said]
     if other:
         raise InvalidInputError(
-            f"process {pid} has the store open with another {' and another '.join(other)}: leave "
-            "that out here, or give the same there; or close it there, and open it with share=False"
+            f"process {pid} has the store open with "
+            f"{' and '.join(OTHER.get(name, f'another {name}') for name in other)}: leave that out "
+            "here, or give the same there, or close it there first"
         )

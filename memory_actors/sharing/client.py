@@ -40,14 +40,24 @@ Answer: TypeAlias = frames.Result | frames.Failed | frames.Yielded | frames.Call
 class Client:
     """Carries out operations in the process that owns a store. It belongs to one event loop.
 
-    `own` opens the store here, where there is no owner any more. One that does not keep the store
-    then gives it to the first who comes and does. In a forked child it connects anew.
+    `own` opens the store here, where there is no owner any more: with the choices `owning`, if they
+    are not those that it asks of an owner. One that does not keep the store then gives it to the
+    first who comes and does. In a forked child it connects anew.
     """
 
-    def __init__(self, directory: Path, choices: Choices, own: Own, *, keeps: bool = True):
+    def __init__(
+        self,
+        directory: Path,
+        choices: Choices,
+        own: Own,
+        *,
+        owning: Choices | None = None,
+        keeps: bool = True,
+    ):
         self.directory = directory
         self.keeps = keeps
         self.choices = choices
+        self._owning = choices if owning is None else owning
         self._own = own
         self._pid: int | None = None
         """None: it begins with its first call, on the loop of that."""
@@ -65,6 +75,7 @@ class Client:
             self.choices,
             self._own,
             self._id,
+            owning=self._owning,
             keeps=self.keeps,
             heard=self._heard,
             again=self._send_all,

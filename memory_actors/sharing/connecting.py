@@ -26,7 +26,7 @@ from memory_actors.sharing.address import (
     read_address,
     unmake,
 )
-from memory_actors.sharing.choices import Choices
+from memory_actors.sharing.choices import Choices, same
 from memory_actors.sharing.frames import Link, Said
 from memory_actors.sharing.values import error_of
 
@@ -68,6 +68,7 @@ class Connection:
         own: Own,
         client: str,
         *,
+        owning: Choices,
         keeps: bool,
         heard: Callable[[Said], None],
         again: Callable[[], None],
@@ -78,6 +79,8 @@ class Connection:
         self.link: Link | None = None
         """None: there is none at this moment."""
         self._choices, self._own, self._client, self._keeps = choices, own, client, keeps
+        self._owning = owning
+        """What `own` opens the store with."""
         self._on_heard, self._again, self._failed = heard, again, failed
         self._is_waiting = is_waiting
         self._loop = asyncio.get_running_loop()
@@ -258,7 +261,7 @@ class Connection:
 
         A client may, if it was opened with what the owner was: any other would be another store.
         """
-        may_own = self._welcome is None or self._welcome.choices == self._choices
+        may_own = self._welcome is None or same(self._owning, self._welcome.choices)
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
         if not may_own:
             return None

@@ -4,11 +4,12 @@ Nothing here loads what an owner needs before it is known that this process beco
 stays small.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.files.datafile import named
+from memory_actors.base.errors import UnavailableError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.sharing.calls import Caller
@@ -36,6 +37,8 @@ NOTHING: Final[Mapping[str, Any]] = {
     "settings": None, "alerts": None, "metrics": None, "reindex": False, "encrypt": False,
 }  # fmt: skip
 """The parts of a store for which nothing was chosen."""
+MAKE_A_STORE: Final = ("embedder", "encrypt")
+"""The parts without which it would be another store."""
 
 
 class MemorySystem(Operations):
@@ -154,26 +157,54 @@ class MemorySystem(Operations):
         return Opening("MemorySystem.connect(...)", opened)
 
 
-def open_for_one_call(directory: Path, **parts: Any) -> "Opening[MemorySystem]":
-    """Open a store for a program that does one thing and ends: a command, say.
+def open_or_join(
+    directory: Path, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
+) -> "Opening[MemorySystem]":
+    """Open a store for a program that takes it as it is: a command, say.
 
-    If a process has the store, this is a client of it, and `parts` mean nothing. If none has, the
-    store is open here until somebody comes who keeps it: what is left to do is done there.
+    If a process has the store, this is a client of it, and `parts` mean nothing, but for those that
+    are named in `asked`: they must be the owner's. If none has, the store is open here, with
+    `parts`; unless the program `keeps` it, until somebody comes who does: what is left to do is
+    done there.
     """
     store = named(directory)
+    needed = {name: part for name, part in parts.items() if name in {*asked, *MAKE_A_STORE}}
+    owning = described(store, needed)
 
     async def own(give_up: Callable[[], object]) -> Any:
         from memory_actors.sharing.owning import owned  # an owner loads the engine
 
-        return await owned(store, {**NOTHING, **parts}, {}, give_up)
+        return await owned(store, {**NOTHING, **parts}, owning, None if keeps else give_up)
 
     async def opened() -> Any:
-        client = Client(store, {}, own, keeps=False)
-        if await client.start() is not None:
+        choices = described(store, {name: parts[name] for name in asked})
+        client = Client(store, choices, own, owning=owning, keeps=keeps)
+        owned = await client.start()
+        if keeps and owned is not None:
+            return owned
+        if owned is not None:
             await client.join()
         return _remote(client)
 
-    return Opening("open_for_one_call(...)", opened)
+    return Opening("open_or_join(...)", opened)
+
+
+def join(directory: Path) -> "Opening[MemorySystem]":
+    """Become a client of the process that has a store open. It is never opened here.
+
+    :raises UnavailableError: nobody shares it.
+    :raises DeadlineExceededError: a process has it and says nothing.
+    """
+
+    async def own(_: Callable[[], object]) -> Any:
+        raise UnavailableError(f"no process shares the store {directory}: open it in one")
+
+    async def opened() -> Any:
+        client = Client(directory, {}, own, keeps=False)
+        await client.start()
+        return _remote(client)
+
+    return Opening("join(...)", opened)
 
 
 async def _alone(directory: Path, parts: dict[str, Any]) -> Any:
@@ -185,7 +216,7 @@ async def _alone(directory: Path, parts: dict[str, Any]) -> Any:
 
 async def _shared(directory: Path, parts: dict[str, Any]) -> Any:
     """Open a store, or become a client of the process that has it."""
-    choices = described(parts)
+    choices = described(directory, parts)
 
     async def own(_: Callable[[], object]) -> Any:
         from memory_actors.sharing.owning import owned  # as above

@@ -52,7 +52,7 @@ class _ClientOfThread(Client):
     """A client whose owner ends with it."""
 
     def __init__(self, directory: Path, parts: dict[str, Any], there: OtherLoop):
-        super().__init__(directory, described(parts), self._nobody)
+        super().__init__(directory, described(directory, parts), self._nobody)
         self._parts, self._there = parts, there
 
     async def _nobody(self, _: object) -> None:

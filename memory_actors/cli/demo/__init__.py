@@ -24,10 +24,10 @@ from memory_actors.cli.options import App, Command, pass_app
 from memory_actors.cli.output import print_json, say, shortened
 from memory_actors.cli.past import print_why
 from memory_actors.cli.recall import Asked, FoundEvidence, ask, print_recall, recall, score_locomo
-from memory_actors.cli.running import ONE_CALL, ensure_model, log_to_stderr, run
+from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
 from memory_actors.interchange import Line, read_locomo
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.sharing.system import MemorySystem
+from memory_actors.sharing.system import MemorySystem, open_or_join
 
 BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
 WRITERS: Final = 8
@@ -46,7 +46,10 @@ def demo(app: App, /, path: Path | None) -> None:
     """
     if path is not None:
         read_locomo(path)
-    ensure_model(app)
+    if app.data is None:  # else the store may be open in a process that has a model
+        install_default(app)
+    else:
+        ensure_model(app)
     log_to_stderr(logging.ERROR)
     with _directory(app) as directory:
         if path is None:
@@ -68,7 +71,7 @@ def _directory(app: App) -> Iterator[Path]:
 
 
 async def _bundled(app: App, directory: Path) -> dict[str, Any]:
-    async with MemorySystem.open(directory, embedder=app.model) as memory:
+    async with open_or_join(directory, asked=app.asked, embedder=app.model) as memory:
         user, said, began_s = memory.user(app.user or "demo"), turns(), perf_counter()
         await user.add_many(said)
         import_s = perf_counter() - began_s

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import anyio.to_thread
 
-from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import (
     InvalidInputError,
     NotFoundError,
@@ -34,6 +33,7 @@ from memory_actors.integrations.memory_tool.paths import (
 from memory_actors.kinds.context.alignment import Placed, align
 from memory_actors.kinds.context.markdown import LINES, render
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.sharing.system import UserMemory
 
 # --- arguments of the tool as JSON schema, and the check of what a model gave
 

@@ -367,12 +367,13 @@ def test_closing_unlocks_despite_a_forked_child(path: Path):
 
 def test_a_lock_held_by_someone_else_names_them(path: Path):
     lock = path.with_name("log.mdb.lock")
-    for content in (b"4711\n", b"", b"\xff\xfe"):
+    for content in (b"4711\n", b"", b"\xff\xfe", b"4711 86400\n"):
         lock.write_bytes(content)
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            with pytest.raises(LogLocked, match="4711" if b"4711" in content else "process"):
+            with pytest.raises(LogLocked, match="4711" if b"4711" in content else "process") as how:
                 Environment(path, TABLES)
+    assert "process 4711 since 1970-01-0" in str(how.value)
 
 
 def test_damage_in_the_older_meta_page_is_noticed(path: Path):

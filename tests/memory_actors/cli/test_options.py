@@ -220,7 +220,7 @@ def test_an_unexpected_error_shows_no_traceback_unless_asked_to(program, monkeyp
         raise RuntimeError("kaboom")
 
     program.ok("add", "x")
-    monkeypatch.setattr(running, "open_for_one_call", crash)
+    monkeypatch.setattr(running, "open_or_join", crash)
     plain, debugged = program("list"), program("list", "--debug")
     assert plain.exit_code == debugged.exit_code == 1
     assert "kaboom" in plain.stderr
@@ -328,7 +328,7 @@ def test_an_interrupted_program_says_so_and_exits_with_130(filled: Path) -> None
     ) as child:  # fmt: skip
         assert child.stdin is not None
         lock = filled / "log.mdb.lock"
-        while lock.read_text().strip() != str(child.pid):  # until the store is open
+        while lock.read_text().split()[:1] != [str(child.pid)]:  # until the store is open
             assert child.poll() is None
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)

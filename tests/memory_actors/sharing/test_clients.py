@@ -28,7 +28,7 @@ from memory_actors import (
 from memory_actors import sync as sync_api
 from memory_actors.api.system import MemorySystem as Engine
 from memory_actors.sharing.address import FILE, SOCKET, forget_owner
-from memory_actors.sharing.system import open_for_one_call
+from memory_actors.sharing.system import open_or_join
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
@@ -87,7 +87,7 @@ async def test_a_store_that_is_open_alone_refuses_everybody_at_once(tmp_path: Pa
 
 
 async def test_other_settings_than_the_owners_are_told_at_once(owner: Any, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"another settings.*share=False"):
+    with pytest.raises(InvalidInputError, match="with other settings: leave"):
         await opening(tmp_path, settings=Settings(idle_s=5))
     with pytest.raises(InvalidInputError, match="another embedder"):
         await opening(tmp_path, embedder="multilingual")
@@ -237,12 +237,12 @@ async def test_what_a_client_calls_may_raise_ends_the_operation(owner: Any, clie
 
 async def test_a_command_gives_the_store_to_who_keeps_it(tmp_path: Path) -> None:
     path = tmp_path / "memory"
-    async with open_for_one_call(path, embedder=FakeEmbedder()) as command:
+    async with open_or_join(path, embedder=FakeEmbedder()) as command:
         await command.user("ada").add("likes tea")
         async with opening(tmp_path, settings=Settings(idle_s=7)) as agent:
             assert isinstance(agent, Engine), "whoever keeps it has settings of its own"
             assert len(await command.user("ada").list_memories()) == 1
-            async with open_for_one_call(path) as other:
+            async with open_or_join(path) as other:
                 assert await other.users() == ["ada"]
 
 

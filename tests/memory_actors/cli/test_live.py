@@ -1,0 +1,333 @@
+"""Every command while an agent in another process has the store open.
+
+The agent has settings, an embedder and a summarizer of its own, and one of them has keys: what runs
+here has none of that. `LINES` names every command that there is: a new one has to say what it does.
+"""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from support.agent import agent
+from support.programs import INTERRUPTIBLE
+
+from memory_actors.cli import App, main, running
+from memory_actors.cli.doctor import checks
+from memory_actors.sharing.address import read_address
+from memory_actors.sync import MemorySystem
+
+ROOT = Path(__file__).parents[3]
+
+LINES = {
+    "add": "'sails a boat'",
+    "search": "tea",
+    "list": "",
+    "count": "",
+    "get": "{tea}",
+    "delete": "{gone}",
+    "delete-many": "--filter kind=none",
+    "restore": "{deleted}",
+    "entity add": "Sugar",
+    "entity relate": "Ada likes Coffee",
+    "entity end": "{related}",
+    "entity get": "Ada",
+    "entity neighbours": "Ada",
+    "episode start": "'write a report'",
+    "episode step": "{episode} 'looked for flights'",
+    "episode finish": "'{other episode}' done",
+    "episode get": "{episode}",
+    "episode list": "",
+    "document put": """notes '{{"price": 1}}'""",
+    "document get": "one --collection notes",
+    "document find": "notes",
+    "document delete": "two --collection notes",
+    "context add": "'Be kind'",
+    "context edit": "{edited} 'Be very kind'",
+    "context remove": "{removed}",
+    "context touch": "{edited}",
+    "context pin": "{pinned}",
+    "context archive": "{archived}",
+    "context restore": "{restored}",
+    "context show": "",
+    "context size": "",
+    "context list": "",
+    "context search": "archived",
+    "context documents": "",
+    "context sync": "MEMORY.md",
+    "import": "lines.jsonl",
+    "export": "exported.jsonl",
+    "usage": "",
+    "cost": "",
+    "tier": "",
+    "history": "{tea}",
+    "why": "{tea}",
+    "log": "",
+    "replay": "tea --as-of 20",
+    "diff": "1",
+    "stats": "",
+    "verify": "--against heads.json",
+    "backup": "new-backup",
+    "restore-backup": "backup",
+    "export-since": "0 increment",
+    "import-since": "lines.jsonl",
+    "repair": "repaired",
+    "erase": "--user eve --yes",
+    "purge": "--source web",
+    "heads": "new-heads.json",
+    "heads-key": "private public",
+    "model install": "",
+    "model path": "",
+    "doctor": "",
+    "demo": "",
+    "serve": "--port 0",
+    "keys create": "--root",
+    "keys list": "",
+    "keys revoke": "{key}",
+    "compact": "",
+    "compaction stats": "",
+    "compaction expand": "'{summary of bob}' --user bob",
+    "compaction undo": "'{summary of cid}' --user cid",
+    "improve": "text.txt --record",
+}
+"""What is said behind the name of each command. It is about ada, if it is about anybody."""
+ALONE = {"restore-backup", "import-since", "repair"}
+"""Commands that need the store for themselves."""
+SERVES = {"serve"}
+"""Commands that go on until they are interrupted."""
+WHERE = re.compile(r"is open in process (\d+) since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: close it there")
+
+
+def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the names of all commands that the program has."""
+    if isinstance(group, click.Group):
+        for name, command in group.commands.items():
+            yield from commands(command, (*path, name))
+    else:
+        yield " ".join(path)
+
+
+def options_of(name: str) -> set[str]:
+    command: Any = main
+    for part in name.split():
+        command = command.commands[part]
+    return {flag for option in command.params for flag in option.opts}
+
+
+class Live(NamedTuple):
+    """A store that an agent has open, and a directory to work in."""
+
+    directory: Path
+    pid: int
+    ids: dict[str, str]
+
+    @property
+    def data(self) -> str:
+        return str(self.directory / "memory")
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, ["--data", self.data, *arguments], obj=App())
+
+    def json(self, *arguments: str) -> Any:
+        result = self(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    def refused(self, *arguments: str) -> dict[str, str]:
+        result = self(*arguments, "--json")
+        assert result.exit_code == 1, result.output
+        error: dict[str, str] = json.loads(result.stdout)["error"]
+        return error
+
+
+@pytest.fixture(scope="module", params=["plain", "encrypted"])
+def live(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    directory = tmp_path_factory.mktemp("live")
+    (directory / "lines.jsonl").write_text('{"content": "was imported"}\n')
+    (directory / "text.txt").write_text("In order to sail, wait for the wind. " * 3)
+    with agent(directory / "memory", request.param) as (pid, ids):
+        made = Live(directory, pid, ids)
+        made.json("backup", str(directory / "backup"))
+        made.json("heads", str(directory / "heads.json"))
+        ids["key"] = made.json("keys", "create", "--user", "ada")["id"]
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def in_its_directory(live: Live, surroundings: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work beside the store, and without a model: whoever has the store has one."""
+
+    def install(_: App) -> None:
+        raise AssertionError("a client of the store needs no model")
+
+    monkeypatch.chdir(live.directory)
+    monkeypatch.setattr(running, "install_default", install)
+
+
+def test_there_is_a_line_for_every_command() -> None:
+    assert sorted(LINES) == sorted(commands())
+
+
+@pytest.mark.parametrize("name", sorted(set(LINES) - ALONE - SERVES))
+def test_a_command_works_beside_an_agent(live: Live, name: str) -> None:
+    arguments = [*name.split(), *shlex.split(LINES[name].format(**live.ids))]
+    if "--user" in options_of(name) and "--user" not in arguments and "--root" not in arguments:
+        arguments += ["--user", "ada"]
+    result = live(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    for line in result.stdout.splitlines() if name == "improve" else [result.stdout]:
+        json.loads(line)
+    assert os.kill(live.pid, 0) is None
+
+
+@pytest.mark.parametrize("name", sorted(ALONE))
+def test_a_command_that_needs_the_store_alone_says_who_has_it(live: Live, name: str) -> None:
+    error = live.refused(*name.split(), *shlex.split(LINES[name]))
+    assert error["type"] == "LogLocked"
+    found = WHERE.search(error["message"])
+    assert found is not None, error["message"]
+    assert int(found[1]) == live.pid
+    assert not (live.directory / "repaired").exists()
+
+
+def test_what_the_agent_writes_is_found_and_what_is_written_reaches_the_agent(live: Live) -> None:
+    added = live.json("add", "has a cat called Miaow", "--user", "fay")
+    with MemorySystem.open(live.data) as memory:  # another client
+        assert memory.user("fay").get(added["memory_id"]).content == "has a cat called Miaow"
+        memory.user("fay").add("has a dog called Wuff")
+    (hit,) = live.json("search", "dog Wuff", "--top-k", "1", "--user", "fay")
+    assert hit["content"] == "has a dog called Wuff"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["search", "tea", "--embedder", "multilingual"], "another embedder"),
+        (["search", "tea", "--embedder", "default"], "another embedder"),
+        (["list", "--key-file", "other.keys"], "another file of keys, or none"),
+        (["compact", "--summarizer", "llm"], "another summarizer"),
+        (["compact", "--summarizer", "extractive"], "another summarizer"),
+        (["serve", "--port", "0", "--compact-at", "never"], "other settings"),
+    ],
+)
+def test_what_a_client_cannot_have_is_refused(
+    live: Live, monkeypatch: pytest.MonkeyPatch, arguments: list[str], what: str
+) -> None:
+    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "a-model")
+    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", "http://127.0.0.1:9")
+    error = live.refused("--user", "ada", *arguments)
+    assert error["type"] == "InvalidInputError"
+    assert f"process {live.pid} has the store open with {what}" in error["message"]
+
+
+def test_the_keys_that_the_owner_has_may_be_named(live: Live) -> None:
+    keys = live.directory / "memory.keys"
+    if keys.exists():
+        assert live("list", "--key-file", "memory.keys", "--user", "ada").exit_code == 0
+        assert live("list", "--encrypt", "--user", "ada").exit_code == 2, "only for a new store"
+
+
+def test_the_doctor_asks_who_has_the_store(live: Live) -> None:
+    (lock,) = [one for one in checks(Path(live.data)) if one.name == "log lock"]
+    assert lock.status == "ok"
+    assert re.fullmatch(
+        rf"open in process {live.pid} since .{{19}}, which answers others in [\d.]+ ms", lock.found
+    )
+
+
+def test_the_doctor_says_that_who_has_the_store_does_not_answer(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_actors.sharing.connecting.SILENCE_S", 0.3)
+    os.kill(live.pid, signal.SIGSTOP)
+    try:
+        (lock,) = [one for one in checks(Path(live.data)) if one.name == "log lock"]
+    finally:
+        os.kill(live.pid, signal.SIGCONT)
+    assert lock.status == "failed"
+    assert f"process {live.pid} since" in lock.found
+    assert "does not answer" in lock.found
+
+
+@pytest.fixture
+def started(live: Live) -> Iterator[Any]:
+    """Start a command that goes on, and interrupt it at the end."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> Iterator[Any]:
+        command = [*INTERRUPTIBLE, "--data", live.data, *arguments]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stdout is not None
+        return (json.loads(line) for line in process.stdout)
+
+    yield start
+    for process in running:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) in (0, 130, -signal.SIGKILL)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_a_log_is_followed_while_the_agent_works(live: Live, started: Any) -> None:
+    entries = started("log", "--follow", "--user", "gil", "--json")
+    for number in range(3):
+        added = live.json("add", f"event {number}", "--user", "gil")
+        entry = next(entries)
+        assert (entry["user_id"], entry["data"]["content"]) == ("gil", f"event {number}")
+        assert added["memory_id"]
+
+
+def test_a_file_is_watched_while_the_agent_works(live: Live, started: Any) -> None:
+    file = live.directory / "WATCHED.md"
+    file.write_text("- Said in the file\n")
+    reports = started("context", "sync", str(file), "--watch", "--user", "hal", "--json")
+    assert next(reports)["changes"] == 1
+    with MemorySystem.open(live.data) as memory:
+        memory.user("hal").context.add("", "Said by the agent")
+    assert next(reports)["file_changed"]
+    assert "- Said by the agent" in file.read_text()
+
+
+def http(address: str, token: str) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=f"{address}/v1", headers=headers, trust_env=False, timeout=30)
+
+
+def test_a_store_is_served_over_http_in_front_of_the_agent(live: Live, started: Any) -> None:
+    token = live.json("keys", "create", "--user", "ida")["key"]
+    address = next(started("serve", "--port", "0", "--json"))["address"]
+    with http(address, token) as client:
+        answer = client.post("/users/ida/memories", json={"content": "reads by night"})
+        assert answer.status_code == 201, answer.text
+    (found,) = live.json("list", "--user", "ida")
+    assert found["content"] == "reads by night"
+
+
+def test_a_server_takes_a_store_over_when_its_owner_is_killed(live: Live, started: Any) -> None:
+    data = Path(live.data).with_name("served")
+    made = CliRunner().invoke(main, ["--data", str(data), "keys", "create", "--root", "--json"])
+    token = json.loads(made.stdout)["key"]
+    serve = ["serve", "--port", "0", "--json", "--data", str(data)]
+    first, second = (next(started(*serve))["address"] for _ in range(2))
+    with http(first, token) as client:
+        added = client.post("/users/ada/memories", json={"content": "reads", "pinned": True})
+        assert added.status_code == 201
+    owner = read_address(data)
+    assert owner is not None
+    os.kill(owner.pid, signal.SIGKILL)
+    with http(second, token) as client:
+        (found,) = client.get("/users/ada/memories").json()["memories"]
+    assert found["content"] == "reads"
+    taken = read_address(data)
+    assert taken is not None
+    assert taken.pid != owner.pid
