@@ -1,93 +1,175 @@
-"""What docs/deploy.md says to run is run: real workers, real processes, a notebook's loop."""
+"""What docs/deploy.md says, done: real servers with workers, real pools, a loop that runs."""
 
 import asyncio
+import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
+from test_docs import ROOT, blocks, check_printed, printed_by
 
-ROOT = Path(__file__).parents[1]
-APP, PROCESSES, NOTEBOOK = re.findall(
-    r"```python\n(.*?)```", (ROOT / "docs/deploy.md").read_text("utf-8"), re.DOTALL
-)
-ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
-STARTED_S_MAX = 60.0
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.sharing.address import Address, read_address
+from memory_actors.sync import MemorySystem
+
+PAGE = "docs/deploy.md"
+WORKERS = 4
+RUNNING = re.compile(r"running on (http://127\.0\.0\.1:\d+)")
+WRITES = 60
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
-    """The web app with four workers: the address."""
-    said = "\n\n@app.get('/pid')\ndef pid() -> int:\n    import os\n    return os.getpid()\n"
-    (tmp_path / "app.py").write_text(APP + said)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "app:app", "--workers", "4", "--port", str(port)]
+def block(word: str) -> str:
+    (found,) = (one for one in blocks(PAGE) if word in one)
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def model() -> None:
+    """Install the model, if it is not there, before a deadline runs."""
+    DefaultEmbedder().embed(["a text"])
+
+
+@contextmanager
+def served(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the app of the page on uvicorn; yield the process of the workers and the address."""
+    (directory / "app.py").write_text(block("FastAPI("))
+    command = [sys.executable, "-m", "uvicorn", "app:app", "--port", "0", *options]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=ENV, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as process:
+        command, cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
         try:
-            yield f"http://127.0.0.1:{port}"
+            address = next(filter(None, map(RUNNING.search, process.stderr)))[1]
+            yield process, address
         finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(30)
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-    assert not (tmp_path / "memory/owner.sock").exists()
+            process.kill()
 
 
-def _answered(url: str) -> int:
-    """Return the process of whoever answers, as soon as somebody does."""
-    until_s = time.monotonic() + STARTED_S_MAX
+async def owner(directory: Path, *, other_than: int = 0) -> Address:
+    """Return who owns the store, once somebody does."""
+    async with asyncio.timeout(60):
+        while True:
+            found = read_address(directory / "memory")
+            if found is not None and found.pid != other_than:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def added(http: httpx.AsyncClient, content: str) -> None:
+    """Add a memory, with a new connection if its worker has gone."""
     while True:
         try:
-            return int(httpx.get(f"{url}/pid", timeout=10).text)
+            answer = await http.post("/users/ada/memories", params={"content": content})
         except httpx.TransportError:
-            if time.monotonic() > until_s:
-                raise
-            time.sleep(0.1)
+            await asyncio.sleep(0.05)
+            continue
+        assert answer.status_code == 200, answer.text
+        return
 
 
-def test_four_workers_of_a_web_app_have_one_memory(served: str) -> None:
-    """Whoever answers has what the others wrote, also when the owner has been killed."""
-    _answered(served)
-    for n in range(12):
-        added = httpx.post(
-            f"{served}/users/ada/memories", params={"content": f"fact {n}"}, timeout=60
-        )
-        assert added.status_code == 200, added.text
-    pids = {_answered(served) for _ in range(40)}
-    assert len(pids) > 1
-    for _ in range(8):
-        found = httpx.get(f"{served}/users/ada/memories", params={"query": "fact"}, timeout=60)
-        assert len(found.json()) == 5
-
-
-def test_worker_processes_write_to_one_memory(tmp_path: Path) -> None:
-    (tmp_path / "work.py").write_text(PROCESSES)
-    ran = subprocess.run(
-        [sys.executable, "work.py"], cwd=tmp_path, env=ENV, timeout=100,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert ran.stdout == "6\n", ran.stderr
-
-
-def test_a_notebook_has_a_loop_that_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_four_workers_share_a_memory_and_lose_nothing_when_the_owner_is_killed(
+    tmp_path: Path,
 ) -> None:
+    """A worker that is killed takes its connections along; the others go on as if nothing was."""
+
+    async def use(address: str) -> int:
+        limits = httpx.Limits(max_keepalive_connections=0)  # each request may reach any worker
+        async with httpx.AsyncClient(
+            base_url=address, timeout=60, limits=limits, trust_env=False
+        ) as http:
+            await added(http, "the first")
+            first = await owner(tmp_path)
+            async with asyncio.TaskGroup() as group:
+                for number in range(WRITES):
+                    group.create_task(added(http, f"note {number}"))
+                    if number == WRITES // 2:
+                        os.kill(first.pid, signal.SIGKILL)
+                    await asyncio.sleep(0.01)
+            second = await owner(tmp_path, other_than=first.pid)
+            hits = await http.get("/users/ada/memories", params={"query": "note 7"})
+            assert "note 7" in hits.json()
+            return second.pid
+
+    with served(tmp_path, "--workers", str(WORKERS)) as (process, address):
+        asyncio.run(use(address))
+        process.terminate()
+        assert process.wait(60) in (0, -signal.SIGTERM)
+    assert not (tmp_path / "memory/owner.json").exists(), "whoever was last has closed it"
+    with MemorySystem.open(tmp_path / "memory") as memory:
+        contents = [one.content for one in memory.user("ada").export()]
+        assert set(contents) == {"the first", *(f"note {number}" for number in range(WRITES))}
+        assert memory.verify().ok
+
+
+def test_worker_processes_forked_and_spawned_share_a_memory(tmp_path: Path) -> None:
+    program = block("multiprocessing")
+    (tmp_path / "pool.py").write_text(program)
+    check_printed(program, printed_by(tmp_path, "-W", "ignore::DeprecationWarning", "pool.py"))
+
+
+class Celery:
+    """The part of Celery that the example uses: a task knows its request."""
+
+    def __init__(self, *_: Any, **__: Any):
+        pass
+
+    def task(self, function: Any) -> Any:
+        function.request = SimpleNamespace(id="1")
+        return function
+
+
+def test_each_child_of_a_pool_opens_the_memory_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: dict[str, Any] = {"init": None, "shutdown": None}
+
+    def kept(name: str) -> Any:
+        return SimpleNamespace(connect=lambda function: signals.__setitem__(name, function))
+
+    stand_in: Any = SimpleNamespace(
+        worker_process_init=kept("init"), worker_process_shutdown=kept("shutdown")
+    )
+    monkeypatch.setitem(sys.modules, "celery", SimpleNamespace(Celery=Celery))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "celery.signals", stand_in)
     monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "tasks"}
+    exec(block("celery"), names)
 
-    async def cell() -> None:
-        exec(NOTEBOOK, {})
+    def child() -> None:
+        signals["init"]()
+        names["remember"]("ada", "was delivered")
+        signals["shutdown"]()
 
-    asyncio.run(cell())
-    assert capsys.readouterr().out == "1\n"
+    for _ in range(2):  # the same task, delivered twice
+        pid = os.fork()
+        if not pid:
+            child()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with MemorySystem.open("memory") as memory:
+        assert [one.memory_id for one in memory.user("ada").list_memories()] == ["task-1"]
+
+
+def test_both_ways_work_in_the_cells_of_a_notebook(tmp_path: Path) -> None:
+    cells = [one for one in blocks(PAGE) if "likes tea" in one]
+    assert len(cells) == 2
+    runner = (
+        "import ast, asyncio, json, sys\n"
+        "async def cells():\n"
+        "    for cell in json.load(sys.stdin):\n"
+        "        names = {}\n"
+        "        code = compile(cell, 'cell', 'exec', ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)\n"
+        "        if (running := eval(code, names)) is not None: await running\n"
+        "asyncio.run(cells())\n"
+    )
+    check_printed("\n".join(cells), printed_by(tmp_path, "-c", runner, stdin=json.dumps(cells)))
