@@ -108,7 +108,7 @@ def _open_elsewhere(path: Path) -> Iterator[None]:
 
 
 async def _hold(path: Path, say: int, wait: int) -> None:
-    async with example.opened(path):
+    async with example.opened(path, share=False):
         os.write(say, b".")
         await asyncio.to_thread(os.read, wait, 1)
 
@@ -116,7 +116,7 @@ async def _hold(path: Path, say: int, wait: int) -> None:
 async def _second(path: Path) -> tuple[str, str]:
     started = perf_counter()
     try:
-        async with example.opened(path):
+        async with example.opened(path, share=False):
             return "opened twice", ""
     except LogLocked as error:
         return _typed(started, error)
@@ -190,7 +190,7 @@ async def _no_date(path: Path, seed: int) -> tuple[str, str]:
 
 
 async def _fork(path: Path) -> tuple[str, str]:
-    async with example.opened(path, first_id=7_000) as memory:
+    async with example.opened(path, first_id=7_000, share=False) as memory:
         user = memory.user("ada")
         before = (await user.get("ada fact 2")).content
         ending = in_child(partial(_in_the_fork, memory))
