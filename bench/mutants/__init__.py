@@ -33,7 +33,7 @@ DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/api/test_context_re
              "tests/properties/test_context.py", *WHOLE)  # fmt: skip
 TESTS = {
     f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
-    f"{KINDS}/short_term.py": (f"{UNIT}/test_short_term.py", *WHOLE),
+    f"{KINDS}/short_term/__init__.py": (f"{UNIT}/test_short_term.py", *WHOLE),
     f"{KINDS}/long_term/decide.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
     f"{KINDS}/rows.py": (f"{UNIT}/test_rows.py", f"{UNIT}/test_structured.py", *WHOLE),
     f"{KINDS}/entity/decide.py": ENTITIES,

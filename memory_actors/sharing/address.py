@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from eventlog.files.datafile import make_directory
+from eventlog.core.errors import DiskFull, LogUnavailable
+from eventlog.files.datafile import make_directory, means_no_room, open_regular
 
 FILE: Final = "owner.json"
 SOCKET: Final = "owner.sock"
@@ -46,8 +47,9 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 def read_address(directory: Path) -> Address | None:
     """Return who has a store, or had it when they ended; None if nobody says so."""
     try:
-        return msgspec.json.decode((directory / FILE).read_bytes(), type=Address)
-    except (OSError, ValueError):  # a name that no file can have, or no JSON
+        with os.fdopen(open_regular(directory / FILE), "rb") as file:
+            return msgspec.json.decode(file.read(), type=Address)
+    except (OSError, ValueError, LogUnavailable):  # a name that no file can have, or no JSON
         return None
 
 
@@ -87,7 +89,11 @@ def listening(directory: Path) -> tuple[socket.socket, Address]:
 def note(directory: Path, port: int | None = None) -> Address:
     """Write down that this process has a store."""
     address = Address(pid=os.getpid(), since=time.time(), secret=secrets.token_hex(32), port=port)
-    _write(directory / FILE, msgspec.json.encode(address))
+    try:
+        _write(directory / FILE, msgspec.json.encode(address))
+    except OSError as error:
+        kind = DiskFull if means_no_room(error) else LogUnavailable
+        raise kind(f"cannot write {directory / FILE}: {error.strerror}") from error
     return address
 
 
