@@ -31,7 +31,6 @@ from memory_actors.users.handles.scope import Scope
 
 HANDLES_MAX: Final = 1024  # of users, kept between calls: making one takes 30 us
 REPLAYS_MAX: Final = 64  # of one client, open at once: each holds a user's state and indexes
-CREDIT: Final = 64  # items of an iteration that may be on their way
 
 
 class Answering:
@@ -154,7 +153,7 @@ class Session:
     def more(self, number: int, items: int) -> None:
         """Let an iteration send more items."""
         if (credit := self._credit.get(number)) is not None:
-            for _ in range(min(items, CREDIT)):
+            for _ in range(min(items, frames.WINDOW)):
                 credit.release()
 
     def signal(self, number: int, argument: int) -> None:
@@ -218,7 +217,7 @@ class Session:
             await past.close()
 
     async def _iterated(self, number: int, items: AsyncIterator[Any]) -> bytes:
-        credit = self._credit[number] = asyncio.Semaphore(CREDIT)
+        credit = self._credit[number] = asyncio.Semaphore(frames.WINDOW)
         async for item in items:
             await credit.acquire()
             self._send(frames.Yielded(number, result(item)))

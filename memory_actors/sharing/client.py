@@ -27,7 +27,6 @@ from memory_actors.sharing.frames import Said
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
 from memory_actors.sharing.waiting import ERASURES, Waiting, call_of, deadline_s, from_here, nothing
 
-WINDOW: Final = 64  # items of an iteration that are on their way
 CLOSE_S: Final = 10.0
 """The calls in hand may take so long when the client is closed, as when the owner is."""
 FOLLOW_AGAIN_S: Final = 1.0
@@ -233,8 +232,7 @@ class Client:
         self._waiting[message.number] = waiting
         waiting.tasks = {
             asyncio.create_task(self._signal(message.number, place, event))
-            for place, event in enumerate(kept)
-            if isinstance(event, asyncio.Event)
+            for place, event in waiting.events()
         }
         if self._at.link is None:
             self._at.connect()
@@ -254,9 +252,13 @@ class Client:
         else:
             message = msgspec.structs.replace(message, after=waiting.after)
         self._at.say(message)
-        for place, event in enumerate(waiting.kept):
-            if isinstance(event, asyncio.Event) and event.is_set():
-                self._at.say(frames.Signal(message.number, place))
+        self._say_set(waiting)
+
+    def _say_set(self, waiting: Waiting) -> None:
+        """Tell the owner which of a call's events are set."""
+        for place, event in waiting.events():
+            if event.is_set():
+                self._at.say(frames.Signal(waiting.message.number, place))
 
     async def _signal(self, number: int, place: int, event: asyncio.Event) -> None:
         await event.wait()
@@ -265,8 +267,8 @@ class Client:
     def _wanted(self, waiting: Waiting) -> None:
         """Let the owner send as many items more as were taken, half a window at a time."""
         waiting.taken += 1
-        if waiting.taken % (WINDOW // 2) == 0:
-            self._at.say(frames.More(waiting.message.number, WINDOW // 2))
+        if waiting.taken % (frames.WINDOW // 2) == 0:
+            self._at.say(frames.More(waiting.message.number, frames.WINDOW // 2))
 
     def _done(self, waiting: Waiting) -> None:
         """Forget a call; tell the owner, if it has not answered."""
@@ -330,9 +332,7 @@ class Client:
             error = error_bytes(raised)
             waiting.raised[error] = raised
         await asyncio.sleep(0)  # what a signal's handler leaves to the loop counts as well
-        for place, event in enumerate(waiting.kept):
-            if isinstance(event, asyncio.Event) and event.is_set():
-                self._at.say(frames.Signal(waiting.message.number, place))
+        self._say_set(waiting)
         self._at.say(frames.Heard(waiting.message.number, error))
 
     def _fail(self, error: BaseException) -> None:

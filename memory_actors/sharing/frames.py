@@ -23,6 +23,7 @@ VALUE_BYTES_MAX = 255 << 20
 FRAME_BYTES_MAX = 256 << 20  # 1,000 memories of 256 KiB, the most of one call
 UNREAD_BYTES_MAX = 320 << 20  # written, and not taken by the peer: a frame, and then some
 LARGE_BYTES = 1 << 20  # of what is under way: less is not worth a look at all connections
+WINDOW = 64  # items of an iteration that are on their way: the owner sends no more unasked
 _PREFIX = 4
 
 

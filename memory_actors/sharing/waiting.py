@@ -1,7 +1,7 @@
 """A call of a client that has no result yet, and the message that asks for it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +39,12 @@ class Waiting:
         """Items that were taken."""
         self.tasks: set[asyncio.Task[None]] = set()
         """They pass on what the caller sets, and call what it gave."""
+
+    def events(self) -> Iterator[tuple[int, asyncio.Event]]:
+        """Yield the events among its arguments, each with its number."""
+        for place, one in enumerate(self.kept):
+            if isinstance(one, asyncio.Event):
+                yield place, one
 
     def settle(self, value: bytes) -> None:
         """Give it its result."""
