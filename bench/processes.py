@@ -2,6 +2,8 @@
 
 - Calls: a client and the owner make the same call in turn, one after another, so that a busy moment
   of the machine hits both alike, and both find caches as cold. The difference is of the medians.
+  Beside it stands a bare socket between two processes, one of which computes for as long as the
+  owner's own call took before it answers: what a call pays on this machine without us.
 - Throughput: some client processes with a task each, beside the owner alone with as many tasks; the
   two take turns. Meanwhile the owner makes a call of its own every 5 ms, in both.
 - Kills: the owner is killed again and again while clients write and search for users of many
@@ -13,6 +15,7 @@ The embedder hashes words: no model takes part.
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -54,6 +57,19 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+BARE = """
+import socket, sys, time
+with socket.socket(fileno=int(sys.argv[1])) as asked:
+    while said := asked.recv(64):
+        until = time.perf_counter() + float(said)
+        while time.perf_counter() < until:
+            pass
+        asked.sendall(bytes(%d))
+"""
+BARE_BYTES = 5_000  # as ten memories
+BARE_GAP_S = 0.005
 
 
 class Child:
@@ -158,6 +174,28 @@ def _calls(store: Path, calls: int, options: Options) -> Iterator[Rated]:
                 asked = f"<= {more_ms_max} ms" if percent == 50 else "-"
                 ok = percent != 50 or theirs - own <= more_ms_max
                 yield _rated(f"{name} p{percent}, ms", own, theirs, theirs - own, asked, ok=ok)
+            own = median(took[owner])
+            theirs = _bare_ms(own, calls)
+            what = f"a bare socket, as long as {name}, ms"
+            yield _rated(what, own, theirs, theirs - own, "-", ok=True)
+
+
+def _bare_ms(answered_ms: float, calls: int) -> float:
+    """Return the median milliseconds of asking a process that computes for so long."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", BARE % BARE_BYTES, str(theirs.fileno())]
+    took_ms = []
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()]), ours:
+        theirs.close()
+        for _ in range(calls):
+            time.sleep(BARE_GAP_S)
+            started_s = time.perf_counter()
+            ours.sendall(str(answered_ms / 1e3).encode())
+            unread = BARE_BYTES
+            while unread:
+                unread -= len(ours.recv(unread))
+            took_ms.append((time.perf_counter() - started_s) * 1e3)
+    return median(took_ms)
 
 
 def _throughput(store: Path, clients: int, seconds: float, options: Options) -> Iterator[Rated]:

@@ -40,6 +40,7 @@ from memory_actors.base.errors import ContextFileError as ContextFileError
 from memory_actors.base.errors import ContextLimitError as ContextLimitError
 from memory_actors.base.errors import DeadlineExceededError as DeadlineExceededError
 from memory_actors.base.errors import EmbedderError as EmbedderError
+from memory_actors.base.errors import ExtractorError as ExtractorError
 from memory_actors.base.errors import GlobalQuotaExceededError as GlobalQuotaExceededError
 from memory_actors.base.errors import ImprovementError as ImprovementError
 from memory_actors.base.errors import InvalidInputError as InvalidInputError
@@ -62,6 +63,7 @@ from memory_actors.base.errors import StoreBusyError as StoreBusyError
 from memory_actors.base.errors import SummarizerError as SummarizerError
 from memory_actors.base.errors import SystemClosedError as SystemClosedError
 from memory_actors.base.errors import UnavailableError as UnavailableError
+from memory_actors.base.errors import UnusableProposalsError as UnusableProposalsError
 from memory_actors.base.errors import WrongLoopError as WrongLoopError
 from memory_actors.base.quota import GlobalLimits as GlobalLimits
 from memory_actors.base.quota import Limits as Limits
@@ -93,11 +95,14 @@ from memory_actors.base.reports import Context as Context
 from memory_actors.base.reports import ContextPart as ContextPart
 from memory_actors.base.reports import Diff as Diff
 from memory_actors.base.reports import EraseReceipt as EraseReceipt
+from memory_actors.base.reports import Extraction as Extraction
 from memory_actors.base.reports import LogEntry as LogEntry
 from memory_actors.base.reports import Moment as Moment
+from memory_actors.base.reports import ProposedFact as ProposedFact
 from memory_actors.base.reports import Purged as Purged
 from memory_actors.base.reports import PurgeReport as PurgeReport
 from memory_actors.base.reports import Recall as Recall
+from memory_actors.base.reports import Undone as Undone
 from memory_actors.base.reports import Why as Why
 from memory_actors.base.reports import WhyStep as WhyStep
 from memory_actors.base.settings import SUNDAYS as SUNDAYS
@@ -117,6 +122,13 @@ from memory_actors.compaction.summarizers import Cluster as Cluster
 from memory_actors.compaction.summarizers import ExtractiveSummarizer as ExtractiveSummarizer
 from memory_actors.compaction.summarizers import OpenAISummarizer as OpenAISummarizer
 from memory_actors.compaction.summarizers import Summarizer as Summarizer
+from memory_actors.extraction import CallableExtractor as CallableExtractor
+from memory_actors.extraction import Conversation as Conversation
+from memory_actors.extraction import Extractor as Extractor
+from memory_actors.extraction import KnownFact as KnownFact
+from memory_actors.extraction import OpenAIExtractor as OpenAIExtractor
+from memory_actors.extraction import Proposal as Proposal
+from memory_actors.extraction import Spoken as Spoken
 from memory_actors.improve import Critic as Critic
 from memory_actors.improve import Critique as Critique
 from memory_actors.improve import CritiqueFinding as CritiqueFinding

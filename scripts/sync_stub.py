@@ -21,7 +21,7 @@ from memory_actors.api.operations import OWNERS
 from memory_actors.api.past import PastMemory
 from memory_actors.sharing import owning  # noqa: F401 - by it classes are instances of others
 from memory_actors.sharing.system import MemorySystem
-from memory_actors.sync.blocking import ClosableHandle, blocking_class, own_members
+from memory_actors.sync.blocking import ClosableHandle, blocking_class, on_loop, own_members
 from memory_actors.users.handles.context_document import ContextDocument
 
 STUB = Path(__file__).parents[1] / "memory_actors/sync/__init__.pyi"
@@ -36,6 +36,8 @@ INSTEAD = {"AsyncIterator": "Iterator"}
 KEPT = ("property", "classmethod", "staticmethod")
 OPENED = "Opening"
 WAYS_IN = ("open", "connect")
+EXPORTED = {"on_loop"}
+"""Names that are public as they are."""
 BLOCK = """
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -158,6 +160,7 @@ def stub() -> str:
     """Return the text of the stub."""
     names: dict[str, tuple[str, str]] = {}
     classes = [class_(kind, names) for kind in CLASSES]
+    names["on_loop"] = (on_loop.__module__, on_loop.__name__)
     imports = [_import(known, *where) for known, where in names.items() if where[0] != "builtins"]
     return _formatted("\n\n".join([HEAD, "\n".join(imports), *classes]))
 
@@ -165,7 +168,8 @@ def stub() -> str:
 def _import(known: str, module: str, name: str) -> str:
     if not name:
         return f"import {module}"
-    return f"from {module} import {name}" + ("" if name == known else f" as {known}")
+    known = f" as {known}" if name != known or name in EXPORTED else ""
+    return f"from {module} import {name}{known}"
 
 
 def _formatted(text: str) -> str:

@@ -2,9 +2,7 @@
 
 import asyncio
 import builtins
-import doctest
 import json
-import os
 import pkgutil
 import re
 import shlex
@@ -19,6 +17,7 @@ from typing import Any
 import pytest
 import structlog
 from click.testing import CliRunner
+from support.pages import ROOT, blocks, check_printed, printed_by
 
 import memory_actors
 from memory_actors import (
@@ -32,7 +31,6 @@ from memory_actors import (
 from memory_actors.cli import App, main
 from memory_actors.search.embedding.default import DefaultEmbedder
 
-ROOT = Path(__file__).parents[1]
 AWAITED = """
 import asyncio, ast, sys
 code = compile(sys.stdin.read(), "tutorial", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -41,49 +39,20 @@ asyncio.run(main())
 """
 """From Python 3.13 on, the prompt of asyncio takes no block of several lines out of a pipe."""
 PROMPT = ("-m", "asyncio") if sys.version_info < (3, 13) else ("-c", AWAITED)
-PRINTED = re.compile(r"^ *print\(.*?\)(?:  # (.*))?$", re.MULTILINE)
-PROMPTS = re.compile(r"^(?:(?:>>>|\.\.\.) )+", re.MULTILINE)
-RAISED = re.compile(r"^[\w.]*Error\b", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
 CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 """A class as it is named in code, with what stands before it: `eventlog.Finding`."""
 
 HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
 PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
-OF_READERS = {"first.py", "letters.py", "json.py"}  # files that readers make, or Python has
+OF_READERS = {"first.py", "letters.py", "json.py", "tests/test_store.py"}
+"""Files that readers make, that Python has, or others' sdists."""
 PYTHON = re.compile(r"(?<![\w.])([\w/]+\.py)\b")
 MODULE = re.compile(r"`((?:memory_actors|eventlog|bench)(?:\.\w+)+)`")
 
 
-def blocks(name: str, language: str = "python") -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
-
-
 def is_program(block: str) -> bool:
     return "asyncio.run(" in block
-
-
-def printed_by(directory: Path, *arguments: str, stdin: str | None = None) -> str:
-    """Run Python with these arguments; return what it prints, where nothing was raised."""
-    run = subprocess.run(
-        [sys.executable, *arguments], cwd=directory, input=stdin,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True, capture_output=True, timeout=100, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert not RAISED.search(run.stderr), run.stderr  # a prompt goes on after an error
-    return run.stdout
-
-
-def check_printed(code: str, output: str) -> None:
-    """Check that each line behind a `print` is printed, in their order."""
-    said = PRINTED.findall(code)
-    assert len(said) == len(re.findall(r"^ *print\(", code, re.MULTILINE)) > 0
-    lines = iter(PROMPTS.sub("", output).splitlines())
-    same = doctest.OutputChecker().check_output
-    for want in said:
-        assert want, "each print of the tutorial says what it prints"
-        assert any(same(f"{want}\n", f"{line}\n", doctest.ELLIPSIS) for line in lines), want
 
 
 def test_the_example_without_await_prints_what_it_says(tmp_path: Path) -> None:
@@ -91,8 +60,22 @@ def test_the_example_without_await_prints_what_it_says(tmp_path: Path) -> None:
     check_printed(program, printed_by(tmp_path, "-c", program))
 
 
+def test_the_example_of_extraction_prints_what_it_says(tmp_path: Path) -> None:
+    program, _ = blocks("docs/extraction.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
+
+
 def test_the_readmes_example_is_a_whole_program(tmp_path: Path) -> None:
     assert "skiing" in printed_by(tmp_path, "-c", blocks("README.md")[0])
+
+
+@pytest.mark.parametrize(("number", "needs"), [(1, "langgraph.store"), (2, "memory_actors")])
+def test_what_the_readme_plugs_in_prints_what_it_says(
+    tmp_path: Path, number: int, needs: str
+) -> None:
+    pytest.importorskip(needs, reason=f"{needs} is not installed")
+    program = blocks("README.md")[number]
+    check_printed(program, printed_by(tmp_path, "-c", program))
 
 
 @pytest.fixture(scope="module")

@@ -108,6 +108,20 @@ async def _undo(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
     return await user.undo_compaction(await _summary_of(user, n))
 
 
+async def _a_conversation(_memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await user.short_term.add_message(f"I am {n}", role="user", session_id=f"talk {n}")
+
+
+async def _an_extraction(memory: MemorySystem, user: UserMemory, n: int) -> None:
+    await _a_conversation(memory, user, n)
+    await user.extract(f"talk {n}")
+
+
+async def _undo_extraction(_memory: MemorySystem, user: UserMemory, _n: int) -> Any:
+    (last,) = await user.extractions(limit=1)
+    return await user.undo(str(last.extraction_id))
+
+
 async def _put_summary(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
     known = await user.list_memories(["long_term"], limit=LIMIT)
     summary = next(memory for memory in known if memory.source == "compressed")
@@ -267,6 +281,8 @@ _SAID: dict[str, Command] = {
     "why": Command(lambda m, u, n: u.why(f"fact {n}"), _a_fact),
     "purge": Command(lambda m, u, n: u.purge(f"page {n}"), _a_poisoned_fact),
     "system.purge": Command(lambda m, u, n: m.purge(f"page {n}"), _a_poisoned_fact),
+    "extract": Command(lambda m, u, n: u.extract(f"talk {n}"), _a_conversation),
+    "undo": Command(_undo_extraction, _an_extraction),
     "context.add": Command(lambda m, u, n: u.context.document(f"{n}.md").add("Notes", "x")),
     "context.edit": Command(_of_entry("edit", "other words"), _an_entry),
     "context.remove": Command(_of_entry("remove"), _an_entry),

@@ -21,9 +21,11 @@ from eventlog import EventLogError
 from memory_actors import (
     CallableSummarizer,
     Cluster,
+    Conversation,
     Item,
     MemoryActorsError,
     MemorySystem,
+    Proposal,
     Settings,
 )
 
@@ -66,6 +68,16 @@ def summary(cluster: Cluster) -> str:
     return f"Many notes of {len(cluster.texts)} days."
 
 
+def facts(conversation: Conversation) -> list[Proposal]:
+    """Return a fact for each message, and one in the place of the first that is known."""
+    found = [Proposal(text=f"Somebody said: {one.text}") for one in conversation.messages]
+    known = [one.memory_id for one in conversation.facts[:1]]
+    return found + [
+        Proposal(action="supersede", text=f"It is otherwise than {one}", replaces=one)
+        for one in known
+    ]
+
+
 EMBEDDER = Embedder(64)  # one for all: making its token states takes a while
 
 
@@ -74,7 +86,8 @@ async def opened(path: Path, *, first_id: int = 1, **fields: Any) -> AsyncIterat
     """Open a store with the clock, ids and embedder of this module, unless others are given."""
     given = {
         "clock": Clock(), "embedder": EMBEDDER, "new_id": Ids(first_id), "alerts": [],
-        "summarizer": CallableSummarizer(summary), "settings": Settings(deadline_s=10.0),
+        "summarizer": CallableSummarizer(summary), "extractor": facts,
+        "settings": Settings(deadline_s=10.0),
     } | fields  # fmt: skip
     async with MemorySystem.open(path, **given) as memory:
         yield memory

@@ -21,7 +21,14 @@ from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.base.context_documents import ContextReceipt
 from memory_actors.base.records import Receipt
-from memory_actors.base.reports import CompactionReport, EraseReceipt, Purged, PurgeReport
+from memory_actors.base.reports import (
+    CompactionReport,
+    EraseReceipt,
+    Extraction,
+    Purged,
+    PurgeReport,
+    Undone,
+)
 
 OWNERS: Final[Mapping[str, type]] = {
     "": UserMemory,
@@ -30,9 +37,15 @@ OWNERS: Final[Mapping[str, type]] = {
 }
 """The classes that have operations, by the first part of their names."""
 
-RECEIPTS: Final = (Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport)
+RECEIPTS: Final = (
+    Receipt, ContextReceipt, Purged, PurgeReport, EraseReceipt, CompactionReport, Extraction,
+    Undone,
+)  # fmt: skip
 WITHOUT_RECEIPT: Final = {"set_tier", "context.rename_all", "context.delete_all"}
 """The writes that return nothing."""
+
+READS_RECEIPTS: Final = {"extractions"}
+"""The reads that return what writes have returned."""
 
 
 class Parameter(NamedTuple):
@@ -92,6 +105,8 @@ class Operation:
     def writes(self) -> bool:
         """True if it changes a memory: then it returns a receipt, but for a few."""
         returned = get_args(self.returns) or (self.returns,)
+        if self.name in READS_RECEIPTS:
+            return False
         return self.name in WITHOUT_RECEIPT or any(one in RECEIPTS for one in returned)
 
     @cached_property

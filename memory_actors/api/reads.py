@@ -24,7 +24,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
 from memory_actors.base.records import HistoryEntry, Hit, Memory, MemoryType, Order, Time, Trust
-from memory_actors.base.reports import Why
+from memory_actors.base.reports import Extraction, Why
 from memory_actors.base.usage import CostEstimate, Usage
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
@@ -39,6 +39,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.base.weights import Weights, check_weights
+from memory_actors.extraction.run import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.provenance import Provenance
@@ -228,6 +229,13 @@ class UserReads:
         if not versions:
             raise NotFoundError(f"no event names memory {memory_id!r}")
         return history(await log.read_versions(stream, versions, dropped="mark"))
+
+    async def extractions(self, *, limit: int = 100) -> list[Extraction]:
+        """Return what the extractor found in messages, and which, the newest extraction first.
+
+        Of an extraction that was undone, `undone_at` says when.
+        """
+        return await extractions(self._scope, limit)
 
     async def why(self, memory_id: str) -> Why:
         """Return why a memory is there, or no longer is: each event of its life in words.

@@ -27,6 +27,7 @@ from memory_actors.api.statistics import gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import Choices, Wired, wired
+from memory_actors.base.key_files import key_file_of
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Time, Trust
@@ -50,6 +51,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
+from memory_actors.extraction import Extract, Extractor, extractor_of
 from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
 from memory_actors.observing.alerts import AlertSink
@@ -57,7 +59,6 @@ from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding, superseding
-from memory_actors.upkeep.store import key_file_of
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.services import new_memory_id
 from memory_actors.users.usage import system_usage
@@ -290,6 +291,7 @@ async def open_alone(
     embedder: Embedder | str | None,
     summarizer: Summarizer | None,
     supersedes: Supersedes | Superseding | bool | None,
+    extractor: Extractor | Extract | None,
     clock: Callable[[], int] | None,
     new_id: Callable[[int], str] | None,
     settings: Settings | None,
@@ -309,6 +311,7 @@ async def open_alone(
         embedder=embedder_of(embedder),
         summarizer=summarizer or ExtractiveSummarizer(),
         superseding=superseding(supersedes),
+        extractor=extractor_of(extractor),
         sinks=alerts,
         metrics=metrics or NoMetrics(),
         clock=checked_clock(clock or system_clock_us),

@@ -27,8 +27,9 @@ from memory_actors.base.records import (
     Time,
     Trust,
 )
-from memory_actors.base.reports import Purged
+from memory_actors.base.reports import Extraction, Purged, Undone
 from memory_actors.base.validation import check_memory_type, check_tier
+from memory_actors.extraction.run import BATCHES_MAX, extract, undo
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
@@ -300,6 +301,44 @@ class UserMemory(UserReads):
         :raises InvalidInputError: neither a source nor a trust, or an unknown one.
         """
         return await purge(self._scope, source, trust, dry_run=dry_run)
+
+    async def extract(
+        self,
+        session_id: str | None = None,
+        *,
+        batches_max: int = BATCHES_MAX,
+        dry_run: bool = False,
+    ) -> Extraction:
+        """Have the extractor find facts in the messages that are new, and remember them.
+
+        Messages are those of short-term memory, and long-term memories with a role; of a session
+        (None: the handle's, or all). Each is read once. What is found becomes long-term memories
+        with the origins of the messages; older facts are superseded or forgotten where the
+        extractor proposes that, and `undo` takes it all back. `batches_max` bounds how often the
+        extractor is asked, with up to 20 messages at a time. With `dry_run` nothing changes: what
+        is returned is what would be remembered.
+
+        A batch is whole or not at all: where one fails, those before it stand, and its messages are
+        read by the next call. Where the answer makes no sense, fewer messages at a time are tried;
+        one that makes none alone counts as read, and is told as refused.
+
+        :raises InvalidInputError: the store was opened without an extractor.
+        :raises ExtractorError: it failed, or its answer cannot be used.
+        :raises QuotaExceededError: there is no room for what was found.
+        :raises EmbedderError: the messages could not be embedded.
+        """
+        return await extract(self._scope, self._long_term, session_id, batches_max, dry_run=dry_run)
+
+    async def undo(self, extraction_id: str) -> Undone:
+        """Take back what an extraction has done, all or none; its messages stay read.
+
+        Facts that it added go, unless somebody has reworded them since. Those that it superseded
+        hold again, those that it forgot come back. Once is enough, and more does no harm.
+
+        :raises NotFoundError: there is no such extraction.
+        :raises QuotaExceededError: there is no room for what comes back.
+        """
+        return await undo(self._scope, self._long_term, extraction_id)
 
     async def set_tier(self, tier: Tier | str) -> None:
         """Set this user's tier, and with it the limits, from now on and durably.

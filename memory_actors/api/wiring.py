@@ -36,6 +36,7 @@ from memory_actors.base.streams import key_owner, user_of
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
 from memory_actors.compaction.summarizers import Summarizer
+from memory_actors.extraction import Extractor
 from memory_actors.kinds.account import CRITICAL, AlertChanged
 from memory_actors.kinds.user_state import LimitsByTier, UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
@@ -71,6 +72,7 @@ class Choices:
     embedder: Embedder
     summarizer: Summarizer
     superseding: Superseding | None
+    extractor: Extractor | None = None
     sinks: Sequence[AlertSink] | None
     metrics: Metrics
     clock: Callable[[], int]
@@ -236,6 +238,7 @@ def _services(
             choices.clock,
         ),
         superseding=choices.superseding,
+        extractor=choices.extractor,
         metrics=choices.metrics,
         latency=LatencyWatch(settings.latency_targets_ms),
         settings=settings,
@@ -268,7 +271,7 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
 
 def _compaction(choices: Choices, services: Services, stack: AsyncExitStack) -> Compaction:
     """Make what runs compaction; it stops before the rest closes."""
-    for asked in (choices.superseding, choices.summarizer):
+    for asked in (choices.superseding, choices.summarizer, choices.extractor):
         aclose = getattr(asked, "aclose", None)
         if aclose is not None:
             stack.push_async_callback(aclose)

@@ -20,6 +20,10 @@ class Asked:
         self._commands += 1
         return f"{self._name}/{self._commands}"
 
+    def has(self, command: str | None) -> bool:
+        """Say whether a command is one of this call, asked now or before."""
+        return command is not None and command.startswith(f"{self._name}/")
+
 
 ASKED: Final[ContextVar[Asked | None]] = ContextVar("asked", default=None)
 """The call of another process that is being carried out, if it is one."""

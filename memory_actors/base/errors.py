@@ -84,6 +84,14 @@ class SummarizerError(MemoryActorsError):
     """There is no summary of a cluster: its originals stay; it is tried again with the next run."""
 
 
+class ExtractorError(MemoryActorsError):
+    """The extractor proposed nothing that can be used: its messages are new still; ask again."""
+
+
+class UnusableProposalsError(ExtractorError):
+    """The extractor answered, with what is no proposals: asking the same again would not help."""
+
+
 class UnavailableError(MemoryActorsError):
     """The work could not be taken on now: try again later."""
 

@@ -26,7 +26,7 @@ The only importer of openai (extra `llm`).
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
@@ -45,7 +45,9 @@ PAUSE_S_MAX: Final = 120.0
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 _PASSING: Final = frozenset({408, 409, 429})
-_INSTEAD: Final = MappingProxyType({"max_tokens": "max_completion_tokens", "temperature": None})
+_INSTEAD: Final = MappingProxyType(
+    {"max_tokens": "max_completion_tokens", "temperature": None, "response_format": None}
+)
 """The name of a parameter for some newer models; None: they want it left out."""
 _UNSUPPORTED: Final = frozenset({"unsupported_parameter", "unsupported_value"})
 _THOUGHTS: Final = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -132,14 +134,26 @@ class ChatClient:
         await self._client.close()
 
     async def answer(
-        self, system: str, user: str, *, max_tokens: int, temperature: float
+        self,
+        system: str,
+        user: str,
+        *,
+        max_tokens: int,
+        temperature: float,
+        schema: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Return the answer, and whether it was cut off at `max_tokens`.
+
+        It is asked to be JSON of a `schema`, if there is one and the model knows such things; the
+        answer may be anything all the same.
 
         :raises LLMError: there is none. What the server said of it is in `__context__` only.
         """
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        limits = {"max_tokens": max_tokens, "temperature": temperature}
+        limits: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+        if schema is not None:
+            wanted = {"name": "answer", "strict": True, "schema": schema}
+            limits["response_format"] = {"type": "json_schema", "json_schema": wanted}
         try:
             with anyio.fail_after(self._deadline_s), _quiet():
                 return self._read(await self._ask(messages, limits))
@@ -161,7 +175,7 @@ class ChatClient:
             try:
                 return await self._post(messages, self._supported(limits))
             except self._openai.APIStatusError as error:
-                name = _code(error.param)
+                name = _code(error.param).partition(".")[0]  # or the part of it that is not known
                 known = name not in _INSTEAD or name in self._unsupported
                 if known or _code(error.code) not in _UNSUPPORTED:
                     raise

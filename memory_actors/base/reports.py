@@ -112,6 +112,60 @@ class Recall(Returned, frozen=True, kw_only=True):
     hashed: bool
 
 
+class ProposedFact(Returned, frozen=True, kw_only=True):
+    """One proposal of an extractor, and what became of it."""
+
+    action: str
+    """add, supersede or forget; or read, of a message of which nothing sensible was said."""
+    came: str
+    """added, known (it was there in the same words), forgotten, or refused; of a dry run, what
+    would come of it."""
+    content: str | None
+    """The fact in words, where one was added or known; None where it is gone from the log."""
+    memory_id: str | None
+    """The fact that was added, known or forgotten."""
+    replaces: str | None
+    """The older fact that holds no more because of it."""
+    message_ids: tuple[str, ...]
+    """The messages it came from."""
+    reason: str
+    """The extractor's reason, or why it was refused."""
+
+
+class Extraction(Returned, frozen=True, kw_only=True):
+    """The facts that an extractor found in messages."""
+
+    user_id: str
+    extraction_id: str | None
+    """What `undo` takes; None: nothing was read, or it was a dry run."""
+    extractor: str
+    dry_run: bool
+    at: datetime
+    message_ids: tuple[str, ...]
+    """The messages that were read; they are not read again, but after a dry run."""
+    messages_left: int
+    """New messages that were not read: ask again. Of an earlier extraction it is 0."""
+    facts: tuple[ProposedFact, ...]
+    undone_at: datetime | None = None
+
+
+class Undone(Returned, frozen=True, kw_only=True):
+    """What undoing an extraction has come to: ids of facts."""
+
+    user_id: str
+    extraction_id: str
+    gone: tuple[str, ...] = ()
+    """Those that it had added."""
+    came_back: tuple[str, ...] = ()
+    """Those that it had forgotten."""
+    reinstated: tuple[str, ...] = ()
+    """Those that hold again, though the fact that spoke against them was there before and stays."""
+    left: tuple[str, ...] = ()
+    """Those that it had added and somebody has reworded since: they stay."""
+    lost: tuple[str, ...] = ()
+    """Those that it had forgotten, and retention has dropped."""
+
+
 class Purged(Returned, frozen=True, kw_only=True):
     """The memories taken out of one user's memory, or that would be."""
 

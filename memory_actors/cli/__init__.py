@@ -24,9 +24,11 @@ from memory_actors.cli.doctor import doctor
 from memory_actors.cli.documents import document
 from memory_actors.cli.entities import entity
 from memory_actors.cli.episodes import episode
+from memory_actors.cli.extracting import extract, extractions, undo
 from memory_actors.cli.improve import improve
 from memory_actors.cli.keeping import backup, erase, heads, heads_key, purge, repair, restore_backup
 from memory_actors.cli.log import history, log, stats, verify
+from memory_actors.cli.mcp import mcp
 from memory_actors.cli.memories import add, count, delete, delete_many, get, list_, restore, search
 from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
@@ -117,6 +119,7 @@ for command in (
     add, search, list_, count, get, delete, delete_many, restore, entity, episode, document,
     context, import_, export, usage, cost, tier, history, why, log, replay, diff, stats, verify,
     backup, restore_backup, export_since, import_since, repair, erase, purge, heads, heads_key,
-    model, doctor, demo, serve, keys, compact, compaction, improve,
+    model, doctor, demo, serve, keys, mcp, compact, compaction, improve,
+    extract, extractions, undo,
 ):  # fmt: skip
     main.add_command(command)

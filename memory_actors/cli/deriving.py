@@ -37,11 +37,13 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "at": ("--at", "When it ended.  [default: now]"),
         "auto_archive": ("--auto-archive", "Let the stalest entries make room if there is none."),
         "auto_prune": ("--prune", "Make room if there is none: the oldest go."),
+        "batches_max": ("--batches", "How often the extractor is asked at most."),
         "compressed": (
             "--summaries/--no-summaries", "Whether summaries of compressed memories follow.",
         ),
         "depth": ("--depth", "How many steps away."),
         "diversity": ("--diversity", "How far results that repeat better ones give way."),
+        "dry_run": ("--dry-run", "Change nothing: say what would be."),
         "ended": ("--ended", "What was ever true, not only what is."),
         "error": ("--error", "What went wrong. Such steps are kept longest."),
         "exclude_ids": ("--exclude", "Not this memory."),

@@ -13,10 +13,11 @@ import msgspec
 from click.core import ParameterSource
 
 from eventlog.files.datafile import named
+from memory_actors.base.key_files import default_key_file, known_key_file
 from memory_actors.base.records import MemoryType, Trust
+from memory_actors.extraction import Extract, Extractor
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.upkeep.store import default_key_file, known_key_file
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
@@ -40,6 +41,8 @@ class App:
     trust: str | None = None
     embedder: Embedder | str | None = None
     """One's own, or the name of one; None: what the environment says, or the default model."""
+    extractor: Extractor | Extract | None = None
+    """Finds facts in messages, where the store is open nowhere else."""
 
     @property
     def directory(self) -> Path:

@@ -57,7 +57,10 @@ def opening(
 
     The parts that are named in `asked`, and those that the command line names, must be the owner's.
     """
-    its = {"embedder": app.model, "encrypt": app.key_file or False, "settings": ONE_CALL, **parts}
+    its: dict[str, Any] = {
+        "embedder": app.model, "encrypt": app.key_file or False, "settings": ONE_CALL,
+        "extractor": app.extractor, **parts,
+    }  # fmt: skip
     return open_or_join(app.directory, asked=(*app.asked, *asked), keeps=keeps, **its)
 
 

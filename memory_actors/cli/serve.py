@@ -19,6 +19,7 @@ from memory_actors.cli.output import (
     text,
 )
 from memory_actors.cli.running import ensure_model, opening, run
+from memory_actors.extraction import OpenAIExtractor
 from memory_actors.server import HOST, PORT, ApiKey, KeyStore
 from memory_actors.server import serve as serve_http
 from memory_actors.sharing.address import is_shared, read_address
@@ -42,11 +43,28 @@ NEVER = "never"
     metavar="CRON",
     help="When old memories are compressed, in local time; `never`: only when asked.",
 )
+@click.option(
+    "--extractor", "extracts", is_flag=True,
+    help="Offer `extract`, with the model of the MEMORY_ACTORS_LLM_… variables.",
+)  # fmt: skip
+@click.option(
+    "--mcp-host", "mcp_hosts", multiple=True, metavar="NAME",
+    help="A name under which clients reach /mcp, such as that of a proxy; may be repeated.",
+)  # fmt: skip
 @pass_app
-def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
+def serve(
+    app: App,
+    /,
+    host: str,
+    port: int,
+    compact_at: str,
+    extracts: bool,
+    mcp_hosts: tuple[str, ...],
+) -> None:
     """Serve the memory over HTTP until Ctrl-C. Make a key first: `memory-actors keys create`.
 
-    Needs the extra `server`. The address of the API's description is /schema. If another process
+    Needs the extra `server`. The address of the API's description is /schema; with the extra `mcp`,
+    clients of MCP find it at /mcp. If another process
     has the store open, this serves it through that one, until it ends and this one takes over.
     """
     keys = KeyStore(app.directory)
@@ -58,15 +76,20 @@ def serve(app: App, /, host: str, port: int, compact_at: str) -> None:
             "Put a proxy with TLS before it.",
             "yellow",
         )
+    names = mcp_hosts or (() if is_loopback(host) else ("*",))
     ensure_model(app)
     settings = Settings(compaction_schedule=None if compact_at == NEVER else compact_at)
     asked = ["settings"] if is_given("compact_at") else []
+    if extracts:
+        app.extractor = app.extractor or OpenAIExtractor()
+        asked.append("extractor")
     if not app.json:
         _say_owner(app)
 
     async def whole() -> None:
         async with opening(app, asked=asked, keeps=True, settings=settings) as memory:
-            await serve_http(memory, keys, host=host, port=port, on_ready=ready)
+            how = {"on_ready": ready, "mcp_hosts": names}
+            await serve_http(memory, keys, host=host, port=port, **how)
 
     def ready(address: str) -> None:
         if app.json:

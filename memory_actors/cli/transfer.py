@@ -1,26 +1,53 @@
 """import, export; export-since, import-since: memories as lines, a store's log to its copy."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from eventlog import Exported, Imported
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Count, pass_app
-from memory_actors.cli.output import counted, print_json, progress_bar, say, size, write_bytes
+from memory_actors.cli.options import App, Command, Count, is_given, pass_app
+from memory_actors.cli.output import (
+    counted,
+    print_json,
+    progress_bar,
+    progress_bars,
+    say,
+    size,
+    write_bytes,
+)
 from memory_actors.cli.running import chosen_user, ensure_model, opened, run, with_system, with_user
 from memory_actors.interchange import (
+    SOURCES,
+    TARGETS,
+    ExportReport,
+    ImportNote,
     ImportReport,
     export_jsonl,
     export_lines,
+    export_to,
     import_jsonl,
     import_locomo,
     open_file,
+    plan_import,
 )
+from memory_actors.interchange.importing import OURS
 from memory_actors.sharing.system import MemorySystem
+from memory_actors.upkeep.store import has_log
 
 STDIN = Path("/dev/stdin")
+
+
+def _pair(argument: str) -> tuple[str, str]:
+    """Read `theirs=ours`."""
+    theirs, _, ours = argument.partition("=")
+    if not theirs or ours not in OURS:
+        raise click.BadParameter(
+            f"{argument!r:.80} is not THEIRS=OURS, OURS one of {', '.join(OURS)}"
+        )
+    return theirs, ours
 
 
 @click.command("import", cls=Command, shared=options.OF_NEW)
@@ -28,9 +55,24 @@ STDIN = Path("/dev/stdin")
 @click.option(
     "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
 )
+@click.option(
+    "--from", "program", type=click.Choice(list(SOURCES)), help="The program that FILE comes from."
+)
+@click.option(
+    "--user-field", metavar="FIELD", help="With --from: the field of a record that names its user."
+)
+@click.option(
+    "--map",
+    "mapped",
+    type=_pair,
+    metavar="THEIRS=OURS",
+    multiple=True,
+    help="With --from: their field is our content, occurred_at, session_id, role or user_id.",
+)
+@click.option("--dry-run", is_flag=True, help="With --from: only say what would be added.")
 @options.said_by
 @pass_app
-def import_(app: App, /, file: Path, form: str) -> None:
+def import_(app: App, /, file: Path, form: str, program: str | None, **foreign: Any) -> None:
     """Add the memories in FILE, or on stdin for -. Run it again if it was cut off.
 
     jsonl: one JSON object a line, with `content` and, if you like, `timestamp`, `session`, `role`,
@@ -38,16 +80,27 @@ def import_(app: App, /, file: Path, form: str) -> None:
     relationships, episodes and documents, as an export writes it. Nothing is added twice.
 
     locomo: each conversation becomes a user of its own, each turn a memory; --user has no say.
+
+    --from PROGRAM: FILE is another program's file or directory, see docs/coming-from. Each record
+    goes to the user it names, those that name nobody to --user.
     """
-    path = STDIN if str(file) == "-" else file
-    if not path.is_fifo():
-        open_file(path).close()  # what cannot be read is no reason to make a store
-    ensure_model(app)
-    report = run(lambda: _imported(app, path, form))
+    if program is not None:
+        report = _foreign(app, file, program, **foreign)
+    elif any(foreign.values()):
+        raise click.UsageError("--user-field, --map and --dry-run go with --from PROGRAM")
+    else:
+        report = _own(app, STDIN if str(file) == "-" else file, form)
     if app.json:
         print_json(report)
     else:
         _say_imported(report)
+
+
+def _own(app: App, path: Path, form: str) -> ImportReport:
+    if not path.is_fifo():
+        open_file(path).close()  # what cannot be read is no reason to make a store
+    ensure_model(app)
+    return run(lambda: _imported(app, path, form))
 
 
 async def _imported(app: App, path: Path, form: str) -> ImportReport:
@@ -60,29 +113,86 @@ async def _imported(app: App, path: Path, form: str) -> ImportReport:
             return await import_jsonl(user, path, progress=moved)
 
 
+def _foreign(
+    app: App, path: Path, program: str, *, user_field: str | None,
+    mapped: tuple[tuple[str, str], ...], dry_run: bool,
+) -> ImportReport:  # fmt: skip
+    """Read another program's files, and only then open the store, or make one."""
+    if is_given("form"):
+        raise click.UsageError("--from says what is read: leave --format out")
+
+    async def work() -> ImportReport:
+        with progress_bars("Reading", "Importing", quiet=app.json) as (was_read, was_added):
+            plan = await plan_import(
+                program, path, user_field=user_field, fields=dict(mapped), source=app.source,
+                trust=app.trust, progress=was_read,
+            )  # fmt: skip
+            if dry_run and not has_log(app.directory):
+                return plan.report(app.user_id)
+            if not dry_run:
+                ensure_model(app)
+            async with opened(app, create=not dry_run) as memory:
+                user_id = await chosen_user(app, memory) if plan.nobodys else None
+                return await plan.add(
+                    memory, user_id=user_id, dry_run=dry_run, progress=was_added
+                )  # fmt: skip
+
+    return run(work)
+
+
 def _say_imported(report: ImportReport) -> None:
     users = ", ".join(report.users[:5]) + (" …" if len(report.users) > 5 else "")
-    say(f"Added {report.added:,} memories to {users}; {report.unchanged:,} were there already.")
-    for one in report.notes:
-        say(f"{counted(one.lines, 'line')}: {one.says}.", "yellow")
+    added = "Would add" if report.dry_run else "Added"
+    to = f" to {users}" if users else ""
+    say(f"{added} {report.added:,} memories{to}; {report.unchanged:,} were there already.")
+    _say_notes(report.notes)
     if report.unindexed:
         say(f"{report.unindexed:,} are not searchable until the model works again.", "yellow")
 
 
+def _say_notes(notes: tuple[ImportNote, ...]) -> None:
+    for one in notes:
+        say(f"{counted(one.lines, 'record')}: {one.says.removesuffix('.')}.", "yellow")
+
+
 @click.command("export", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path), default="-")
+@click.option(
+    "--to", "program", type=click.Choice(list(TARGETS)), help="The program that it is for."
+)
 @pass_app
-def export(app: App, /, file: Path) -> None:
-    """Write all memories of the user as JSON lines to FILE, or to stdout. `import` reads them."""
+def export(app: App, /, file: Path, program: str | None) -> None:
+    """Write all memories of the user as JSON lines to FILE, or to stdout. `import` reads them.
+
+    --to PROGRAM: as that program has them, see docs/coming-from.
+    """
+    if program is not None:
+        return _for_others(app, file, program)
     if str(file) == "-":
-        with_user(app, _to_stdout)
-        return
+        return with_user(app, _to_stdout)
     with progress_bar("Exporting", quiet=app.json) as moved:
         count = with_user(app, lambda user: export_jsonl(user, file, progress=moved))
     if app.json:
         print_json({"file": str(file), "memories": count})
     else:
         say(f"Wrote {count:,} memories to {file}")
+    return None
+
+
+def _for_others(app: App, file: Path, program: str) -> None:
+    """Write another program's file."""
+    if str(file) == "-":
+        raise click.UsageError("--to takes the name of a FILE")
+
+    async def work(user: UserMemory) -> ExportReport:
+        return await export_to(user, program, file, progress=moved)
+
+    with progress_bar("Exporting", quiet=app.json) as moved:
+        report = with_user(app, work)
+    if app.json:
+        return print_json(report)
+    say(f"Wrote {report.memories:,} memories to {file}")
+    return _say_notes(report.notes)
 
 
 async def _to_stdout(user: UserMemory) -> None:

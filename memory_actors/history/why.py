@@ -195,4 +195,6 @@ def _by_whom(meta: Mapping[str, str]) -> str:
     agent, session = meta.get("agent_id"), meta.get("session_id")
     by = "" if agent is None else f" by agent {agent}"
     within = "" if session is None else f" in session {session}"
-    return by + within
+    extraction = meta.get("extraction")
+    extracted = "" if extraction is None else f", in the extraction {extraction}"
+    return by + within + extracted

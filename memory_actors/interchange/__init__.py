@@ -1,6 +1,8 @@
-"""Memories to files and back: JSON lines of our own and of others, and LoCoMo conversations."""
+"""Memories to files and back: our own lines, the files of other programs, LoCoMo conversations."""
 
+from memory_actors.interchange.exporting import ExportReport, export_to
 from memory_actors.interchange.files import open_file
+from memory_actors.interchange.importing import ImportPlan, import_from, plan_import
 from memory_actors.interchange.jsonl import export_jsonl, export_lines, import_jsonl
 from memory_actors.interchange.locomo import (
     Conversation,
@@ -13,10 +15,16 @@ from memory_actors.interchange.locomo import (
 )
 from memory_actors.interchange.noting import ImportNote, ImportReport
 from memory_actors.interchange.records import Line, Progress
+from memory_actors.interchange.sources import SOURCES
+from memory_actors.interchange.targets import TARGETS
 
 __all__ = [
+    "SOURCES",
+    "TARGETS",
     "Conversation",
+    "ExportReport",
     "ImportNote",
+    "ImportPlan",
     "ImportReport",
     "Line",
     "Progress",
@@ -24,10 +32,13 @@ __all__ = [
     "Turn",
     "export_jsonl",
     "export_lines",
+    "export_to",
     "import_conversation",
+    "import_from",
     "import_jsonl",
     "import_locomo",
     "open_file",
+    "plan_import",
     "questions",
     "read_locomo",
 ]

@@ -7,16 +7,21 @@ working memory by their key (the file's takes their place). An import ends no re
 there, unless the file has this very one with its end: what it says stands beside what was known.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.plumbing import from_origins, put_block, put_summary
-from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import (
+    InvalidInputError,
+    NotFoundError,
+    NotOfferedError,
+    QuotaExceededError,
+)
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, Step
 from memory_actors.base.validation import time_us
@@ -39,13 +44,16 @@ from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
+LeaveOut: TypeAlias = Callable[[ReadLine, Exception], None]
 
 
 class Adder:
     """Adds the entries of one file to one user's memory, in their order, and counts them."""
 
-    def __init__(self, user: UserMemory):
+    def __init__(self, user: UserMemory, leave_out: LeaveOut | None = None):
         self._given = self._user = user
+        self._leave_out = leave_out
+        """Hears of an entry that can never be added, so that others may be; None: it is raised."""
         self._entity_ids: dict[str, str] = {}
         """Ids of entities here, by those in the file. Bounded by the quota of entities."""
         self._added = self._unchanged = self._unindexed = self._other_metadata = 0
@@ -65,6 +73,21 @@ class Adder:
                 for entry in run:
                     await self._add_one(entry)
 
+    async def look(self, entries: Sequence[ReadLine]) -> None:
+        """Count entries by whether their ids were used before; add none."""
+        for entry in entries:
+            known = await self._is_known(entry)
+            self._unchanged += known
+            self._added += not known
+
+    async def _is_known(self, entry: ReadLine) -> bool:
+        there = await self._living(entry.memory_id)
+        if there is None:
+            return await self._has_gone(entry.memory_id)
+        if entry.other_id is not None and there.content != entry.item.content:
+            return await self._is_known(_with_other_id(entry))
+        return True
+
     def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
         """Return what came of all that was added so far; `notes` are of what was read."""
         kept = ImportNote(OTHER_METADATA, self._other_metadata)
@@ -79,10 +102,13 @@ class Adder:
     # --- how it is carried out
 
     async def _add_together(self, entries: Sequence[ReadLine]) -> None:
-        """Add facts in one commit; if it is refused, line by line, up to the one at fault."""
+        """Add facts in one commit; if it is refused, line by line, up to the one at fault.
+
+        A server over HTTP takes them one by one.
+        """
         try:
             receipts = await self._user.add_many([entry.item for entry in entries])
-        except (InvalidInputError, QuotaExceededError):
+        except (InvalidInputError, QuotaExceededError, NotOfferedError):
             for entry in entries:
                 await self._add_one(entry)
         else:
@@ -99,6 +125,12 @@ class Adder:
             if await self._was_added(entry, error):
                 self._count(None)
                 await self._compare(entry, None)
+                return
+            if entry.other_id is not None and isinstance(error, InvalidInputError):
+                await self._add_one(_with_other_id(entry))
+                return
+            if self._leave_out is not None and not isinstance(error, QuotaExceededError):
+                self._leave_out(entry, error)
                 return
             error.args = (f"{entry.place}: {error}",)
             raise
@@ -177,7 +209,7 @@ class Adder:
             )
         if entry.kind is MemoryType.STRUCTURED and await self._has_gone(entry.memory_id):
             return None
-        if entry.kind is MemoryType.LONG_TERM:
+        if entry.kind is MemoryType.LONG_TERM and _was_counted(item):
             (receipt,) = await self._user.add_many([item])
             return receipt
         fields = msgspec.structs.asdict(item)
@@ -250,6 +282,16 @@ class Adder:
             if goal == parts.goal or (memory is None and await self._has_gone(entry.memory_id)):
                 return None
             raise
+
+
+def _was_counted(item: Item) -> bool:
+    """Say whether a fact has what only `add_many` takes."""
+    return item.times_seen != 1 or item.last_seen_at is not None
+
+
+def _with_other_id(entry: ReadLine) -> ReadLine:
+    item = msgspec.structs.replace(entry.item, memory_id=entry.other_id)
+    return entry._replace(item=item, other_id=None)
 
 
 def _own(item: Item) -> dict[str, Any]:

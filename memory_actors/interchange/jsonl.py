@@ -117,7 +117,7 @@ async def export_jsonl(
 
     :raises InvalidInputError: the file cannot be written.
     """
-    total, done = await _count(user), 0
+    total, done = await count(user), 0
     with replacing(Path(path)) as file:
         async for line in export_lines(user):
             file.write(line)
@@ -135,7 +135,7 @@ async def export_lines(user: UserMemory) -> AsyncIterator[bytes]:
         yield line_of(memory)
 
 
-async def _count(user: UserMemory) -> int:
+async def count(user: UserMemory) -> int:
     """Return how many memories a user has, about: it may change until the last is read."""
     kinds = (await user.usage()).kinds
     relationships = [use.used for use in kinds["entity"].quotas if use.quota == "relationships"]

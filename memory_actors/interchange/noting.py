@@ -23,7 +23,7 @@ class ImportNote(msgspec.Struct, frozen=True):
 
     says: str
     lines: int
-    """The number of these lines."""
+    """The number of these lines; of another program's file, of its records."""
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +37,10 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     """Added, but not searchable until the embedder works again."""
     notes: tuple[ImportNote, ...] = ()
     """Things in the file that were not understood, or not taken over."""
+    left_out: int = 0
+    """Records of another program's file that are no memory: `notes` say why."""
+    dry_run: bool = False
+    """True if nothing was added: this is what would be."""
 
 
 class Notes:
@@ -72,17 +76,20 @@ def _says(name: str, value: object, fields: Mapping[str, Any]) -> str:
 
 def _is_date(name: str, value: object) -> bool:
     """Say whether a field reads as a time, by its name and its value."""
-    if not name.casefold().endswith(DATE_NAMES) or isinstance(value, bool):
-        return False
-    if not isinstance(value, str | int | float):
-        return False
-    try:
-        return micros_of(value, name) is not None
-    except InvalidInputError:
-        return False
+    return name.casefold().endswith(DATE_NAMES) and is_time(value)
 
 
 # --- times
+
+
+def is_time(value: object) -> bool:
+    """Say whether a value reads as a time."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    try:
+        return micros_of(value, "a time") is not None
+    except InvalidInputError:
+        return False
 
 
 def datetime_of(timestamp: str | float | None, what: str) -> datetime | str | None:

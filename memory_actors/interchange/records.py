@@ -146,6 +146,8 @@ class ReadLine(NamedTuple):
     """The data that it has besides, or instead of, its content."""
     origins: Origins = ()
     """Its origins, if the line says so."""
+    other_id: str | None = None
+    """The id that it gets where its own stands for another memory; None: it is refused there."""
 
     @property
     def memory_id(self) -> str:
@@ -161,7 +163,7 @@ def line_of(memory: Memory) -> bytes:
     """
     metadata = {k: v for k, v in memory.metadata.items() if (k, v) != (COMPRESSED_FLAG, True)}
     has = FIELDS[MemoryType(memory.memory_type)]
-    has = has - {"key", "value"} if _has_data(memory) else has
+    has = has - {"key", "value"} if memory.memory_type in HAVE_DATA else has
     timed = "timestamp" in has and not _is_relationship(memory)
     line = _WholeLine(
         id=memory.memory_id,
@@ -183,10 +185,6 @@ def _plain_of(memory: Memory, name: str) -> Any:
     return value
 
 
-def _has_data(memory: Memory) -> bool:
-    return memory.memory_type in HAVE_DATA
-
-
 def _is_relationship(memory: Memory) -> bool:
     return memory.memory_type == MemoryType.ENTITY and "relation" in memory.data
 
@@ -197,7 +195,7 @@ def _said(memory: Memory) -> dict[str, Any]:
         said = SUMMARY_DATA[MemoryType(memory.memory_type)].__struct_fields__
         made_of = {name: memory.data[name] for name in said}
         return {"content": memory.content, "compressed": made_of}
-    if _has_data(memory):
+    if memory.memory_type in HAVE_DATA:
         return {"data": memory.data}
     if memory.memory_type == MemoryType.WORKING and not _is_text(memory.data):
         return {"value": memory.data}
@@ -228,14 +226,19 @@ class LineReader:
             fields = _own_names(_json_object(data))
             extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
             self._notes.take(extra, fields)
-            return self._entry(_typed(_with_metadata(fields, extra)), place)
+            return self.entry(_with_metadata(fields, extra), place)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"{place}: {error}. Correct or remove this line and import the file again: what "
                 "came before it is kept, nothing after it was read, nothing is added twice"
             ) from error
 
-    def _entry(self, line: Line, place: str) -> ReadLine:
+    def entry(self, fields: dict[str, Any], place: str) -> ReadLine:
+        """Return what the fields of a line say, all of which are ours.
+
+        :raises InvalidInputError: they are no memory.
+        """
+        line = _typed(fields)
         kind = check_memory_type(line.memory_type or MemoryType.LONG_TERM)
         _check_fields(line, kind)
         content, parts = _content(line, kind), _parts(line, kind)

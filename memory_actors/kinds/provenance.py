@@ -44,6 +44,57 @@ class SourcePurged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Origins, from now on, of what changed or came back."""
 
 
+EXTRACTIONS = "extractions"
+"""The key under which the log finds every extraction of a user."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one proposal of an extractor."""
+
+    action: str
+    """add, supersede or forget; or read, of a message of which nothing sensible was said."""
+    came: str
+    """added, known (it was there in the same words), forgotten, or refused."""
+    memory_id: str | None = None
+    """The fact that was added, known or forgotten; None: it was refused."""
+    digest: bytes = b""
+    """Of the text of a fact that was added."""
+    replaces: str | None = None
+    """The older fact that holds no more because of it."""
+    message_ids: tuple[str, ...] = ()
+    """The messages it came from."""
+    reason: str = ""
+    """The extractor's reason, or why it was refused."""
+
+
+@registry.event("provenance.extracted", keys=lambda event: (event.extraction_id, EXTRACTIONS))
+class Extracted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An extractor has read messages; the events before this one carried out what it proposed."""
+
+    extraction_id: str
+    extractor: str
+    message_ids: tuple[str, ...]
+    """All that it has read: they are not extracted again."""
+    outcomes: tuple[Outcome, ...] = ()
+
+
+@registry.event("provenance.extraction_undone", keys=lambda event: (event.extraction_id,))
+class ExtractionUndone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An extraction was undone; the events before this one did that."""
+
+    extraction_id: str
+    gone: tuple[str, ...] = ()
+    """Facts that it had added."""
+    came_back: tuple[str, ...] = ()
+    """Facts that it had forgotten."""
+    reinstated: tuple[str, ...] = ()
+    """Facts that hold again, though the one that spoke against them stays."""
+    left: tuple[str, ...] = ()
+    """Facts that it had added and somebody has reworded since: they stay."""
+    lost: tuple[str, ...] = ()
+    """Facts that it had forgotten, and retention has dropped."""
+
+
 # --- state
 
 
@@ -66,12 +117,13 @@ initial = Provenance()
 # --- evolve
 
 
-def fold(state: Provenance, events: Iterable[Recorded[SourcePurged]]) -> Provenance:
-    """Fold the events of this part."""
+def fold(state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
+    """Fold the events of this part. Those of extractions change nothing: the log keeps them."""
     draft = state.origins.mutate()
     for recorded in events:
-        for memory_id, origins in recorded.data.left.items():
-            _put(draft, memory_id, origins)
+        if isinstance(recorded.data, SourcePurged):
+            for memory_id, origins in recorded.data.left.items():
+                _put(draft, memory_id, origins)
     return Provenance(draft.finish())
 
 
@@ -130,13 +182,13 @@ def together(state: Provenance, memory_ids: Iterable[str]) -> Origins:
     return () if origins == (UNSAID,) else origins
 
 
-# --- commands: none is decided here alone (see purging/)
+# --- commands: none is decided here alone (see purging/ and extracting.py)
 
 COMMANDS: tuple[type[Command], ...] = ()
 
 
 def decide(_command: Command, _state: Provenance, _limits: Limits) -> NoReturn:
-    """Decide nothing: what is purged is decided over all kinds.
+    """Decide nothing: what is purged, or extracted, is decided with the kinds it is about.
 
     :raises NotImplementedError: always.
     """

@@ -23,6 +23,7 @@ from memory_actors.kinds import (
     context,
     entity,
     episodic,
+    extracting,
     long_term,
     provenance,
     recall_events,
@@ -35,6 +36,7 @@ from memory_actors.kinds.compression import CompactedKind, Compressed
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
+from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
 from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.provenance import Provenance, of_past, together
@@ -148,6 +150,8 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         mine = limits[state.account.tier]
         if isinstance(command, Purge):
             return purge(command, KINDS, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
+        if isinstance(command, Extract | UndoExtraction):
+            return extracting.decide(command, state.long_term, state.provenance, mine)
         part = _PART_OF_COMMAND[type(command)]
         if isinstance(command, AddMemories):
             command = msgspec.structs.replace(command, origins_of=state.provenance.origins)

@@ -29,12 +29,15 @@ from memory_actors.server.problems import (
 
 IN_FLIGHT_MAX: Final = 256  # most of them wait for the disk or the model
 BODY_DEADLINE_S: Final = 30.0  # 1 MiB at 280 kbit/s
+STREAMS_MAX: Final = 128  # of MCP clients that listen: they wait, and take no place from the others
 HEALTH: Final = "/health"
+MCP: Final = "/mcp"
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _logger = get_logger("memory_actors.server")
 
@@ -48,19 +51,25 @@ class Doorway:
     def __init__(
         self,
         routes: Litestar,
+        mcp: ASGIApp,
         *,
         in_flight_max: int = IN_FLIGHT_MAX,
         body_deadline_s: float = BODY_DEADLINE_S,
     ):
         self.routes = routes
+        self._mcp = mcp
         self._in_flight_max = in_flight_max
         self._body_deadline_s = body_deadline_s
         self._in_flight = 0
+        self._streams = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] != "http":
             await self.routes(scope, receive, send)  # type: ignore[arg-type]
+            return
+        if is_mcp(scope) and scope["method"] == "GET":
+            await self._stream(scope, receive, send)
             return
         if self._in_flight >= self._in_flight_max and scope["path"] != HEALTH:
             await _answer(send, overloaded())
@@ -71,11 +80,23 @@ class Doorway:
         finally:
             self._in_flight -= 1
 
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a client that listens for as long as it likes."""
+        if self._streams >= STREAMS_MAX:
+            await _answer(send, overloaded())
+            return
+        self._streams += 1
+        try:
+            await self._admit(scope, receive, send)
+        finally:
+            self._streams -= 1
+
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = {**scope, "path": sent_path(scope)}
         answer = _Answer(send)
+        app: Any = self._mcp if is_mcp(scope) else self.routes
         try:
-            await self.routes(asked, _Body(receive, self._body_deadline_s), answer)  # type: ignore[arg-type]
+            await app(asked, _Body(receive, self._body_deadline_s), answer)
         except Exception as error:
             _logger.warning("request broke off", error=reason(error))
             if not answer.begun:
@@ -114,6 +135,12 @@ class _Body:
             raise HTTPException("The client hung up.", status_code=400)  # nobody reads it
         self._whole = not message.get("more_body", False)
         return message
+
+
+def is_mcp(scope: Scope) -> bool:
+    """Say whether a request is in the protocol of MCP."""
+    path: str = scope["path"]
+    return path == MCP or path.startswith(f"{MCP}/")
 
 
 def sent_path(scope: Scope) -> str:

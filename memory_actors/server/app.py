@@ -1,9 +1,9 @@
 """The application: routes, guards, errors and the OpenAPI document put together."""
 
 import importlib.metadata
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from litestar import Litestar, Request, Router, get
@@ -15,14 +15,26 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from memory_actors.base.api_keys import KeyStore
+from memory_actors.base.errors import MissingExtraError
 from memory_actors.server import admin, users
 from memory_actors.server.access import PUBLIC, Connection, known_key, read_path
-from memory_actors.server.admission import BODY_DEADLINE_S, HEALTH, IN_FLIGHT_MAX, Doorway
+from memory_actors.server.admission import (
+    BODY_DEADLINE_S,
+    HEALTH,
+    IN_FLIGHT_MAX,
+    Doorway,
+    Receive,
+    Scope,
+    Send,
+)
 from memory_actors.server.bodies import Health
 from memory_actors.server.examples import answers
 from memory_actors.server.jobs import CompactionJobs
 from memory_actors.server.problems import respond
 from memory_actors.sharing.system import MemorySystem
+
+if TYPE_CHECKING:
+    from memory_actors.server.mcp import Mounted
 
 BODY_BYTES_MAX: Final = 1024 * 1024  # four of the longest memories, or the longest with metadata
 SCHEME: Final = "apiKey"
@@ -65,18 +77,20 @@ def create_app(
     *,
     in_flight_max: int = IN_FLIGHT_MAX,
     body_deadline_s: float = BODY_DEADLINE_S,
+    mcp_hosts: Sequence[str] = (),
 ) -> Doorway:
     """Return the ASGI application over an open memory system and a store of keys.
 
     At most `in_flight_max` requests are in work at a time. `body_deadline_s` is how long a body may
-    take to arrive.
+    take to arrive. `mcp_hosts` are the names, besides those of this machine for itself, under which
+    clients reach `/mcp`; "*" is any.
     """
-    jobs = CompactionJobs(memory)
+    jobs, mcp = CompactionJobs(memory), _mcp(memory, keys, mcp_hosts)
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
         memory.watch_erasures(jobs.forget)
-        async with jobs.running():
+        async with jobs.running(), mcp.running():
             yield
 
     routes = Litestar(
@@ -91,7 +105,33 @@ def create_app(
         logging_config=None,
         debug=False,
     )
-    return Doorway(routes, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s)
+    return Doorway(routes, mcp, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s)
+
+
+def _mcp(memory: MemorySystem, keys: KeyStore, hosts: Sequence[str]) -> "Mounted | NoMcp":
+    try:
+        from memory_actors.server.mcp import Mounted
+    except ImportError as error:
+        return NoMcp(error.name or "mcp")
+    return Mounted(memory, keys, hosts, BODY_BYTES_MAX)
+
+
+class NoMcp:
+    """The ASGI application at `/mcp` where the extra is not installed: it says so."""
+
+    def __init__(self, missing: str):
+        self._missing = missing
+
+    async def __call__(self, _scope: Scope, _receive: Receive, _send: Send) -> None:
+        """Refuse a request."""
+        raise MissingExtraError(
+            f"MCP needs {self._missing}, where the server runs: `pip install 'memory-actors[mcp]'`"
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Hold nothing."""
+        yield
 
 
 def _openapi() -> OpenAPIConfig:

@@ -38,6 +38,8 @@ def _body(name: str, operation: str, *but: str, more: tuple[Parameter, ...] = ()
 AddMemory = _body("AddMemory", "add", more=_SAID_BY)
 UpdateMemory = _body("UpdateMemory", "update", "memory_id", more=_SAID_BY)
 Purge = _body("Purge", "purge")
+Extract = _body("Extract", "extract")
+Undo = _body("Undo", "undo")
 Search = _body("Search", "retrieve")
 Compress = _body("Compress", "system.compact")
 

@@ -7,8 +7,8 @@ thousand of them would lock everybody out. Three bounds keep that from happening
   first byte on. (Between two requests uvicorn waits for 5 s; for a body, `admission`.)
 - One address has a number of connections, and so have all together. The one that comes on top of
   that always gets in: the oldest that waits, for its headers or between requests, is closed for it.
-  Requests in work are fewer than either bound, so there is one that waits. `/health` gets in like
-  any other, and `admission` lets it through.
+  Requests in work, with the clients of MCP that listen, are fewer than either bound, so there is
+  one that waits. `/health` gets in like any other, and `admission` lets it through.
 - Whoever does not read an answer is cut off, too: it would keep its request in work for ever.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from memory_actors.server.admission import IN_FLIGHT_MAX
+from memory_actors.server.admission import IN_FLIGHT_MAX, STREAMS_MAX
 
 CONNECTIONS_MAX: Final = 800  # with what the store has open below 1,024, a usual limit on files
 CONNECTIONS_PER_ADDRESS_MAX: Final = 400  # a proxy has one address, and needs as many
@@ -26,7 +26,7 @@ HEADERS_DEADLINE_S: Final = 10.0
 READING_DEADLINE_S: Final = 30.0  # for the next 48 KiB of an answer
 LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
-assert IN_FLIGHT_MAX < CONNECTIONS_PER_ADDRESS_MAX < CONNECTIONS_MAX
+assert IN_FLIGHT_MAX + STREAMS_MAX < CONNECTIONS_PER_ADDRESS_MAX < CONNECTIONS_MAX
 
 
 class Connections:

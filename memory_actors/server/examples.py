@@ -13,6 +13,7 @@ from memory_actors.server.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
 NAMED: Final[Mapping[str, Any]] = {
     "user_id": "user_123",
     "memory_id": "mem_0605f1c5a0b4801f2e3d4c5b6a7980",
+    "extraction_id": "ext_0605f1c5a0b4801f2e3d4c5b6a7980",
     "job_id": "job_9f86d081884c7d65",
     "agent_id": "travel_agent",
     "session_id": "sess_abc123",

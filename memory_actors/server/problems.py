@@ -19,9 +19,11 @@ from eventlog import DiskFull, KeyGone, LogClosed, MissingCapability
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
     EmbedderError,
+    ExtractorError,
     InvalidInputError,
     KeyFileError,
     MemoryLimitError,
+    MissingExtraError,
     NotFoundError,
     QuotaExceededError,
     StorageFullError,
@@ -80,10 +82,16 @@ _KNOWN: Final = (
         "The server's embedding model does not answer. Try again later.",
     ),
     _Known(
+        ExtractorError, 503, "extractor", "Extractor unavailable",
+        "The server's extractor gave no answer that can be used; the messages are new still. Try "
+        "again later.",
+    ),
+    _Known(
         KeyGone, 410, "key-gone", "Gone",
         "The key of this user is gone, so nothing of them can be read: they were erased, or the "
         "server has another file of keys than the one this was written with.",
     ),
+    _Known(MissingExtraError, 501, "not-implemented", "Not implemented"),
     _Known(MissingCapability, 501, "not-implemented", "Not implemented"),
     *(
         _Known(

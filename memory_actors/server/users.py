@@ -24,8 +24,10 @@ from memory_actors.server.bodies import (
     IN_HTTP,
     PAGE_MAX,
     AddMemory,
+    Extract,
     Purge,
     Search,
+    Undo,
     UpdateMemory,
     arguments,
     checked,
@@ -130,6 +132,18 @@ ROUTES: Final = (
     Route(
         "POST /purge", "purge", "Purge a source", (400, 401, 403, 413), 200, Purge,
         {"source": NAMED["source"]},
+    ),
+    Route(
+        "POST /extract", "extract", "Find facts in new messages", (400, 401, 403, 409, 413), 200,
+        Extract, {"session_id": NAMED["session_id"], "dry_run": True},
+    ),
+    Route(
+        "GET /extractions", "extractions", "What was extracted",
+        within=("Extractions", "extractions"),
+    ),
+    Route(
+        "POST /undo", "undo", "Undo an extraction", (400, 401, 403, 404, 409, 413), 200, Undo,
+        {"extraction_id": NAMED["extraction_id"]},
     ),
     Route("GET /usage", "usage", "Usage"),
 )  # fmt: skip

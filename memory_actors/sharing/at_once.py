@@ -36,6 +36,8 @@ def ask_at_once(directory: Path, choices: Choices, call: frames.Call) -> bytes:
     while True:
         try:
             return _answer(directory, choices, call)
+        except DeadlineExceededError:  # an OSError too, but somebody has the store
+            raise
         except (OSError, SystemClosedError) as error:
             if time.monotonic() > until_s:
                 raise UnavailableError(f"nobody serves the store {directory}: try again") from error

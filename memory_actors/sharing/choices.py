@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from eventlog.files.datafile import beside
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.key_files import key_file_of
 from memory_actors.base.settings import Settings
 
 Choices = dict[str, str]
@@ -42,11 +42,10 @@ def described(directory: Path, parts: Mapping[str, Any]) -> Choices:
 
 def _keys(directory: Path, encrypt: Any) -> str:
     """Say where the keys are, however that was said."""
-    named = beside(directory.resolve(), ".keys") if encrypt is True else encrypt
     try:
-        return str(Path(named).resolve())
+        return str(Path(key_file_of(directory, encrypt) or "").resolve())
     except (OSError, TypeError, ValueError):  # no path that can be: opening it says so
-        return _said(named)
+        return _said(encrypt)
 
 
 def _settings(settings: Settings) -> str:

@@ -240,10 +240,15 @@ class Client:
             self._send(waiting)
         return waiting
 
-    def _send_all(self) -> None:
-        """Send what waits, in order: there is a connection anew."""
-        for number in sorted(self._waiting):
-            self._send(self._waiting[number])
+    async def _send_all(self) -> None:
+        """Send what waits, in order, as fast as the owner reads: there is a connection anew."""
+        link = self._at.link
+        for _, waiting in sorted(self._waiting.items()):
+            if link is None or self._at.link is not link:
+                return
+            if not waiting.result.done():
+                self._send(waiting)
+            await link.drained()
 
     def _send(self, waiting: Waiting) -> None:
         message = waiting.message

@@ -71,7 +71,7 @@ class Connection:
         owning: Choices,
         keeps: bool,
         heard: Callable[[Said], None],
-        again: Callable[[], None],
+        again: Callable[[], Awaitable[None]],
         failed: Callable[[Exception], None],
         is_waiting: Callable[[], bool],
     ):
@@ -171,9 +171,10 @@ class Connection:
 
     async def _connected(self) -> None:
         try:
-            if await self.start() is not None:
-                await self.join()
-            self._again()
+            while self.link is None:  # it may be lost while all is sent again
+                if await self.start() is not None:
+                    await self.join()
+                await self._again()
         except Exception as error:
             self._failed(error)
         finally:
@@ -194,6 +195,8 @@ class Connection:
             except RefusedError as refused:
                 if not isinstance(refused.error, SystemClosedError):
                     raise refused.error from None
+            except DeadlineExceededError:  # an OSError too, but somebody has the store
+                raise
             except OSError:
                 pass
             late_s = self._loop.time() - begun_s

@@ -29,10 +29,12 @@ from memory_actors.base.reports import (
     Context,
     Diff,
     EraseReceipt,
+    Extraction,
     LogEntry,
     Purged,
     PurgeReport,
     Recall,
+    Undone,
     Why,
 )
 from memory_actors.base.statistics import SystemStatistics
@@ -73,6 +75,10 @@ DECLARED: Final[Mapping[str, Declared]] = {
     "estimate_monthly_cost": Declared(AWAITED, CostEstimate, lambda self: ...),
     "expand": Declared(AWAITED, list[Memory], lambda self, compressed_id: ...),
     "export": Declared(ITERATED, Memory, lambda self: ...),
+    "extract": Declared(
+        AWAITED, Extraction, lambda self, session_id=None, *, batches_max=10, dry_run=False: ...
+    ),
+    "extractions": Declared(AWAITED, list[Extraction], lambda self, *, limit=100: ...),
     "full_id": Declared(AWAITED, str, lambda self, beginning: ...),
     "get": Declared(AWAITED, Memory, lambda self, memory_id: ...),
     "history": Declared(AWAITED, list[HistoryEntry], lambda self, memory_id: ...),
@@ -93,6 +99,7 @@ DECLARED: Final[Mapping[str, Declared]] = {
         ),
     ),
     "set_tier": Declared(AWAITED, None, lambda self, tier: ...),
+    "undo": Declared(AWAITED, Undone, lambda self, extraction_id: ...),
     "undo_compaction": Declared(AWAITED, list[Receipt], lambda self, compressed_id: ...),
     "update": Declared(
         AWAITED, Receipt, lambda self, memory_id, *, content=None, metadata=None: ...

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
-from eventlog.core.errors import KeyGone, MissingCapability
+from eventlog.core.errors import KeyGone
 from memory_actors.base.errors import (
     EmbedderError,
+    ExtractorError,
     InvalidInputError,
     MemoryLimitError,
+    MissingExtraError,
     NotFoundError,
     QuotaExceededError,
     StorageFullError,
@@ -132,6 +134,20 @@ OFFERED: Final[Mapping[str, Offered]] = {
         None,
         False,
     ),
+    "extract": Offered(
+        "POST",
+        "/v1/users/{user_id}/extract",
+        {"session_id": "session_id", "batches_max": "batches_max", "dry_run": "dry_run"},
+        True,
+        None,
+        False,
+    ),
+    "extractions": Offered(
+        "GET", "/v1/users/{user_id}/extractions", {"limit": "limit"}, False, "extractions", True
+    ),
+    "undo": Offered(
+        "POST", "/v1/users/{user_id}/undo", {"extraction_id": "extraction_id"}, True, None, False
+    ),
     "usage": Offered("GET", "/v1/users/{user_id}/usage", {}, False, None, True),
     "system.compact": Offered(
         "POST",
@@ -158,8 +174,9 @@ PROBLEMS: Final[Mapping[str, type[Exception]]] = {
     "memory-limit": MemoryLimitError,
     "storage-full": StorageFullError,
     "embedder": EmbedderError,
+    "extractor": ExtractorError,
     "key-gone": KeyGone,
-    "not-implemented": MissingCapability,
+    "not-implemented": MissingExtraError,
     "unavailable": UnavailableError,
 }
 """The errors that problem details stand for, by the last part of their type."""

@@ -14,7 +14,7 @@ import hmac
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, UnavailableError
@@ -147,6 +147,7 @@ class _Peer:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._iterations: set[int] = set()
         self._paused = False
+        self._ending: asyncio.Task[None] | None = None
         self._turns = asyncio.Semaphore(CARRIED_OUT_MAX)
         self.link = Link(self._heard, self._lost, frames.HELLO_BYTES_MAX, server.make_room)
         loop = asyncio.get_running_loop()
@@ -294,10 +295,9 @@ class _Peer:
             self._tasks[number].cancel()
         self._server.left(self)
         if self._session is not None:
-            self._closing = asyncio.create_task(self._session.close())
+            self._ending = asyncio.create_task(self._session.close())
 
     async def closed(self) -> None:
         """Return when what the client had open is closed."""
-        closing: Any = getattr(self, "_closing", None)
-        if closing is not None:
-            await closing
+        if self._ending is not None:
+            await self._ending

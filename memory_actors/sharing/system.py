@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memory_actors.api.user import UserMemory
     from memory_actors.base.settings import Encrypt
     from memory_actors.compaction.summarizers import Summarizer
+    from memory_actors.extraction import Extract, Extractor
     from memory_actors.observing.alerts import AlertSink
     from memory_actors.observing.metrics import Metrics
     from memory_actors.search.embedding.protocol import Embedder
@@ -33,8 +34,9 @@ else:  # the same operations, without what carries them out
 __all__ = ["MemorySystem", "PastMemory", "UserMemory"]
 
 NOTHING: Final[Mapping[str, Any]] = {
-    "embedder": None, "summarizer": None, "supersedes": None, "clock": None, "new_id": None,
-    "settings": None, "alerts": None, "metrics": None, "reindex": False, "encrypt": False,
+    "embedder": None, "summarizer": None, "supersedes": None, "extractor": None, "clock": None,
+    "new_id": None, "settings": None, "alerts": None, "metrics": None, "reindex": False,
+    "encrypt": False,
 }  # fmt: skip
 """The parts of a store for which nothing was chosen."""
 MAKE_A_STORE: Final = ("embedder", "encrypt")
@@ -53,6 +55,7 @@ class MemorySystem(Operations):
         embedder: "Embedder | str | None" = None,
         summarizer: "Summarizer | None" = None,
         supersedes: "Supersedes | Superseding | bool | None" = None,
+        extractor: "Extractor | Extract | None" = None,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[int], str] | None = None,
         settings: Settings | None = None,
@@ -79,7 +82,10 @@ class MemorySystem(Operations):
         `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
         no more when one is added: by rules about their form, if None; by a function of the newer
         `Statement` and the older ones near it that returns their ids; by a language model
-        (`OpenAISuperseding`); nothing is looked for, if False. `clock` gives microseconds since
+        (`OpenAISuperseding`); nothing is looked for, if False. `extractor` finds facts in messages
+        when `UserMemory.extract` is called: a function of a `Conversation` that returns proposals,
+        or a language model (`OpenAIExtractor`); its `aclose()` is called at the end, if it has one.
+        `clock` gives microseconds since
         1970, `new_id` an unused memory id. `alerts` says where quota alerts go: to the log, if
         None. `metrics` may be a `PrometheusMetrics`.
         `reindex=True` accepts another model than the one the store was indexed with; each user's
@@ -109,6 +115,7 @@ class MemorySystem(Operations):
             "embedder": embedder,
             "summarizer": summarizer,
             "supersedes": supersedes,
+            "extractor": extractor,
             "clock": clock,
             "new_id": new_id,
             "settings": settings,

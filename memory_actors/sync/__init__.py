@@ -12,7 +12,7 @@ runs it on an event loop in a thread of its own, so a loop that runs already doe
 is opened there by `async with` is open at once here, and closed by `with` or `close()`.
 """
 
-from memory_actors.sync.blocking import CLASSES
+from memory_actors.sync.blocking import CLASSES, on_loop
 
 __all__ = [
     "ContextDocument",
@@ -25,6 +25,7 @@ __all__ = [
     "UserContext",
     "UserMemory",
     "WorkingMemory",
+    "on_loop",
 ]
 
 globals().update({kind.__name__: kind for kind in CLASSES.values()})

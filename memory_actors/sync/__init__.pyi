@@ -53,11 +53,13 @@ from memory_actors.base.reports import (
     CompactionStats,
     Diff,
     EraseReceipt,
+    Extraction,
     LogEntry,
     Moment,
     Purged,
     PurgeReport,
     Recall,
+    Undone,
     Why,
 )
 from memory_actors.base.reports import Context as Prompt
@@ -66,10 +68,12 @@ from memory_actors.base.statistics import SystemStatistics
 from memory_actors.base.usage import CostEstimate, SystemUsage, Usage
 from memory_actors.base.weights import Weights
 from memory_actors.compaction.summarizers import Summarizer
+from memory_actors.extraction import Extract, Extractor
 from memory_actors.observing.alerts import AlertSink
 from memory_actors.observing.metrics import Metrics
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.superseding import Supersedes, Superseding
+from memory_actors.sync.blocking import on_loop as on_loop
 
 class UserMemory:
     context: UserContext
@@ -126,6 +130,7 @@ class UserMemory:
         min_trust: Trust | str | None = None,
     ) -> int: ...
     def history(self, memory_id: str) -> list[HistoryEntry]: ...
+    def extractions(self, *, limit: int = 100) -> list[Extraction]: ...
     def why(self, memory_id: str) -> Why: ...
     def usage(self) -> Usage: ...
     def estimate_monthly_cost(self) -> CostEstimate: ...
@@ -187,6 +192,10 @@ class UserMemory:
     def purge(
         self, source: str | None = None, *, trust: Trust | str | None = None, dry_run: bool = False
     ) -> Purged: ...
+    def extract(
+        self, session_id: str | None = None, *, batches_max: int = ..., dry_run: bool = False
+    ) -> Extraction: ...
+    def undo(self, extraction_id: str) -> Undone: ...
     def set_tier(self, tier: Tier | str) -> None: ...
     def undo_compaction(self, compressed_id: str) -> list[Receipt]: ...
 
@@ -312,6 +321,7 @@ class MemorySystem:
         embedder: Embedder | str | None = None,
         summarizer: Summarizer | None = None,
         supersedes: Supersedes | Superseding | bool | None = None,
+        extractor: Extractor | Extract | None = None,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[int], str] | None = None,
         settings: Settings | None = None,

@@ -8,20 +8,21 @@ nothing but the loop's thread ever touches the memory, and any number of threads
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future
 from functools import cache, partial, wraps
 from inspect import getattr_static, isasyncgenfunction
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from memory_actors.base.errors import SystemClosedError, WrongLoopError
+from memory_actors.base.errors import InvalidInputError, SystemClosedError, WrongLoopError
 from memory_actors.sharing import remote
 from memory_actors.sharing.system import MemorySystem
 
+T = TypeVar("T")
 NAME: Final = "memory_actors.sync"
 """Of the thread, and where the classes are found."""
 
@@ -175,6 +176,22 @@ class System(ClosableHandle):
     def close(self) -> None:
         """Close the system, as the end of its block does; once is enough, and more does no harm."""
         self._loop.close(self._handle.close)
+
+
+def on_loop(handle: Any, function: Callable[[Any], Awaitable[T]]) -> T:
+    """Call an async function with what a handle stands for in the async API, and wait.
+
+    `handle` is a memory, a user's memory or any other object of this API; the function is called on
+    its loop, so what is written for the async API works with it: `on_loop(user, function)`.
+
+    :raises InvalidInputError: it is no object of this API.
+    """
+    if not isinstance(handle, Blocking):
+        raise InvalidInputError(
+            f"on_loop takes an object of memory_actors.sync, not {type(handle).__name__}"
+        )
+    found: T = handle._loop.call(function, handle._handle)  # noqa: SLF001 - of this module
+    return found
 
 
 def blocking(kind: type) -> type[Blocking]:

@@ -1,13 +1,9 @@
-"""The directory of a store: which log is in it, and which keys belong to it.
+"""The directory of a store, and which log is in it.
 
 The log is `EventLog`, on LMDB, unless the choices of its opener name another; no other file names
 it. Another log is a function like `open_log`, in a file of its own, over a store that passes
 tests/contracts; `Choices.open_log` in wiring takes it. Work on a closed store (offline/) is work on
 the files of this log.
-
-The keys of an encrypted store, one for each user, are in a file beside it. Its format, and what
-holds of it, is in eventlog/keys/keyfile.py; what is encrypted, in eventlog/core/keys.py and
-docs/security.md.
 """
 
 from collections.abc import Callable
@@ -17,9 +13,8 @@ from pathlib import Path
 from eventlog import EventLog, Keys, system_clock_us
 from eventlog.files.atomic_directory import finish_restore
 from eventlog.files.closed_log import ClosedLog
-from eventlog.files.datafile import beside, named
 from memory_actors.base.errors import StoreBusyError
-from memory_actors.base.settings import Encrypt, Settings
+from memory_actors.base.settings import Settings
 from memory_actors.kinds.user_state import event_registry
 
 
@@ -58,26 +53,3 @@ def has_log(directory: Path) -> bool:
 def closed_log(directory: Path) -> ClosedLog:
     """Return what can be told of a log without opening it."""
     return ClosedLog(directory)
-
-
-def default_key_file(directory: str | Path) -> Path:
-    """Return where the keys of a store are, if nobody says otherwise: `memory.keys` for `memory`.
-
-    Beside the directory, so that neither a backup nor a copy of the directory has them in it.
-    """
-    return beside(named(directory).resolve(), ".keys")
-
-
-def key_file_of(directory: str | Path, encrypt: Encrypt) -> Path | None:
-    """Return where the keys of a store are, None if it is not encrypted."""
-    if isinstance(encrypt, bool):
-        return default_key_file(directory) if encrypt else None
-    return Path(encrypt)
-
-
-def known_key_file(directory: str | Path, named: str | Path | None) -> Path | None:
-    """Return where the keys of a store are: as named, else beside it; None if there are none."""
-    if named is not None:
-        return Path(named)
-    beside_it = default_key_file(directory)
-    return beside_it if beside_it.exists() else None

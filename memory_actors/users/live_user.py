@@ -43,6 +43,8 @@ from memory_actors.users.totals import Totals
 from memory_actors.users.values import Values
 
 SNAPSHOT_EVERY_EVENTS = 4_000  # a tail of this length is folded in some 20 ms
+SNAPSHOT_EVERY_MEMORIES = 1_000  # written in a tail: so many are indexed again in some 0.4 s
+SNAPSHOT_SHARE = 0.1  # of all memories, if that is more: a snapshot takes longer the more there are
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
 ROW_BYTES = 900  # measured: a row with a small metadata dict, its place in a map, its label
@@ -120,6 +122,8 @@ class LiveUser:
         self._totals = totals
         self._on_alert = on_alert
         self._snapshot_version = 0
+        self._written = 0
+        """Events about memories that are kept, since the last snapshot, or somewhat more."""
         self._rebuilds = 0
         self.last_use: dict[str, int] = {}
         self._uses = 0
@@ -224,6 +228,8 @@ class LiveUser:
             elif kind is not None and kind.NATURE.is_cache:
                 self.touch(recorded.data.memory_id)
                 self._relaxed_version = recorded.version
+            else:
+                self._written += 1
         for kind, memory_id in touched(events):
             old, new = kind.find(before.of(kind), memory_id), kind.find(after.of(kind), memory_id)
             self.indexes.follow(kind, old, new)
@@ -233,8 +239,15 @@ class LiveUser:
                 self.last_use.pop(memory_id, None)
                 self.read_at_us.pop(memory_id, None)
         self.indexes.maintain()
+        if self._wants_snapshot(after):
+            self._tasks.start("snapshot", self._snapshot_now_and_then)
+
+    def _wants_snapshot(self, state: UserState) -> bool:
+        """Return whether what came since the last one would take long to read again."""
         if self.actor.version - self._snapshot_version >= SNAPSHOT_EVERY_EVENTS:
-            self._tasks.start("snapshot", self.snapshot)
+            return True
+        is_much = self._written >= SNAPSHOT_EVERY_MEMORIES
+        return is_much and self._written >= SNAPSHOT_SHARE * _rows(state)
 
     def _say_pruned(self, kind: Kind | None, event: Pruned) -> None:
         """Log that memories were pruned: who gave leave may not be who looks after them."""
@@ -261,10 +274,15 @@ class LiveUser:
 
     # --- snapshots and checks
 
+    async def _snapshot_now_and_then(self) -> None:
+        """Keep the state, with all that is being indexed, so that it is indexed once."""
+        await self.indexes.indexed(KINDS)
+        await self.snapshot()
+
     async def snapshot(self) -> None:
         """Keep the state, so that the next activation has less to read."""
         state, version, rebuilds = self.state, self.actor.version, self._rebuilds
-        self._snapshot_version = version
+        self._snapshot_version, self._written = version, 0
         data = await anyio.to_thread.run_sync(user_state.dump, state)
         if self._rebuilds != rebuilds:  # the state was given up meanwhile
             return
@@ -320,6 +338,7 @@ class LiveUser:
             if isinstance(poison.__cause__, CorruptLog):
                 raise poison.__cause__ from None
             return poison.state, poison.version, poison
+        self._written = version - self._snapshot_version
         return state, version, None
 
     async def _replayed(self) -> tuple[UserState, int]:
@@ -332,10 +351,13 @@ class LiveUser:
 
 def _state_bytes(state: UserState) -> int:
     """Return what the rows take, and the texts in the state: of working memory and documents."""
-    tallies = [kind.tally(state.of(kind)) for kind in KINDS]
-    rows = sum(tally.count + tally.relationships for tally in tallies)
     texts = state.working.size_bytes + state.context.living_bytes
-    return ROW_BYTES * rows + ORIGIN_BYTES * len(state.provenance.origins) + texts
+    return ROW_BYTES * _rows(state) + ORIGIN_BYTES * len(state.provenance.origins) + texts
+
+
+def _rows(state: UserState) -> int:
+    tallies = [kind.tally(state.of(kind)) for kind in KINDS]
+    return sum(tally.count + tally.relationships for tally in tallies)
 
 
 def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:

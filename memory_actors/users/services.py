@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from eventlog import EventStore
 from memory_actors.actors.runtime import Runtime
@@ -38,8 +39,16 @@ class Services:
     clock_us: Callable[[], int]
     new_id: Callable[[int], str]
     """(time in microseconds) -> a memory id that was never used."""
+    extractor: Any = None
+    """Finds facts in messages; None: nobody does."""
+    extracts: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """By stream: held while messages of it are read."""
     unattended: set[asyncio.Task[Any]] = field(default_factory=set)
     """Work whose caller may have gone. It holds its user live, so closing waits for it."""
+
+    def extracting(self, stream: str) -> asyncio.Lock:
+        """Return the lock of the extractions of a user."""
+        return self.extracts.setdefault(stream, asyncio.Lock())
 
 
 def new_memory_id(now_us: int) -> str:

@@ -272,7 +272,7 @@ def test_processes_rates_each_figure_that_is_asked_for(
     options = ["--dir", str(tmp_path), "--runs", "1", "--json", "--calls", "5", *asked]
     result = CliRunner().invoke(main, ["processes", *options], catch_exceptions=False)
     found = rows(json.loads(result.stdout))
-    assert len(found) == 12
+    assert len(found) == 14
     assert {row["asked"] for row in found} >= {"<= 0.35 ms", "<= 0.5 ms", ">= 0.8", "<= 2", "< 2 s"}
     verdicts = [row[""] for row in found]
     assert result.exit_code == int("**missed**" in verdicts)

@@ -15,7 +15,7 @@ from memory_actors.sharing import http
 
 __all__ = ["server"]  # a language model's server on loopback
 
-GIVEN = ("alerts", "encrypt", "metrics", "summarizer", "supersedes")
+GIVEN = ("alerts", "encrypt", "extractor", "metrics", "summarizer", "supersedes")
 Open = Callable[..., AbstractAsyncContextManager[MemorySystem]]
 
 

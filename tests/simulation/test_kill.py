@@ -25,7 +25,7 @@ def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
 def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
     """A busy machine may have compressed nothing yet in any round: then there are more rounds."""
     for seed in range(11, 17):
-        report = run(rounds=5, seed=seed, beside=beside)
+        report = run(rounds=3, seed=seed, beside=beside)
         assert report.acknowledged > 50
         assert harm(report) == (0, 0, 0)
         if report.compressed:
@@ -37,7 +37,7 @@ def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
 @pytest.mark.parametrize("beside", ["keeping", "encrypting", "erasing", "exporting", "purging"])
 def test_nothing_is_lost_when_it_dies_keeping_a_store(beside: Beside) -> None:
     """Nor is anything left of who was erased, and every export is whole."""
-    report = run(rounds=3, seed=13, beside=beside)
+    report = run(rounds=2, seed=13, beside=beside)
     assert report.acknowledged > 50
     assert harm(report) == (0, 0, 0)
 

@@ -9,12 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memory_actors import MemorySystem, Settings
+from memory_actors import Conversation, MemorySystem, Settings
 from support.compacting import SHORT, some
 from support.fakes import FakeEmbedder
 
 TESTS = Path(__file__).parents[1]
 SETTINGS = Settings(check_replay=True, compaction_min_samples=2)
+
+
+def said(conversation: Conversation) -> list[str]:
+    """Return a fact for each message."""
+    return [f"Ada said: {one.text}" for one in conversation.messages]
 
 
 async def filled(memory: MemorySystem) -> dict[str, str]:
@@ -45,6 +50,8 @@ async def filled(memory: MemorySystem) -> dict[str, str]:
         (summary,) = await memory.user(user).list_memories()
         ids[f"summary of {user}"] = summary.memory_id
     await memory.user("eve").add("is to be forgotten")
+    await ada.short_term.add_message("I like tea", role="user")
+    ids["extraction"] = (await ada.extract()).extraction_id or ""
     return ids
 
 
@@ -52,7 +59,7 @@ async def live(directory: str, encrypt: str) -> None:
     """Hold a store open until standard input ends."""
     async with MemorySystem.open(
         directory, embedder=FakeEmbedder(), summarizer=SHORT, settings=SETTINGS,
-        encrypt=encrypt == "encrypted",
+        extractor=said, encrypt=encrypt == "encrypted",
     ) as memory:  # fmt: skip
         print(json.dumps(await filled(memory)), flush=True)
         await asyncio.to_thread(sys.stdin.read)

@@ -23,6 +23,7 @@ TEXTS: Final = MappingProxyType(
     {
         "missing": "Error: The path {path} does not exist",
         "missing to view": "The path {path} does not exist. Please provide a valid path.",
+        "missing to insert": "Error: The path {path} does not exist",
         "missing to edit": "Error: The path {path} does not exist. Please provide a valid path.",
         "exists": "Error: File {path} already exists",
         "destination exists": "Error: The destination {path} already exists",
@@ -50,10 +51,17 @@ TEXTS: Final = MappingProxyType(
 class MemoryToolError(MemoryActorsError):
     """The tool refused a command; the message is what the model is to read."""
 
+    why: str = ""
+    """The key of the message in `TEXTS`; "" if the memory itself refused."""
+    values: Mapping[str, object] = MappingProxyType({})
+    """The values that the message names."""
+
 
 def refused(why: str, **values: object) -> MemoryToolError:
     """Return the error of a refusal: one of `TEXTS`, with its values."""
-    return MemoryToolError(TEXTS[why].format(**values))
+    error = MemoryToolError(TEXTS[why].format(**values))
+    error.why, error.values = why, values
+    return error
 
 
 # --- paths

@@ -19,6 +19,7 @@ from memory_actors.base.errors import (
     UnavailableError,
 )
 from memory_actors.integrations.memory_tool.paths import (
+    ROOT,
     MemoryToolError,
     is_reachable,
     is_under,
@@ -94,6 +95,13 @@ def definition() -> dict[str, Any]:
     }
 
 
+def command_parameters(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the JSON schemas of a command's parameters by name: required ones, optional ones."""
+    named = _REQUIRED[command], _OPTIONAL.get(command, ())
+    required, optional = ({name: dict(_PROPERTIES[name]) for name in names} for names in named)
+    return required, optional
+
+
 def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
     """Return a command's name and its arguments, which are of the right types.
 
@@ -158,6 +166,9 @@ Edit = Callable[[str], tuple[str, str]]
 class MemoryTool:
     """Serves the commands view, create, str_replace, insert, delete and rename for one user."""
 
+    ends_files: ClassVar[bool] = False
+    """Whether an insert also ends the file with a line feed, as the vendor's Python SDK does."""
+
     def __init__(self, user: UserMemory):
         self._context = user.context
 
@@ -193,6 +204,13 @@ class MemoryTool:
             raise MemoryToolError(f"Error: {said}. Shorten or delete something first.") from error
         except (InvalidInputError, NotFoundError) as error:
             raise MemoryToolError(f"Error: {error}") from error
+
+    async def clear(self) -> None:
+        """Delete all files. This is no command of the tool: models do not have it."""
+        for _ in range(TRIES_MAX):
+            with suppress(NotFoundError):  # somebody else deleted one of them
+                return await self._context.delete_all(list(await self._sizes()))
+        raise _busy(ROOT)
 
     # --- the commands
 
@@ -239,9 +257,10 @@ class MemoryTool:
             before = "".join(lines[:insert_line])
             end = "" if before.endswith("\n") or not before else "\n"
             new = "".join([before, end, added, *lines[insert_line:]])
-            return new, f"The file {path} has been edited."
+            ended = new if new.endswith("\n") or not self.ends_files else f"{new}\n"
+            return ended, f"The file {path} has been edited."
 
-        return await self._edit(path, "missing", edit)
+        return await self._edit(path, "missing to insert", edit)
 
     async def _delete(self, path: str) -> str:
         name = name_of(path)

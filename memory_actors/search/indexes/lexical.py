@@ -149,9 +149,9 @@ class _Columns:
         links = self.before[self.before != NONE]
         # Two rows never have the same row before them, and no row comes before itself.
         chained = len(links) == 0 or (links.min() >= 0 and links.max() < n)
-        chained = chained and len(np.unique(links)) == len(links)
+        chained = chained and _are_distinct(links)
         living = self.labels[self.alive]  # a removed row's label may have come again
-        return bool(stretches and known and chained and len(np.unique(living)) == len(living))
+        return bool(stretches and known and chained and _are_distinct(living))
 
     def drop_dead(self) -> None:
         kept = np.repeat(self.alive, self.sizes)
@@ -194,6 +194,11 @@ QUERY_WORDS_MAX: Final = 64
 """Rarest first. A pasted page as a query would otherwise take time without bound."""
 DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
 DEAD_MIN: Final = 64
+
+
+def _are_distinct(values: npt.NDArray[np.integer]) -> bool:
+    ordered = np.sort(values)
+    return bool((ordered[1:] != ordered[:-1]).all())
 
 
 class LexicalIndex:

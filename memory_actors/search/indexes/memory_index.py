@@ -9,7 +9,7 @@ that never came (a failed embedder, a crash before it was written) is picked up 
 which reads its text from the log.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,14 @@ from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.fields import FieldIndex
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import IndexFiles, Parts, SessionOrder, indexed, kept_rows
+from memory_actors.search.indexes.parts import (
+    IndexedRow,
+    IndexFiles,
+    Parts,
+    SessionOrder,
+    indexed,
+    kept_rows,
+)
 from memory_actors.search.indexes.pending import EmbeddedText, Pending
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 
@@ -142,25 +149,14 @@ class MemoryIndex:
 
     def compare(self, rows: Sequence[Row]) -> None:
         """Make the index one of these rows: forget others, and begin to index what is missing."""
-        labels = {p.label for row in rows for p in indexed(self._kind, row)}
+        found = [(row, indexed(self._kind, row)) for row in rows]
+        labels = {passage.label for _, passages in found for passage in passages}
         for label in self.dense.labels():
             if label not in labels:
                 self.parts.forget(label)
-        self._take(self._catalogued(self.parts, rows))
-        for row in rows:
-            self._describe(row, indexed(self._kind, row))
-
-    def _catalogued(self, parts: Parts, rows: Sequence[Row]) -> _Catalogue:
-        """Return what is known of the passages of these rows."""
-        owners, pending = {}, []
-        fields: FieldIndex[int] = FieldIndex()
-        for row in rows:
-            fields.put(parts.traits.owners.of(row.memory_id), row.shown_metadata)
-            for passage in indexed(self._kind, row):
-                owners[passage.label] = _owner(row, passage)
-                if passage.label not in parts.dense:
-                    pending.append(passage)
-        return _Catalogue(owners, fields, pending)
+        self._take(_catalogued(self.parts, found))
+        for row, passages in found:
+            self._describe(row, passages)
 
     def _take(self, catalogue: _Catalogue) -> None:
         self._owners, self.fields, pending = catalogue
@@ -292,10 +288,11 @@ class MemoryIndex:
             self._tasks.start(f"states {self._kind.NAME}", self._hold_states)
 
     def _loaded(self, state: Any) -> tuple[Parts, _Catalogue]:
-        rows = [row for row in self._kind.rows(state) if indexed(self._kind, row)]
         assert self._files is not None, "what is not kept on disk is not loaded from it"
+        found = [(row, indexed(self._kind, row)) for row in self._kind.rows(state)]
+        rows = [(row, passages) for row, passages in found if passages]
         parts = self._files.load(rows)
-        return parts, self._catalogued(parts, rows)
+        return parts, _catalogued(parts, rows)
 
     async def _hold_states(self) -> None:
         """Read token states into memory after an activation, as many as may be there."""
@@ -318,6 +315,20 @@ class MemoryIndex:
         if self._files is not None:
             file = self._files.words_of(self.parts)
             await anyio.to_thread.run_sync(self._files.save_words, file)
+
+
+def _catalogued(parts: Parts, rows: Iterable[IndexedRow]) -> _Catalogue:
+    """Return what is known of the passages of these rows."""
+    owners: dict[int, _Owner] = {}
+    fields: FieldIndex[int] = FieldIndex()
+    pending = []
+    for row, passages in rows:
+        fields.put(parts.traits.owners.of(row.memory_id), row.shown_metadata)
+        for passage in passages:
+            owners[passage.label] = _owner(row, passage)
+            if passage.label not in parts.dense:
+                pending.append(passage)
+    return _Catalogue(owners, fields, pending)
 
 
 def _owner(row: Row, passage: Passage) -> _Owner:

@@ -21,7 +21,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -87,12 +87,18 @@ class Parts(NamedTuple):
         rows = np.flatnonzero(view.alive & (columns.chains == number))
         labels, places = view.labels[rows], columns.places[rows]
         earlier = (places < place) | ((places == place) & (labels < label))
-        order = np.lexsort((labels, places))
-        ordered, count = labels[order].tolist(), int(np.count_nonzero(earlier))
+        before, behind = labels[earlier], labels[~earlier]
+        first, last = places[~earlier], places[earlier]
         return Neighbours(
-            ordered[count - 1] if count > 0 else None,
-            ordered[count] if count < len(ordered) else None,
+            int(before[last == last.max()].max()) if len(before) else None,
+            int(behind[first == first.min()].min()) if len(behind) else None,
         )
+
+    def place_of(self, label: int) -> int:
+        """Return the place of a passage that is here in its session."""
+        row = self.dense.row_of(label)
+        assert row is not None
+        return int(self.traits.view(row + 1).places[row])
 
     def said(self) -> dict[int, Spoken]:
         """Return what texts say of themselves, by label, where that is anything."""
@@ -108,35 +114,57 @@ def indexed(kind: Kind, row: Row | None) -> Sequence[Passage]:
     return () if row is None else [p for p in kind.passages(row) if p.digest]
 
 
+IndexedRow: TypeAlias = tuple[Row, Sequence[Passage]]
+"""A row and its passages that are found by an index."""
+
+
 def kept_rows(then: View, now: View) -> Rows:
     """Return the rows that rows made anew of `then` come from, once they have caught up."""
     since = len(then.labels)
     return np.concatenate([np.flatnonzero(then.alive), since + np.flatnonzero(now.alive[since:])])
 
 
+class _Put(NamedTuple):
+    """Where a passage was put into its session: its place and label, and of the one behind it."""
+
+    at: tuple[int, int]
+    behind: tuple[int, int] | None
+
+    @property
+    def labels(self) -> set[int]:
+        """Of both."""
+        return {label for _, label in (self.at, self.behind or self.at)}
+
+    def is_before(self, here: tuple[int, int]) -> bool:
+        """Return whether a passage there comes right behind this one."""
+        return self.at < here and (self.behind is None or here < self.behind)
+
+
 class SessionOrder:
-    """The ends of sessions, as far as they are known."""
+    """Where passages go in their sessions: most of them right behind the one that came before."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[int, int]] = {}
-        """Neighbours and label by session."""
+        self._latest: dict[str, _Put] = {}
+        """By session, the passage that came last."""
 
     def leave(self, label: int, chain: str | None) -> None:
-        """Forget a passage that goes, if it was the last of its session."""
-        if chain is not None and self._last.get(chain, (0, None))[1] == label:
-            del self._last[chain]
+        """Forget a passage that goes."""
+        put = None if chain is None else self._latest.get(chain)
+        if chain is not None and put is not None and label in put.labels:
+            del self._latest[chain]
 
     def place(self, label: int, place: int, chain: str | None, parts: Parts) -> Neighbours:
         """Return the place of a passage that comes now."""
         if chain is None:
             return Neighbours()
-        known = self._last.get(chain)
-        if known is not None and known < (place, label) and known[1] in parts.words:
-            found = Neighbours(after=known[1])
-        else:
+        here, put = (place, label), self._latest.get(chain)
+        if put is None or put.at[1] not in parts.words or not put.is_before(here):
             found = parts.beside(chain, place, label)
-        if found.ahead_of is None:
-            self._last[chain] = place, label
+            ahead_of = found.ahead_of
+            behind = None if ahead_of is None else (parts.place_of(ahead_of), ahead_of)
+        else:
+            found, behind = Neighbours(after=put.at[1]), put.behind
+        self._latest[chain] = _Put(here, behind)
         return found
 
 
@@ -204,14 +232,14 @@ class IndexFiles:
     def _recipe(self) -> str:
         return f"{RECIPE} {self._embeddings.recipe}"
 
-    def load(self, rows: Sequence[Row]) -> Parts:
+    def load(self, rows: Sequence[IndexedRow]) -> Parts:
         """Return what there is of these rows; passages that lack a part are left out of all."""
         file = read_whole(self._words_path, self._embeddings.owner)
         if file is not None and file.recipe != self._recipe:
             file = None
         words = LexicalIndex() if file is None else LexicalIndex.restored(file.words)
         labels = words.labels()
-        known = {p.label: (row, p) for row in rows for p in indexed(self._kind, row)}
+        known = {p.label: (row, p) for row, passages in rows for p in passages}
         digests = [known[label][1].digest if label in known else b"" for label in labels]
         vectors, there = self._embeddings.matrix(digests)
         traits, late = Traits(), LateIndex(self._fetch)

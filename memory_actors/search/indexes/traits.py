@@ -6,6 +6,7 @@ appended, so a search in a thread may go on with the columns it took at its star
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from datetime import date
 from typing import Any, Final, NamedTuple
@@ -193,8 +194,7 @@ class Traits:
             pairs: Any = zip(self._columns, values, strict=True)
             self._columns = Columns._make(np.array(each, column.dtype) for column, each in pairs)
             self.count = len(values[0])
-            days, counts = np.unique(self._columns.occurred_us // DAY_US, return_counts=True)
-            for day, count in zip(days.tolist(), counts.tolist(), strict=True):
+            for day, count in Counter((self._columns.occurred_us // DAY_US).tolist()).items():
                 self._count_year(day * DAY_US, count)
 
     def _count_year(self, time_us: int, change: int) -> None:

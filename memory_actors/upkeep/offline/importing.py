@@ -17,9 +17,10 @@ from eventlog.keys import keyfile
 from eventlog.upkeep.exporting import Begin, Event, Stream, read_export, unpacked
 from eventlog.upkeep.importing import gap
 from memory_actors.base.api_keys import KeyStore
+from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner, user_of
 from memory_actors.search.embedding.vector_table import remove_files
-from memory_actors.upkeep.store import has_log, known_key_file, open_log
+from memory_actors.upkeep.store import has_log, open_log
 from memory_actors.users.live_user import remove_indexes
 
 

@@ -23,10 +23,11 @@ from eventlog.files.datafile import is_there
 from eventlog.keys import keyfile
 from eventlog.upkeep.backup import copied
 from memory_actors.base.api_keys import FILE as API_KEYS
+from memory_actors.base.key_files import default_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds.user_state import FOLD, event_registry
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
-from memory_actors.upkeep.store import default_key_file, open_log
+from memory_actors.upkeep.store import open_log
 from memory_actors.users.totals import Summed
 
 

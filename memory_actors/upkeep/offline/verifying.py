@@ -55,6 +55,7 @@ from eventlog import (
     stream_id,
 )
 from eventlog.keys import keyfile
+from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds import user_state
 from memory_actors.kinds.kind import Events, Kind, version_of
@@ -68,7 +69,7 @@ from memory_actors.search.indexes.parts import RECIPE, indexed, of_kind, read_wh
 from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
-from memory_actors.upkeep.store import known_key_file, open_log
+from memory_actors.upkeep.store import open_log
 from memory_actors.users.live_user import index_path
 from memory_actors.users.totals import Summed
 

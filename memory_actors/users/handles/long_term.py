@@ -7,7 +7,7 @@ from typing import Any, ClassVar, get_args
 
 import msgspec
 
-from eventlog import Dropped
+from eventlog import Dropped, Recorded
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import UNSAID, Item, Memory, OnDuplicate, Receipt
@@ -21,6 +21,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.kind import Command
 from memory_actors.kinds.long_term import (
     AddMemories,
@@ -99,6 +100,16 @@ class LongTermMemory(Summarized):
             digest=b"" if idempotency_key is None else _request(command),
         )
         return self._receipts(command, written)
+
+    def _fact(self, item: Item, now_us: int) -> MemoryAdded:
+        """Return a fact of no session, ready to be added."""
+        return msgspec.structs.replace(self._checked(item, now_us), session_id=None)
+
+    async def _extracted(self, command: Extract | UndoExtraction) -> Sequence[Recorded[Any]]:
+        """Carry out what an extractor proposed, or take it back; return the events."""
+        new = command.add.memories if isinstance(command, Extract) else ()
+        written = await self._write(command, [spoken(one.content, one.role) for one in new])
+        return written.reply.events
 
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         (receipt,) = await self.add_many([item], auto_prune=auto_prune)

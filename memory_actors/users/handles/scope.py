@@ -13,6 +13,7 @@ from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
+from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.kind import Command, Restore
 from memory_actors.kinds.long_term import SupersedeMemories
 from memory_actors.kinds.purging import Purge
@@ -180,7 +181,7 @@ class Scope:
 
     def _said_by(self, command: Command) -> dict[str, str]:
         """Return where the words of a command come from; nowhere, if it has none of its own."""
-        if isinstance(command, Purge):
+        if isinstance(command, Purge | Extract | UndoExtraction):
             return command.meta
         wordless = isinstance(command, Restore | SupersedeMemories)
         return {} if wordless else meta_of(self.origins)

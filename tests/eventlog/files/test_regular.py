@@ -129,6 +129,8 @@ NAMED_BY_USERS = {
     "memory_actors/cli/doctor.py": "/proc/mounts",
     "memory_actors/cli/improve.py": "a text that a user names",
     "memory_actors/interchange/files.py": "a file that a user names",
+    "memory_actors/integrations/langgraph/store.py": "opens a memory, and no file",
+    "memory_actors/integrations/mcp/clients.py": "the configuration of another program",
     "memory_actors/cli/demo/": "part of the package",
     "memory_actors/search/embedding/": "beside the model, or part of the package",
     "memory_actors/search/model/": "beside the model",

@@ -16,9 +16,9 @@ from memory_actors import CallableSummarizer, Item, MemoryType, improve, improve
 pytestmark = pytest.mark.anyio
 
 HANDED_IN = {
-    "CalibratedEstimate", "Cluster", "EditBlock", "GlobalLimits", "InsertBlock", "Item", "Limits",
-    "Plan", "Prices",
-    "RemoveBlock", "Settings", "Statement", "Weights", "WordEstimate",
+    "CalibratedEstimate", "Cluster", "Conversation", "EditBlock", "GlobalLimits", "InsertBlock",
+    "Item", "KnownFact", "Limits", "Plan", "Prices", "Proposal",
+    "RemoveBlock", "Settings", "Spoken", "Statement", "Weights", "WordEstimate",
 }  # fmt: skip
 """Structs that callers, or the library, hand in: nobody gets one back."""
 

@@ -19,8 +19,10 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from support.agent import agent
+from support.foreign import mem0_json
 from support.programs import INTERRUPTIBLE
 
+from memory_actors import DeadlineExceededError
 from memory_actors.cli import App, main, running
 from memory_actors.cli.doctor import checks
 from memory_actors.sharing.address import read_address
@@ -90,6 +92,8 @@ LINES = {
     "doctor": "",
     "demo": "",
     "serve": "--port 0",
+    "mcp install": "claude-code --project --dry-run",
+    "mcp uninstall": "claude-code --project --dry-run",
     "keys create": "--root",
     "keys list": "",
     "keys revoke": "{key}",
@@ -98,6 +102,9 @@ LINES = {
     "compaction expand": "'{summary of bob}' --user bob",
     "compaction undo": "'{summary of cid}' --user cid",
     "improve": "text.txt --record",
+    "extract": "",
+    "extractions": "",
+    "undo": "{extraction}",
 }
 """What is said behind the name of each command. It is about ada, if it is about anybody."""
 ALONE = {"restore-backup", "import-since", "repair"}
@@ -189,6 +196,14 @@ def test_a_command_works_beside_an_agent(live: Live, name: str) -> None:
     assert os.kill(live.pid, 0) is None
 
 
+def test_another_programs_memories_are_imported_and_exported_beside_an_agent(live: Live) -> None:
+    line = ["import", "--from", "mem0", str(mem0_json(live.directory))]
+    assert live.json(*line, "--dry-run")["added"] == 3
+    assert live.json(*line)["users"] == ["ada", "bob"]
+    assert live.json(*line)["unchanged"] == 3
+    assert live.json("export", "--to", "mem0", "out.json", "--user", "bob")["memories"] >= 1
+
+
 @pytest.mark.parametrize("name", sorted(ALONE))
 def test_a_command_that_needs_the_store_alone_says_who_has_it(live: Live, name: str) -> None:
     error = live.refused(*name.split(), *shlex.split(LINES[name]))
@@ -217,6 +232,7 @@ def test_what_the_agent_writes_is_found_and_what_is_written_reaches_the_agent(li
         (["compact", "--summarizer", "llm"], "another summarizer"),
         (["compact", "--summarizer", "extractive"], "another summarizer"),
         (["serve", "--port", "0", "--compact-at", "never"], "other settings"),
+        (["serve", "--port", "0", "--extractor"], "another extractor"),
     ],
 )
 def test_what_a_client_cannot_have_is_refused(
@@ -244,18 +260,39 @@ def test_the_doctor_asks_who_has_the_store(live: Live) -> None:
     )
 
 
-def test_the_doctor_says_that_who_has_the_store_does_not_answer(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def stopped(live: Live, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Stop who has the store; yield what is to be said of it, which is waited for a moment only."""
     monkeypatch.setattr("memory_actors.sharing.connecting.SILENCE_S", 0.3)
+    monkeypatch.setattr("memory_actors.sharing.at_once.WAIT_S", 0.3)
     os.kill(live.pid, signal.SIGSTOP)
     try:
-        (lock,) = [one for one in checks(Path(live.data)) if one.name == "log lock"]
+        yield f"process {live.pid} has the store and has said nothing for 0.3 s"
     finally:
         os.kill(live.pid, signal.SIGCONT)
+
+
+def test_the_doctor_says_that_who_has_the_store_does_not_answer(live: Live, stopped: str) -> None:
+    (lock,) = [one for one in checks(Path(live.data)) if one.name == "log lock"]
     assert lock.status == "failed"
     assert f"process {live.pid} since" in lock.found
-    assert "does not answer" in lock.found
+    assert f"does not answer: {stopped}" in lock.found
+
+
+@pytest.fixture
+def client(live: Live) -> Iterator[MemorySystem]:
+    with MemorySystem.open(live.data) as memory:
+        yield memory
+
+
+def test_who_has_the_store_and_says_nothing_is_named(
+    live: Live, client: MemorySystem, stopped: str
+) -> None:
+    """It is not taken for nobody, neither where it is asked to let in nor by a call at once."""
+    with pytest.raises(DeadlineExceededError, match=stopped), MemorySystem.open(live.data):
+        pass
+    with pytest.raises(DeadlineExceededError, match=stopped):
+        client.statistics()
 
 
 @pytest.fixture

@@ -30,14 +30,14 @@ def commands() -> list[list[str]]:
     return found
 
 
-WITHOUT_STORE = {"model install", "model path", "heads-key"}
+WITHOUT_STORE = {"model install", "model path", "heads-key", "mcp uninstall"}
 OF_ALL_USERS = {
     "stats", "verify", "backup", "restore-backup", "export-since", "import-since", "repair",
     "heads", "doctor", "serve", "keys list", "keys revoke",
 }  # fmt: skip
 MAKES_A_STORE = {
     "add", "import", "tier", "improve", "entity add", "document put", "episode start",
-    "context add", "context sync", "import-since", "serve",
+    "context add", "context sync", "import-since", "serve", "mcp install",
 }  # fmt: skip
 
 
@@ -51,11 +51,12 @@ def test_these_are_the_commands() -> None:
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
+        "extract", "extractions", "undo",
         "compact", "improve", "compaction stats", "compaction expand", "compaction undo",
         "context show", "context add", "context edit", "context remove", "context touch",
         "context pin", "context size", "context list", "context documents", "context archive",
         "context restore", "context search", "context sync",
-        "serve", "keys create", "keys list", "keys revoke",
+        "serve", "keys create", "keys list", "keys revoke", "mcp install", "mcp uninstall",
     }  # fmt: skip
 
 

@@ -11,13 +11,18 @@ import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from support.fakes import FakeEmbedder
 
-from memory_actors import MemorySystem, Settings
+from memory_actors import Conversation, MemorySystem, Settings
 from memory_actors.server import KeyStore
 from memory_actors.server.bodies import CompressionStats
 from memory_actors.server.serving import Server, address, listening, new_server
 
 ALICE, BOB = "alice", "bob"
 SECRET = "Alice keeps the diamonds under the third floorboard"
+
+
+def shouted(conversation: Conversation) -> list[str]:
+    """Return each message in capitals, as a fact."""
+    return [one.text.upper() for one in conversation.messages]
 
 
 class StandIn:
@@ -97,6 +102,7 @@ def serving(
         embedder=FakeEmbedder(),
         settings=settings or Settings(check_replay=True),
         encrypt=encrypt,
+        extractor=shouted,
     )
     with (
         start_blocking_portal("asyncio") as portal,

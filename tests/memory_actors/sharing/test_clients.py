@@ -412,3 +412,19 @@ async def test_a_late_owner_removes_nothing_of_the_next_one(tmp_path: Path) -> N
         address = (tmp_path / "memory" / FILE).read_bytes()
         forget_owner(tmp_path / "memory", {"the secret of an earlier one"})
         assert (tmp_path / "memory" / FILE).read_bytes() == address
+
+
+async def test_much_that_waits_for_an_owner_is_sent_as_fast_as_it_reads(
+    owner: Any, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than may lie unread in a connection can wait for one."""
+    user = client.user("ada")
+    await user.documents.put("c", {}, key="first")
+    monkeypatch.setattr("memory_actors.sharing.frames.UNREAD_BYTES_MAX", 1 << 20)
+    client._caller._at.link.abort()
+    await asyncio.sleep(0)
+    assert client._caller._at.link is None
+    document = {"a": "x" * 50_000}
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(user.documents.put("c", document, key=f"{n}") for n in range(60)))
+    assert await owner.user("ada").documents.collections() == {"c": 61}

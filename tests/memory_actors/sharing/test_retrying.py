@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from support.fakes import FakeEmbedder
 
-from memory_actors import Item, MemorySystem, Receipt
+from memory_actors import Conversation, Extraction, Item, MemorySystem, Receipt
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import read_address
 from memory_actors.sharing.at_once import _asked
@@ -43,7 +43,13 @@ def same(answer: Any) -> Any:
     """Return an answer without what may differ."""
     if isinstance(answer, list):
         return [same(one) for one in answer]
+    if isinstance(answer, Extraction):
+        return answer
     return msgspec.structs.replace(answer, latency_ms=0.0)
+
+
+def facts(conversation: Conversation) -> list[str]:
+    return [f"Fact: {one.text}" for one in conversation.messages]
 
 
 TWICE = Item(content="the same")
@@ -62,6 +68,7 @@ CALLS: dict[str, Callable[[], frames.Call]] = {
     "entities.relate": lambda: call(1, "entities.relate", "Ada", "knows", "Tom"),
     "episodes.start": lambda: call(1, "episodes.start", "find tea"),
     "documents.put": lambda: call(1, "documents.put", "papers", {"a": 1}),
+    "extract": lambda: call(1, "extract"),
     "context.create": lambda: call(1, "context.create", "NOTES.md"),
     "context.add": lambda: call(1, "context.add", "Drinks", "likes tea"),
 }  # fmt: skip
@@ -71,9 +78,12 @@ CALLS: dict[str, Callable[[], frames.Call]] = {
 async def test_a_call_that_is_asked_again_has_the_answer_of_the_first_time(
     tmp_path: Path, name: str
 ) -> None:
-    async with MemorySystem.open(tmp_path / "store", embedder=FakeEmbedder()) as memory:
+    parts: Any = {"embedder": FakeEmbedder(), "extractor": facts}
+    async with MemorySystem.open(tmp_path / "store", **parts) as memory:
         user = memory.user("ada")
         await user.add("known")
+        for n in range(25):  # two batches
+            await user.short_term.add_message(f"message {n}", session_id="session", role="user")
         for one in ("Ada", "Tom"):
             await user.entities.add_entity(one, "person")
         asked = CALLS[name]()

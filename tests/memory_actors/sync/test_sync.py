@@ -36,7 +36,9 @@ WRITTEN = 40
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[MemorySystem]:
-    with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder(), alerts=[]) as opened:
+    with MemorySystem.open(
+        tmp_path / "memory", embedder=FakeEmbedder(), alerts=[], extractor=lambda _: []
+    ) as opened:
         yield opened
 
 
@@ -51,7 +53,16 @@ def test_what_is_added_is_found_without_await(memory: MemorySystem) -> None:
 
 def test_whatever_has_operations_has_a_class_here() -> None:
     assert all(blocking_class(owner) for owner in OWNERS.values())
-    assert {kind.__name__ for kind in CLASSES.values()} == set(sync_api.__all__)
+    assert {kind.__name__ for kind in CLASSES.values()} | {"on_loop"} == set(sync_api.__all__)
+
+
+def test_a_function_for_the_async_api_runs_on_the_loop(memory: MemorySystem) -> None:
+    async def added(user: Any) -> Any:
+        return await user.get((await user.add("likes tea")).memory_id)
+
+    assert sync_api.on_loop(memory.user("ada"), added).content == "likes tea"
+    with pytest.raises(InvalidInputError, match=r"memory_actors\.sync, not str"):
+        sync_api.on_loop("ada", added)
 
 
 CALLS = sorted(

@@ -14,7 +14,7 @@ from support.fakes import FakeTokenEmbedder
 from eventlog import EncryptionMismatch, KeyGone, KeysUnavailable, MissingExtra
 from eventlog.core.frame import stream_id
 from memory_actors import Item, MemorySystem, repair_store, verify_store
-from memory_actors.upkeep.store import default_key_file
+from memory_actors.base.key_files import default_key_file
 
 pytestmark = pytest.mark.anyio
 

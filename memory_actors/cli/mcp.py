@@ -1,0 +1,140 @@
+"""mcp: the memory as tools for models, and the clients that shall know of it."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from memory_actors.cli import options
+from memory_actors.cli.options import App, Command, Group, pass_app
+from memory_actors.cli.output import note, print_json, say
+from memory_actors.cli.running import chosen_user, ensure_model, opened, opening, run
+from memory_actors.integrations.mcp import TOOL_SETS, check_installed, serve_stdio
+from memory_actors.integrations.mcp.clients import (
+    CLIENTS,
+    Change,
+    config_path,
+    entry,
+    installing,
+    removing,
+)
+from memory_actors.upkeep.store import has_log
+
+tools_option = click.option(
+    "--tools",
+    "tool_sets",
+    type=click.Choice(TOOL_SETS),
+    multiple=True,
+    default=TOOL_SETS[:1],
+    show_default=True,
+    help="Which tools; may be repeated.",
+)
+project_option = click.option(
+    "--project", is_flag=True, help="In this directory's configuration, not in yours."
+)
+yes_option = click.option("--yes", is_flag=True, help="Write without asking.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the change.")
+
+
+@click.group(cls=Group, invoke_without_command=True, shared=options.OF_NEW)
+@tools_option
+@click.pass_context
+def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
+    """Serve the memory over MCP, on stdin and stdout: a client starts this by itself.
+
+    Needs the extra `mcp`. Several may run on one directory. `install` tells a client of it.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    check_installed()
+    app = context.ensure_object(App)
+
+    async def whole() -> None:
+        async with opening(app, keeps=True) as memory:
+            await serve_stdio(memory, await chosen_user(app, memory), tool_sets)
+
+    run(whole)
+
+
+@mcp.command(cls=Command, shared=options.OF_NEW)
+@click.argument("client", type=click.Choice(list(CLIENTS)))
+@tools_option
+@project_option
+@click.option("--replace", is_flag=True, help="Change a server of this name that is there.")
+@dry_run_option
+@yes_option
+@pass_app
+def install(
+    app: App,
+    /,
+    client: str,
+    tool_sets: tuple[str, ...],
+    project: bool,
+    replace: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Tell CLIENT of the memory in --data: show the change to its configuration, then write it."""
+    check_installed()
+    path = config_path(client, Path.cwd() if project else None)
+    change = installing(client, path, entry(_command(app, tool_sets)), replace=replace)
+    if _carried_out(app, change, dry_run, yes, "Installed"):
+        ensure_model(app)
+        if not app.json:
+            note(f"{CLIENTS[client].next_step}.")
+
+
+@mcp.command(cls=Command, shared=options.OF_NOTHING)
+@click.argument("client", type=click.Choice(list(CLIENTS)))
+@project_option
+@dry_run_option
+@yes_option
+@pass_app
+def uninstall(app: App, /, client: str, project: bool, dry_run: bool, yes: bool) -> None:
+    """Undo `install`: show the change to the configuration of CLIENT, then write it."""
+    change = removing(client, config_path(client, Path.cwd() if project else None))
+    _carried_out(app, change, dry_run, yes, "Uninstalled")
+
+
+def _carried_out(app: App, change: Change, dry_run: bool, yes: bool, what: str) -> bool:
+    """Show a change, ask, and make it; say whether it is in force."""
+    if not app.json:
+        say(change.diff or f"{change.path} is so already.")
+    is_written = not dry_run and not change.is_none
+    if is_written:
+        if not yes and not app.json:
+            click.confirm("Write this?", abort=True)
+        change.write()
+    if app.json:
+        print_json({"path": str(change.path), "diff": change.diff, "written": is_written})
+    elif is_written:
+        note(f"{what}: {change.path}")
+    return is_written or (change.is_none and not dry_run)
+
+
+def _command(app: App, tool_sets: tuple[str, ...]) -> list[str]:
+    """Return the command line that serves what this one names, wherever it is run."""
+    program = Path(sys.executable).parent / "memory-actors"
+    start = [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
+    named = [*start, "mcp", "--data", str(app.directory.absolute()), "--user", _user_id(app)]
+    if app.keys is not None:
+        named += ["--key-file", str(app.keys.absolute())]
+    if app.encrypt_new:
+        named.append("--encrypt")
+    if isinstance(app.embedder, str):
+        named += ["--embedder", app.embedder]
+    if tool_sets != TOOL_SETS[:1]:
+        named += [part for name in tool_sets for part in ("--tools", name)]
+    return named
+
+
+def _user_id(app: App) -> str:
+    """Return whose memory it is: the one named, the only one there is, or the default one."""
+    if app.user is not None or not has_log(app.directory):
+        return app.user_id
+
+    async def whole() -> str:
+        async with opened(app) as memory:
+            return await chosen_user(app, memory)
+
+    return run(whole)

@@ -1,0 +1,29 @@
+"""From new messages to proposed facts: what to add, what holds no more, what to forget.
+
+`CallableExtractor` asks a function of yours, `OpenAIExtractor` a language model (extra `llm`).
+What comes of a proposal is decided in kinds/extracting.py.
+"""
+
+from memory_actors.extraction.llm import OpenAIExtractor
+from memory_actors.extraction.protocol import (
+    CallableExtractor,
+    Conversation,
+    Extract,
+    Extractor,
+    KnownFact,
+    Proposal,
+    Spoken,
+    extractor_of,
+)
+
+__all__ = [
+    "CallableExtractor",
+    "Conversation",
+    "Extract",
+    "Extractor",
+    "KnownFact",
+    "OpenAIExtractor",
+    "Proposal",
+    "Spoken",
+    "extractor_of",
+]

@@ -1,0 +1,193 @@
+"""The messages that an extractor has not read yet, in the batches in which it is shown them.
+
+Messages are those of short-term memory, and the turns of conversations in long-term memory: what
+has a role. A fact has none, so what an extractor has said is never extracted again.
+
+A batch is of one session and of one trust. An extractor may do what an untrusted message says, and
+nobody could tell; so all that comes of a batch has the origins of all its messages, and words that
+nobody vouches for are never beside those of a user. For the same reason the facts beside a batch
+are no less trusted than its messages.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from memory_actors.base.asked import ASKED, CALL
+from memory_actors.base.origins import wanted
+from memory_actors.base.records import Hit, Memory, Trust, least
+from memory_actors.extraction.protocol import Conversation, KnownFact, Spoken
+from memory_actors.kinds import long_term, short_term
+from memory_actors.kinds.kind import is_summary
+from memory_actors.kinds.provenance import EXTRACTIONS, Extracted, Provenance
+from memory_actors.kinds.user_state import UserState
+from memory_actors.search import retrieval
+from memory_actors.search.query import Query
+from memory_actors.search.reading import Found, memories
+from memory_actors.users.handles.scope import Scope
+from memory_actors.users.live_user import UserView
+
+MESSAGES_MAX: Final = 20
+"""Of a batch: some minutes of a conversation, of which a model forgets nothing yet."""
+BATCH_BYTES_MAX: Final = 16_000
+"""Of a batch of several messages: some 4,000 tokens."""
+BEFORE: Final = 4
+NEAR: Final = 32  # memories that facts are picked from: turns of conversations may lie between
+FACTS_NEAR_MAX, FACTS_MAX = 5, 24  # to one message; to all of a batch
+QUERY_CHARACTERS_MAX: Final = 1_000
+
+
+class Batch(NamedTuple):
+    """Rows of messages that are read together."""
+
+    messages: Sequence[Found]
+    before: Sequence[Found]
+    trust: Trust
+
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """The ids of the messages."""
+        return tuple(one.row.memory_id for one in self.messages)
+
+    def halves(self) -> list["Batch"]:
+        """Return the same messages as two batches."""
+        middle = len(self.messages) // 2
+        first, second = self.messages[:middle], self.messages[middle:]
+        before = [*self.before, *first][-BEFORE:]
+        return [self._replace(messages=first), self._replace(messages=second, before=before)]
+
+
+class Shown(NamedTuple):
+    """A conversation, and what is known of its parts besides."""
+
+    conversation: Conversation
+    digests: dict[str, bytes]
+    """Of the texts of those facts that may be changed, by id."""
+
+
+async def read_before(scope: Scope) -> set[str]:
+    """Return the ids of all messages that were read before this call.
+
+    A call that is asked again, because its answer was lost, reads what it read the first time: its
+    commands are answered from the log.
+    """
+    asked = ASKED.get()
+    versions = await scope.versions_about(EXTRACTIONS)
+    log, found = scope.services.log, set[str]()
+    for recorded in await log.read_versions(scope.stream, versions, dropped="mark"):
+        again = asked is not None and asked.has(recorded.meta.get(CALL))
+        if isinstance(recorded.data, Extracted) and not again:
+            found.update(recorded.data.message_ids)
+    return found
+
+
+def new_batches(state: UserState, read: Collection[str], session_id: str | None) -> list[Batch]:
+    """Return the messages that are new, of a session or of all: the oldest first of each."""
+    groups: dict[tuple[str | None, Trust], list[Found]] = {}
+    for one in sorted(_messages(state, session_id), key=lambda one: one.row.began):
+        trust = least(state.provenance.of(one.row.memory_id))
+        groups.setdefault((one.row.session_id, trust), []).append(one)
+    return [batch for (_, trust), group in groups.items() for batch in _batches(group, read, trust)]
+
+
+def _messages(state: UserState, session_id: str | None) -> Iterator[Found]:
+    for kind in (short_term, long_term):
+        for row in kind.rows(state.of(kind)):
+            if session_id in (None, row.session_id) and (kind is short_term or _is_turn(row)):
+                yield Found(kind, row)
+
+
+def _is_turn(row: Any) -> bool:
+    return row.role is not None and not is_summary(row)
+
+
+def _batches(group: Sequence[Found], read: Collection[str], trust: Trust) -> Iterator[Batch]:
+    """Yield the new ones of messages in order, as many at a time as a batch holds."""
+    batch: list[Found] = []
+    first = size = 0
+    for place, one in enumerate(group):
+        if one.row.memory_id in read:
+            continue
+        full = len(batch) == MESSAGES_MAX or size + one.row.size_bytes > BATCH_BYTES_MAX
+        if batch and full:
+            yield Batch(batch, group[max(0, first - BEFORE) : first], trust)
+            batch, size = [], 0
+        first = first if batch else place
+        batch.append(one)
+        size += one.row.size_bytes
+    if batch:
+        yield Batch(batch, group[max(0, first - BEFORE) : first], trust)
+
+
+# --- what the extractor is shown
+
+
+async def shown(scope: Scope, live: UserView, batch: Batch) -> Shown:
+    """Return the texts of a batch, and the facts near to them.
+
+    :raises EmbedderError: a message could not be embedded.
+    """
+    state = live.state
+    said = await _read(scope, batch.messages, state.provenance)
+    before = await _read(scope, batch.before, state.provenance)
+    near: dict[str, Hit] = {}
+    for one in said:
+        hits = await retrieval.retrieve(scope.services, live, _query(scope, one, batch.trust))
+        await scope.recalled(one.content[:QUERY_CHARACTERS_MAX], [hit.memory_id for hit in hits])
+        near |= {hit.memory_id: hit for hit in [*filter(_is_fact, hits)][:FACTS_NEAR_MAX]}
+    facts = list(near.values())[:FACTS_MAX]
+    conversation = Conversation(
+        messages=tuple(map(_spoken, _once(said))),
+        before=tuple(map(_spoken, _once(before))),
+        facts=tuple(map(_known, facts)),
+    )
+    rows = {one.memory_id: long_term.find(state.long_term, one.memory_id) for one in facts}
+    digests = {
+        one.memory_id: row.digest
+        for one in facts
+        if one.trust == batch.trust and (row := rows[one.memory_id]) is not None
+    }
+    return Shown(conversation, digests)
+
+
+async def _read(scope: Scope, found: Sequence[Found], provenance: Provenance) -> list[Memory]:
+    return await memories(scope.services.log, scope.stream, found, provenance)
+
+
+def _once(said: Sequence[Memory]) -> list[Memory]:
+    """Return messages without those that stand in long-term memory as well."""
+    recent = {(one.role, one.content) for one in said if one.memory_type == short_term.NAME}
+    return [
+        one
+        for one in said
+        if one.memory_type == short_term.NAME or (one.role, one.content) not in recent
+    ]
+
+
+def _query(scope: Scope, message: Memory, trust: Trust) -> Query:
+    return Query(
+        text=message.content[:QUERY_CHARACTERS_MAX],
+        kinds=[long_term],
+        top_k=NEAR,
+        now_us=scope.now_us(),
+        exclude_ids=frozenset([message.memory_id]),
+        compressed=False,
+        of_origin=wanted(None, trust),
+    )
+
+
+def _is_fact(hit: Hit) -> bool:
+    return hit.role is None and hit.source == "memory" and hit.superseded_by is None
+
+
+def _spoken(one: Memory) -> Spoken:
+    return Spoken(
+        memory_id=one.memory_id,
+        text=one.content,
+        role=one.role,
+        said_at=one.occurred_at,
+        session_id=one.session_id,
+    )
+
+
+def _known(one: Memory) -> KnownFact:
+    return KnownFact(memory_id=one.memory_id, text=one.content, occurred_at=one.occurred_at)

@@ -1,0 +1,207 @@
+"""An extractor that asks a language model: any OpenAI-compatible endpoint (extra `llm`).
+
+Messages come from people, tools and web pages, so what they say may be meant for the model. They
+are quoted (`base/quoting.py`), and the prompt says that no instruction in them holds. That makes an
+injection harder, not impossible; what bounds it is that the model can name only the facts and the
+messages that it was shown, by number, and that it is shown messages of one trust at a time, with
+facts that are no less trusted (`batches.py`).
+
+The model is asked for JSON of a schema. A server that knows no schemas is asked without, so the
+answer is looked for in whatever words stand around it. Its proposals are read one by one: one that
+makes no sense is dropped, and an answer without a list of proposals is an error.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Unpack
+
+import msgspec
+
+from memory_actors.base.errors import (
+    ExtractorError,
+    InvalidInputError,
+    LLMError,
+    UnusableProposalsError,
+)
+from memory_actors.base.llm import Answer, AsksModel, ModelConnection
+from memory_actors.base.quoting import quoted
+from memory_actors.extraction.protocol import (
+    NAME_CHARACTERS_MAX,
+    Conversation,
+    KnownFact,
+    Proposal,
+    Spoken,
+)
+
+PROMPTS: Final = Path(__file__).parent / "prompts"
+MESSAGE_CHARACTERS_MAX: Final = 4_000
+"""Of a message in the prompt; what is longer is cut."""
+FACT_CHARACTERS_MAX: Final = 500
+TIMEOUT_S: Final = 60.0
+"""Of one attempt: a local model writes some 20 tokens a second, and twenty facts take 800."""
+TOKENS_MAX: Final = 2_000
+"""Of the answer: some fifty facts."""
+
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "proposals": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "action": {"type": "string", "enum": ["add", "supersede", "forget"]},
+                    "text": {"type": ["string", "null"]},
+                    "fact": {"type": ["integer", "null"]},
+                    "messages": {"type": "array", "items": {"type": "integer"}},
+                },
+                "required": ["action", "text", "fact", "messages"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["proposals"],
+    "additionalProperties": False,
+}
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """The answer: each proposal is read by itself."""
+
+    proposals: list[msgspec.Raw]
+
+
+class _Proposed(msgspec.Struct, frozen=True):
+    action: str
+    text: str | None = None
+    fact: int | None = None
+    messages: list[int] = []
+
+
+class OpenAIExtractor(AsksModel):
+    """Asks a language model what to remember of messages. Pass it as `extractor=`.
+
+    It is asked once for each batch of messages that `extract` reads. `prompt` is a file with a
+    system prompt of your own, in the place of prompts/extract.txt. A `client` of yours stays open
+    when the system closes. See `memory_actors.base.llm` for the environment variables.
+
+    :raises MissingExtraError: openai is not installed.
+    :raises InvalidInputError: a setting makes no sense, model or key are missing, or the prompt
+        cannot be read.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        prompt: str | Path | None = None,
+        **connection: Unpack[ModelConnection],
+    ):
+        self._system = _read(PROMPTS / "extract.txt" if prompt is None else Path(prompt))
+        connection.setdefault("timeout_s", TIMEOUT_S)
+        super().__init__(model, **connection)
+
+    @property
+    def name(self) -> str:
+        """`llm:` and the model."""
+        printable = "".join(one for one in self._client.model if one.isprintable())
+        return f"llm:{printable}"[:NAME_CHARACTERS_MAX]
+
+    async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
+        """Return what the model proposes.
+
+        :raises ExtractorError: it gave no usable answer.
+        """
+        try:
+            answer = await self._client.answer(
+                self._system,
+                _question(conversation),
+                max_tokens=TOKENS_MAX,
+                temperature=0.0,
+                schema=_SCHEMA,
+            )
+        except LLMError as error:
+            raise ExtractorError(f"nothing was extracted: {error}") from error
+        found = [_proposal(one, conversation) for one in _read_answer(answer)]
+        return [one for one in found if one is not None]
+
+
+@cache
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"the prompt {file} cannot be read: {error}") from error
+
+
+# --- the question
+
+
+def _question(conversation: Conversation) -> str:
+    parts = {
+        "facts": [_fact(n, one) for n, one in enumerate(conversation.facts, start=1)],
+        "before": [_message(None, one) for one in conversation.before],
+        "messages": [_message(n, one) for n, one in enumerate(conversation.messages, start=1)],
+    }
+    return "\n\n".join(
+        "\n".join([f"<{name}>", *said, f"</{name}>"]) for name, said in parts.items()
+    )
+
+
+def _fact(number: int, one: KnownFact) -> str:
+    text = one.text[:FACT_CHARACTERS_MAX]
+    return quoted({"fact": number, "day": f"{one.occurred_at:%Y-%m-%d}", "text": text})
+
+
+def _message(number: int | None, one: Spoken) -> str:
+    said = {} if number is None else {"message": number}
+    said_by = {} if one.role is None else {"role": one.role}
+    text = one.text[:MESSAGE_CHARACTERS_MAX]
+    return quoted({**said, "time": f"{one.said_at:%Y-%m-%d %H:%M}", **said_by, "text": text})
+
+
+# --- the answer
+
+
+def _read_answer(answer: Answer) -> Sequence[_Proposed]:
+    """Return the proposals in an answer; what is none is left out.
+
+    :raises UnusableProposalsError: it has no list of them, or was cut off.
+    """
+    if answer.cut:
+        raise UnusableProposalsError(
+            f"the LLM was cut off at {TOKENS_MAX:,} tokens: use a model that says less"
+        )
+    start, end = answer.text.find("{"), answer.text.rfind("}")
+    try:
+        said = msgspec.json.decode(answer.text[start : end + 1], type=_Said)
+    except (msgspec.DecodeError, RecursionError):
+        raise UnusableProposalsError(
+            "the LLM proposed nothing: its answer has no JSON object with a list of proposals; try "
+            "another model, or one that follows instructions better"
+        ) from None
+    found = []
+    for raw in said.proposals:
+        try:
+            found.append(msgspec.json.decode(raw, type=_Proposed))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    return found
+
+
+def _proposal(said: _Proposed, conversation: Conversation) -> Proposal | None:
+    """Return a proposal with ids for its numbers; None if it names what it was not shown."""
+    action, facts = said.action, conversation.facts
+    known = said.fact is not None and 1 <= said.fact <= len(facts)
+    if action not in ("add", "supersede", "forget") or (action != "add" and not known):
+        return None
+    messages = [
+        one.memory_id for n, one in enumerate(conversation.messages, start=1) if n in said.messages
+    ]
+    return Proposal(
+        action=action,  # type: ignore[arg-type]
+        text=None if action == "forget" else said.text,
+        replaces=facts[said.fact - 1].memory_id if action != "add" and said.fact else None,
+        message_ids=tuple(messages),
+    )

@@ -1,0 +1,174 @@
+"""The port of extraction: what an extractor is shown, and what it may propose."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol
+
+import anyio.to_thread
+import msgspec
+
+from memory_actors.base.errors import ExtractorError, InvalidInputError, MemoryActorsError
+
+NAME_CHARACTERS_MAX: Final = 100
+
+
+class Spoken(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as an extractor is shown it."""
+
+    memory_id: str
+    text: str
+    role: str | None = None
+    """The one who said it, as the message has it: user, assistant, a name."""
+    said_at: datetime
+    session_id: str | None = None
+
+
+class KnownFact(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that is remembered already, and is near to what was said."""
+
+    memory_id: str
+    text: str
+    occurred_at: datetime
+    """The time it was true."""
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """The new messages of a session, in order, and what is known around them."""
+
+    messages: tuple[Spoken, ...]
+    """All of one trust: words that nobody vouches for are read apart from those of a user."""
+    before: tuple[Spoken, ...] = ()
+    """The messages in front of them, which were read already: to understand, not to extract."""
+    facts: tuple[KnownFact, ...] = ()
+    """Facts that are no less trusted than the messages. Others cannot be changed."""
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to remember, or to remember no more."""
+
+    action: Literal["add", "supersede", "forget"] = "add"
+    """Add a fact; add one because of which `replaces` holds no more; forget `replaces`."""
+    text: str | None = None
+    """The fact in words; None to forget."""
+    replaces: str | None = None
+    """Id of one of the known facts; None to add."""
+    message_ids: tuple[str, ...] = ()
+    """The messages that say so; (): all of them together."""
+    occurred_at: datetime | None = None
+    """The time since which it is true; None: that of the last of its messages."""
+    reason: str = ""
+    """Why, for those who audit it."""
+
+
+class Extractor(Protocol):
+    """Finds facts in messages. Bring your own by matching these two members.
+
+    One that has an `async aclose()` is closed with the system it was given to.
+    """
+
+    @property
+    def name(self) -> str:
+        """Say who extracts, for the record: at most 100 printable characters."""
+        ...
+
+    async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
+        """Return what to remember of the messages. Never blocks the event loop.
+
+        What is proposed is data, and checked: a fact or a message that it was not shown is refused.
+
+        :raises ExtractorError: there is no answer; the messages are new still.
+        :raises UnusableProposalsError: there is one, and it makes no sense: fewer messages at a
+            time are tried, and one that makes none alone counts as read.
+        """
+        ...
+
+
+Extract = (
+    Callable[[Conversation], Iterable[Proposal | str]]
+    | Callable[[Conversation], Awaitable[Iterable[Proposal | str]]]
+)
+"""Takes a conversation, returns proposals; a text stands for a fact to add."""
+
+
+class CallableExtractor:
+    """Asks a callable. An async one is awaited on the loop, any other runs in a worker thread.
+
+    :raises InvalidInputError: it is none, or the name cannot stand in an event.
+    """
+
+    def __init__(self, function: Extract, *, name: str | None = None):
+        if not callable(function):
+            raise InvalidInputError(
+                f"extractor= takes a function of a Conversation, not {function!r:.60}"
+            )
+        self._function = function
+        self._name = checked_name(
+            name or str(getattr(function, "__name__", type(function).__name__))
+        )
+
+    @property
+    def name(self) -> str:
+        """Say who extracts: the function's name, unless another was given."""
+        return self._name
+
+    async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
+        """Return what the callable proposes.
+
+        :raises ExtractorError: it raised, or returned something else than proposals and texts.
+        """
+        try:
+            said = await self._called(conversation)
+            if isinstance(said, str | bytes) or not isinstance(said, Iterable):
+                raise TypeError(f"it returned {type(said).__name__}: return a list of proposals")
+            return [_proposal(one) for one in said]
+        except MemoryActorsError:
+            raise
+        except Exception as error:
+            raise ExtractorError(
+                f"extractor {self._name} failed with {type(error).__name__}: see its cause, and "
+                "mend it; the messages are new still"
+            ) from error
+
+    async def _called(self, conversation: Conversation) -> Any:
+        of_object = getattr(type(self._function), "__call__", None)  # noqa: B004 - which it is
+        said: Any
+        if any(map(inspect.iscoroutinefunction, (self._function, of_object))):
+            said = self._function(conversation)
+        else:
+            run = anyio.to_thread.run_sync
+            said = await run(self._function, conversation, abandon_on_cancel=True)
+        return await said if inspect.isawaitable(said) else said
+
+
+def _proposal(said: Any) -> Proposal:
+    if isinstance(said, str):
+        return Proposal(text=said)
+    if isinstance(said, Proposal):
+        return said
+    raise TypeError(f"{said!r:.80} is neither a Proposal nor a text")
+
+
+def checked_name(name: Any) -> str:
+    """Return the name of an extractor.
+
+    :raises InvalidInputError: it cannot stand in an event.
+    """
+    if not (isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()):
+        raise InvalidInputError(
+            f"an extractor needs a name of 1 to {NAME_CHARACTERS_MAX} printable characters"
+        )
+    return name
+
+
+def extractor_of(chosen: Extractor | Extract | None) -> Extractor | None:
+    """Return who extracts: nobody for None, or who was given; a function is asked as it is.
+
+    :raises InvalidInputError: it is none of these.
+    """
+    if chosen is None:
+        return None
+    if hasattr(chosen, "extract") and hasattr(chosen, "name"):
+        checked_name(chosen.name)
+        return chosen
+    return CallableExtractor(chosen)

@@ -1,0 +1,367 @@
+"""`user.extract(...)`, `user.undo(...)` and `user.extractions()`.
+
+An extraction reads batch by batch; each is one command, so it is whole or not at all, and an
+extraction that breaks off is continued by the next one. Of one user there is one at a time: two
+would read the same messages twice, and pay twice.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from anyio import to_thread
+
+from eventlog import Recorded
+from eventlog.core.records import to_datetime, to_us
+from memory_actors.base.errors import (
+    ExtractorError,
+    InvalidInputError,
+    MemoryActorsError,
+    UnusableProposalsError,
+)
+from memory_actors.base.origins import Origins
+from memory_actors.base.records import Item
+from memory_actors.base.reports import Extraction, ProposedFact, Undone
+from memory_actors.base.validation import (
+    check_count,
+    check_flag,
+    check_name,
+    check_optional_name,
+    content_bytes,
+)
+from memory_actors.extraction.batches import Batch, Shown, new_batches, read_before, shown
+from memory_actors.extraction.protocol import Extractor, Proposal, Spoken
+from memory_actors.kinds.extracting import Extract, Proposed, Target, UndoExtraction
+from memory_actors.kinds.long_term import AddMemories, MemoryAdded
+from memory_actors.kinds.provenance import (
+    EXTRACTIONS,
+    Extracted,
+    ExtractionUndone,
+    Outcome,
+    together,
+)
+from memory_actors.users.handles.long_term import LongTermMemory
+from memory_actors.users.handles.scope import Scope
+from memory_actors.users.live_user import LiveUser
+from memory_actors.users.past_events import events_about
+
+BATCHES_MAX: Final = 10
+"""Of one call, unless it says otherwise: up to 200 messages, and as many questions to a model."""
+PROPOSALS_MAX: Final = 100
+"""Of one batch: five a message; more is nonsense."""
+FACT_CHARACTERS_MAX: Final = 2_000
+"""A fact is a sentence: what is longer is no fact."""
+REASON_CHARACTERS_MAX: Final = 200
+ANSWERED_WITHIN_S: Final = 600.0
+"""Longer than a language model may take with all its attempts."""
+
+
+async def extract(
+    scope: Scope,
+    facts: LongTermMemory,
+    session_id: str | None,
+    batches_max: int,
+    *,
+    dry_run: bool,
+) -> Extraction:
+    """Read new messages, and do what the extractor proposes. See `UserMemory.extract`."""
+    scope.check_writable()
+    scope.services.runtime.check_open()
+    extractor = scope.services.extractor
+    session_id = check_optional_name(session_id, "session_id") or scope.session_id
+    check_count(batches_max, "batches_max")
+    check_flag(dry_run, "dry_run")
+    if extractor is None:
+        raise InvalidInputError(
+            "this store has no extractor: open it with extractor=, a function or an "
+            "OpenAIExtractor(); the command line takes one from MEMORY_ACTORS_LLM_MODEL"
+        )
+    run = _Run(scope, facts, extractor, dry_run=dry_run)
+    with scope.measured("Extract", "any", kinds=()):
+        async with scope.services.extracting(scope.stream):
+            return await run.extract(session_id, batches_max)
+
+
+class _Run:
+    """One extraction."""
+
+    def __init__(self, scope: Scope, facts: LongTermMemory, extractor: Extractor, *, dry_run: bool):
+        self._scope = scope
+        self._facts = facts
+        self._extractor = extractor
+        self._dry_run = dry_run
+        self._now_us = scope.now_us()
+        # Not of the scope: the answer to a call that is asked again comes from its events.
+        self._new_id = scope.services.new_id
+        self._id = f"ext_{self._new_id(self._now_us).removeprefix('mem_')}"
+        self._recorded: list[Recorded[Extracted]] = []
+        self._tried: list[Extracted] = []
+        self._texts: dict[str, str] = {}
+
+    async def extract(self, session_id: str | None, batches_max: int) -> Extraction:
+        """Read up to so many batches."""
+        read = await read_before(self._scope)
+        async with self._scope.live() as live:
+            state = live.state.at(self._now_us)
+        # In a thread: there may be 10,000 turns in long-term memory.
+        pending = deque(await to_thread.run_sync(new_batches, state, read, session_id))
+        for _ in range(batches_max):
+            if pending:
+                pending.extendleft(reversed(await self._extract(pending.popleft())))
+        left = sum(len(batch.messages) for batch in pending)
+        if self._recorded:
+            told = await _told(self._scope, self._recorded)
+            return msgspec.structs.replace(told, messages_left=left)
+        return _extraction(
+            self._scope, self._tried, self._texts, to_datetime(self._now_us),
+            extraction_id=None, extractor=self._extractor.name, dry_run=self._dry_run,
+            messages_left=left,
+        )  # fmt: skip
+
+    async def _extract(self, batch: Batch) -> list[Batch]:
+        """Read a batch; return what is still to be read of it."""
+        async with self._scope.searching() as live:
+            seen = await shown(self._scope, live, batch)
+            origins = together(live.state.provenance, batch.message_ids)
+        proposals: Sequence[Proposal] | str
+        try:
+            proposals = await self._proposals(seen)
+        except UnusableProposalsError as error:
+            if len(batch.messages) > 1:
+                return batch.halves()
+            proposals = str(error)
+        command = self._command(batch, seen, proposals, origins)
+        self._texts |= {one.memory_id: one.content for one in command.add.memories}
+        self._texts |= {one.memory_id: one.text for one in seen.conversation.facts}
+        async with self._scope.writable() as live:
+            if self._dry_run:
+                decided = await live.actor.dry_run(command)
+                self._tried += [event for event in decided if isinstance(event, Extracted)]
+                return []
+            await self._check_unchanged(live, batch, origins)
+            events = await self._facts._extracted(command)  # noqa: SLF001 - as handles are called
+        (done,) = (one for one in events if isinstance(one.data, Extracted))
+        self._recorded.append(done)
+        # A call that is asked again may have been answered with an earlier batch.
+        return [] if done.data.message_ids == batch.message_ids else [batch]
+
+    async def _check_unchanged(self, live: LiveUser, batch: Batch, origins: Origins) -> None:
+        """Refuse to remember what was erased, or purged, while the extractor was asked.
+
+        :raises ExtractorError: it was.
+        """
+        head = await self._scope.services.log.head(live.stream)
+        erased = any(one.row.version <= head.erased_version for one in batch.messages)
+        if erased or together(live.state.provenance, batch.message_ids) != origins:
+            raise ExtractorError(
+                "the messages were erased, purged or pushed out while they were read: nothing of "
+                "them is remembered; extract again"
+            )
+
+    async def _proposals(self, seen: Shown) -> Sequence[Proposal]:
+        """Return what the extractor proposes.
+
+        :raises ExtractorError: there is no answer in time, or one that is no list of proposals.
+        """
+        name = self._extractor.name
+        try:
+            async with asyncio.timeout(ANSWERED_WITHIN_S):
+                said = await self._extractor.extract(seen.conversation)
+        except MemoryActorsError:
+            raise
+        except Exception as error:
+            raise ExtractorError(
+                f"extractor {name} failed with {type(error).__name__}: see its cause; the messages "
+                "are new still"
+            ) from error
+        if not isinstance(said, Sequence) or not all(isinstance(one, Proposal) for one in said):
+            raise ExtractorError(f"extractor {name} returned no list of Proposals: mend it")
+        if len(said) > PROPOSALS_MAX:
+            raise UnusableProposalsError(
+                f"extractor {name} made {len(said):,} proposals of a few messages (max: "
+                f"{PROPOSALS_MAX}): that is nonsense, and none was carried out"
+            )
+        return said
+
+    def _command(
+        self, batch: Batch, seen: Shown, proposals: Sequence[Proposal] | str, origins: Origins
+    ) -> Extract:
+        """Return what carries proposals out; or records why there are none."""
+        now_us = self._scope.now_us()
+        said = {one.memory_id: one for one in seen.conversation.messages}
+        memories: list[MemoryAdded] = []
+        proposed = []
+        if isinstance(proposals, str):
+            ids = batch.message_ids
+            proposed = [Proposed(action="read", message_ids=ids, refused=proposals)]
+            proposals = ()
+        for one in proposals:
+            why = _refused(one, seen, said)
+            new = None
+            if not why and one.action != "forget":
+                new = self._fact(one, said, now_us)
+                memories.append(new)
+            proposed.append(_proposed(one, new, seen, why))
+        return Extract(
+            now_us=now_us,
+            extraction_id=self._id,
+            extractor=self._extractor.name,
+            message_ids=batch.message_ids,
+            add=AddMemories(  # without leave to prune: undoing it would not bring that back
+                now_us=now_us,
+                memories=tuple(memories),
+                on_duplicate="skip",
+                origins=origins,
+            ),
+            proposed=tuple(proposed),
+        )
+
+    def _fact(self, one: Proposal, said: Mapping[str, Spoken], now_us: int) -> MemoryAdded:
+        """Return the fact that a proposal is about, true since the last of its messages."""
+        times = [said[each].said_at for each in one.message_ids or said]
+        item = Item(
+            content=str(one.text),
+            occurred_at=one.occurred_at or max(times),
+            memory_id=self._new_id(now_us),
+        )
+        return self._facts._fact(item, now_us)  # noqa: SLF001
+
+
+def _refused(one: Proposal, seen: Shown, said: Mapping[str, Spoken]) -> str:
+    """Return why a proposal is not carried out; "" if it may be."""
+    if one.action not in ("add", "supersede", "forget"):
+        return "there is no such action"
+    if not set(one.message_ids) <= said.keys():
+        return "it names a message that is not among those that were read"
+    if one.action != "add" and one.replaces not in seen.digests:
+        known = one.replaces in {fact.memory_id for fact in seen.conversation.facts}
+        return "that fact is more trusted than the messages" if known else "it names no known fact"
+    if one.action == "forget":
+        return ""
+    if not isinstance(one.text, str) or len(one.text) > FACT_CHARACTERS_MAX:
+        return f"a fact needs a text of at most {FACT_CHARACTERS_MAX:,} characters"
+    try:
+        content_bytes(one.text)
+        to_us(one.occurred_at) if one.occurred_at is not None else None
+    except (InvalidInputError, ValueError, TypeError, AttributeError) as error:
+        return str(error)
+    return ""
+
+
+def _proposed(one: Proposal, new: MemoryAdded | None, seen: Shown, why: str) -> Proposed:
+    target = None
+    if not why and one.action != "add" and one.replaces is not None:
+        target = Target(memory_id=one.replaces, digest=seen.digests[one.replaces])
+    shown_ids = [each.memory_id for each in seen.conversation.messages]
+    named = [each for each in shown_ids if not one.message_ids or each in one.message_ids]
+    return Proposed(
+        action=str(one.action)[:REASON_CHARACTERS_MAX],
+        memory_id=None if new is None else new.memory_id,
+        target=target,
+        message_ids=tuple(named),
+        reason=str(one.reason)[:REASON_CHARACTERS_MAX],
+        refused=why,
+    )
+
+
+# --- undo
+
+
+async def undo(scope: Scope, facts: LongTermMemory, extraction_id: str) -> Undone:
+    """Take back what an extraction has done. See `UserMemory.undo`."""
+    scope.check_writable()
+    check_name(extraction_id, "extraction_id")
+    command = UndoExtraction(now_us=scope.now_us(), extraction_id=extraction_id)
+    with scope.measured("UndoExtraction", "any", kinds=()):
+        events = await facts._extracted(command)  # noqa: SLF001 - as handles are called
+    undone = (one.data for one in events if isinstance(one.data, ExtractionUndone))
+    said = next(undone, None)
+    if said is None:
+        return Undone(user_id=scope.user_id, extraction_id=extraction_id)
+    return Undone(
+        user_id=scope.user_id,
+        extraction_id=extraction_id,
+        gone=said.gone,
+        came_back=said.came_back,
+        reinstated=said.reinstated,
+        left=said.left,
+        lost=said.lost,
+    )
+
+
+# --- what was extracted
+
+
+async def extractions(scope: Scope, limit: int) -> list[Extraction]:
+    """Return the extractions of a user, the newest first. See `UserMemory.extractions`."""
+    check_count(limit, "limit")
+    log, found = scope.services.log, dict[str, list[Any]]()
+    versions = await scope.versions_about(EXTRACTIONS)
+    for recorded in await log.read_versions(scope.stream, versions, dropped="mark"):
+        if isinstance(recorded.data, Extracted):
+            found.setdefault(recorded.data.extraction_id, []).append(recorded)
+    return [
+        await _told(scope, done) for done in reversed([*found.values()][-limit:] if limit else [])
+    ]
+
+
+async def _told(scope: Scope, done: Sequence[Recorded[Extracted]]) -> Extraction:
+    log, first = scope.services.log, done[0]
+    outcomes = [one for each in done for one in each.data.outcomes]
+    ids = {one.memory_id for one in outcomes if one.memory_id is not None}
+    about = await events_about(log, scope.stream, sorted(ids))
+    texts = {one: _text_then(events, done[-1].version) for one, events in about.items()}
+    versions = await scope.versions_about(first.data.extraction_id)
+    (last,) = await log.read_versions(scope.stream, versions[-1:], dropped="mark")
+    return _extraction(
+        scope, [one.data for one in done], texts, first.recorded_at,
+        extraction_id=first.data.extraction_id,
+        extractor=first.data.extractor,
+        undone_at=last.recorded_at if isinstance(last.data, ExtractionUndone) else None,
+    )  # fmt: skip
+
+
+def _text_then(events: Sequence[Recorded[Any]], version: int) -> str | None:
+    """Return what a fact said at a version; None where retention has dropped it."""
+    said = [getattr(one.data, "content", None) for one in events if one.version <= version]
+    return next((text for text in reversed(said) if text is not None), None)
+
+
+def _extraction(
+    scope: Scope,
+    done: Sequence[Extracted],
+    texts: Mapping[str, str | None],
+    at: datetime,
+    *,
+    extraction_id: str | None,
+    extractor: str,
+    dry_run: bool = False,
+    messages_left: int = 0,
+    undone_at: datetime | None = None,
+) -> Extraction:
+    return Extraction(
+        user_id=scope.user_id,
+        extraction_id=extraction_id,
+        extractor=extractor,
+        dry_run=dry_run,
+        at=at,
+        message_ids=tuple(one for each in done for one in each.message_ids),
+        messages_left=messages_left,
+        facts=tuple(_told_of(one, texts) for each in done for one in each.outcomes),
+        undone_at=undone_at,
+    )
+
+
+def _told_of(one: Outcome, texts: Mapping[str, str | None]) -> ProposedFact:
+    return ProposedFact(
+        action=one.action,
+        came=one.came,
+        content=texts.get(one.memory_id or ""),
+        memory_id=one.memory_id,
+        replaces=one.replaces,
+        message_ids=one.message_ids,
+        reason=one.reason,
+    )

@@ -1,0 +1,94 @@
+"""A context provider of Microsoft's Agent Framework: a user's memory.
+
+    Agent(client, context_providers=[MemoryActorsProvider(user)])
+
+Before a run the agent is told what is known that the new messages are about; after it these
+messages and the answer are kept, one long-term memory each, of the session of the run.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from memory_actors.base.records import Item
+from memory_actors.base.validation import check_count, check_name
+from memory_actors.integrations.adapting import (
+    AnyUser,
+    add_messages,
+    checked_user,
+    lasting_id,
+    missing,
+    reach,
+)
+
+try:
+    from agent_framework import AgentSession, ContextProvider, Message, SessionContext
+except ImportError as error:
+    raise missing("agent-framework", error) from error
+
+SOURCE_ID: Final = "memory_actors"
+TOKEN_BUDGET: Final = 1_000
+QUERY_CHARS_MAX: Final = 2_000  # of the end: the question mostly stands there
+KEPT: Final = ("user", "assistant")
+
+
+class MemoryActorsProvider(ContextProvider):
+    """The memory of one user; `user` is async, or that of a `memory_actors.sync`.
+
+    What the agent is told takes at most `token_budget` tokens. With `remembers=False` nothing is
+    kept: the agent only reads.
+    """
+
+    def __init__(
+        self,
+        user: AnyUser,
+        source_id: str = SOURCE_ID,
+        *,
+        token_budget: int = TOKEN_BUDGET,
+        remembers: bool = True,
+    ):
+        super().__init__(check_name(source_id, "source_id"))
+        self._user = checked_user(user)
+        self._token_budget = check_count(token_budget, "token_budget", 1)
+        self._remembers = remembers
+
+    async def before_run(
+        self, *, agent: Any, session: AgentSession, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Tell the agent what is known about the new messages, as quoted data."""
+        del agent, session, state
+        query = "\n".join(_said(context.input_messages))[-QUERY_CHARS_MAX:]
+        if not query.strip():
+            return
+        known = await reach(
+            self._user, lambda user: user.context(query, token_budget=self._token_budget)
+        )
+        if known.text:
+            context.extend_messages(self, [Message("user", [known.text])])
+
+    async def after_run(
+        self, *, agent: Any, session: AgentSession, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Keep the new messages and the answer.
+
+        :raises QuotaExceededError: there is no room for them.
+        """
+        del agent, state
+        if not self._remembers:
+            return
+        answer = context.response.messages if context.response else []
+        session_id = context.session_id or session.session_id
+        items = [
+            Item(
+                content=message.text,
+                role=message.role,
+                session_id=session_id,
+                memory_id=message.message_id and lasting_id(session_id, message.message_id),
+            )
+            for message in (*context.input_messages, *answer)
+            if message.role in KEPT
+        ]
+        await add_messages(self._user, items)
+
+
+def _said(messages: Iterable[Message]) -> Iterable[str]:
+    return (message.text for message in messages if message.text)

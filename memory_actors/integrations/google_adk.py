@@ -1,0 +1,165 @@
+"""A memory service of Google's Agent Development Kit: the memories of all users.
+
+    Runner(..., memory_service=MemoryActorsService(memory))
+
+Each event of a session that has words is one long-term memory, with its author and its time. An
+event that is handed in again is there once, and does not come back after it was deleted. The users
+of an app are apart from those of others: theirs is the memory of the user `app/user`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import Hit, Item
+from memory_actors.integrations.adapting import (
+    AnyMemory,
+    AnyUser,
+    add_messages,
+    checked_memory,
+    lasting_id,
+    missing,
+    reach,
+)
+
+try:
+    from google.adk.events.event import Event
+    from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+    from google.adk.memory.memory_entry import MemoryEntry
+    from google.adk.sessions.session import Session
+    from google.genai import types
+except ImportError as error:
+    raise missing("google-adk", error) from error
+
+SEARCH_RESULTS: Final = 10
+USER: Final = "user"
+
+
+def user_of_app(app_name: str, user_id: str) -> str:
+    """Return the id of the user of an app."""
+    return f"{app_name}/{user_id}"
+
+
+class MemoryActorsService(BaseMemoryService):
+    """`memory` is the system, async or of `memory_actors.sync`; the latter for `Runner.run`.
+
+    `user_of` gives our id of a user from the app's name and the user's id: `lambda app, user: user`
+    where several apps are to share what they know of a user.
+    """
+
+    def __init__(
+        self,
+        memory: AnyMemory,
+        *,
+        user_of: Callable[[str, str], str] = user_of_app,
+        max_results: int = SEARCH_RESULTS,
+    ):
+        self._memory = checked_memory(memory)
+        self._user_of, self._max_results = user_of, max_results
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Add the events of a session; those that were added before are there once.
+
+        :raises QuotaExceededError: there is no room for them.
+        """
+        await self.add_events_to_memory(
+            app_name=session.app_name,
+            user_id=session.user_id,
+            events=session.events,
+            session_id=session.id,
+        )
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add events, with `custom_metadata` as metadata. See `add_session_to_memory`."""
+        items = [
+            Item(
+                content=_words(event.content),
+                role=event.author or None,
+                session_id=session_id,
+                occurred_at=event.timestamp,
+                memory_id=lasting_id(session_id, event.id) if event.id else None,
+                metadata=custom_metadata,
+            )
+            for event in events
+        ]
+        await add_messages(self._user(app_name, user_id), items)
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add facts as they are.
+
+        :raises QuotaExceededError: there is no room for them.
+        """
+        items = [
+            Item(
+                content=_words(entry.content),
+                role=entry.author,
+                occurred_at=entry.timestamp,
+                memory_id=entry.id,
+                metadata={**(custom_metadata or {}), **entry.custom_metadata} or None,
+            )
+            for entry in memories
+        ]
+        await add_messages(self._user(app_name, user_id), items)
+
+    async def search_memory(
+        self, *, app_name: str, user_id: str, query: str
+    ) -> SearchMemoryResponse:
+        """Return the memories that best answer a query, the best first."""
+        if not query.strip():
+            return SearchMemoryResponse()
+        hits = await reach(
+            self._user(app_name, user_id),
+            lambda user: user.retrieve(query, top_k=self._max_results),
+        )
+        return SearchMemoryResponse(memories=[_entry(hit) for hit in hits])
+
+    async def delete_memory(
+        self, *, app_name: str, user_id: str, memory_id: str | None = None
+    ) -> None:
+        """Delete a memory by the id that a search returned.
+
+        :raises NotFoundError: there is none.
+        """
+        if memory_id is None:
+            raise InvalidInputError("give the memory_id that search_memory returned as `id`")
+        await reach(self._user(app_name, user_id), lambda user: user.delete(memory_id))
+
+    def _user(self, app_name: str, user_id: str) -> AnyUser:
+        return self._memory.user(self._user_of(app_name, user_id))
+
+
+def _words(content: types.Content | None) -> str:
+    """Return what a content says; what a model only thought is left out."""
+    parts = (content.parts if content else None) or []
+    return "\n".join(part.text for part in parts if part.text and not part.thought)
+
+
+def _entry(hit: Hit) -> MemoryEntry:
+    said = types.Content(
+        role=USER if hit.role in (None, USER) else "model", parts=[types.Part(text=hit.content)]
+    )
+    known: dict[str, Any] = {**hit.metadata, "score": hit.score}
+    if hit.session_id is not None:
+        known["session_id"] = hit.session_id
+    return MemoryEntry(
+        id=hit.memory_id,
+        content=said,
+        author=hit.role,
+        timestamp=hit.occurred_at.isoformat(timespec="seconds"),
+        custom_metadata=known,
+    )

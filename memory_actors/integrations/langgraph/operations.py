@@ -1,0 +1,338 @@
+"""LangGraph's four operations on documents: get, search, put, list namespaces.
+
+items.py says what an item is. Reads of a batch see what was there before its puts.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Set
+from itertools import islice
+from typing import Any, Final
+
+from langgraph.store.base import (
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    validate_op_namespace,
+)
+
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import MemoryType
+from memory_actors.base.validation import check_count, check_name
+from memory_actors.integrations.langgraph.filters import Filter, documents_filter
+from memory_actors.integrations.langgraph.items import (
+    Found,
+    checked_value,
+    item_of,
+    items_of,
+)
+from memory_actors.integrations.langgraph.names import Names, Namespace, namespace_of
+from memory_actors.integrations.langgraph.vectors import Index
+from memory_actors.sharing.system import MemorySystem
+
+KINDS: Final = (MemoryType.STRUCTURED,)
+ALL: Final = 1 << 40  # more than there are
+MINUTE_US: Final = 60_000_000
+TTL_MINUTES_MAX: Final = 1e9  # 1,900 years
+RANKED_MIN: Final = 64  # hits to ask for where values are filtered behind the ranking
+RANKED_MAX: Final = 10_000  # what `retrieve` gives at most
+REFRESH_SHARE: Final = 0.01  # of a TTL: what gains less is not written, so reads stay cheap
+AT_ONCE: Final = 64  # commands that wait for the same commit, and batches that run side by side
+
+
+class Operations:
+    """Carries out operations on an open memory system, on its event loop."""
+
+    def __init__(
+        self,
+        memory: MemorySystem,
+        names: Names,
+        index: Index | None,
+        *,
+        clock: Callable[[], int],
+        ttl: Callable[[], TTLConfig],
+    ):
+        self._memory, self._names, self._index = memory, names, index
+        self._clock, self._ttl = clock, ttl
+
+    async def batch(self, given: Sequence[Op]) -> list[Result]:
+        """Carry out operations: reads see what was there before, of two puts the last one counts.
+
+        :raises InvalidNamespaceError: of one of them; nothing was done.
+        :raises InvalidInputError: a value that is not JSON, or a bad filter.
+        """
+        self.check(given)
+        puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
+        values = {at: checked_value(op.value) for at, op in puts.items() if op.value is not None}
+        if self._index is not None:
+            index = self._index
+            texts = [
+                text for at, value in values.items() for text in index.texts(value, puts[at].index)
+            ]
+            await index.embed(texts, self._embed)
+        results = [await self._read(op) for op in given]
+        await self._all(self._put(op, values.get(at)) for at, op in puts.items())
+        return results
+
+    async def sweep(self) -> int:
+        """Delete what has expired; return how many items were."""
+        expired = {"langgraph.expires_us": {"lt": self._clock()}}
+        swept = 0
+        for user_id in await self._users(()):
+            user = self._memory.user(user_id)
+            over = items_of(user_id, await user.list_memories(KINDS, filters=expired, limit=ALL))
+            await self._all(self._unless_gone(user.delete, one.memory_id) for one in over)
+            swept += len(over)
+        return swept
+
+    def check(self, given: Sequence[Op]) -> None:
+        """Raise for an operation that could never be carried out, before any is."""
+        for op in given:
+            self._check(op)
+
+    def _check(self, op: Op) -> None:
+        validate_op_namespace(op)
+        if isinstance(op, PutOp):
+            user_id, collection = self._names.place(op.namespace)
+            for name, what in ((user_id, "user"), (collection, "collection"), (op.key, "key")):
+                check_name(name, what)
+            if op.ttl is not None and not 0 <= op.ttl <= TTL_MINUTES_MAX:
+                raise InvalidInputError(f"ttl must be minutes, or None for ever: {op.ttl!r:.80}")
+        if isinstance(op, SearchOp | ListNamespacesOp):
+            check_count(op.limit, "limit")
+            check_count(op.offset, "offset")
+
+    # --- reads
+
+    async def _read(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            return await self._get(op)
+        if isinstance(op, SearchOp):
+            return await self._search(op)
+        return await self._list(op) if isinstance(op, ListNamespacesOp) else None
+
+    async def _get(self, op: GetOp) -> Item | None:
+        found = await self._find(op.namespace, op.key)
+        if found is None or (self._omits and found.is_over(self._clock())):
+            return None
+        if op.refresh_ttl:
+            await self._refresh(found)
+        return found.item()
+
+    async def _find(self, namespace: Sequence[str], key: str) -> Found | None:
+        user_id, collection = self._names.place(namespace)
+        user = self._memory.user(user_id)
+        try:
+            document = await user.documents.get(key, collection)
+        except NotFoundError:
+            return None
+        if (document.collection, document.key) != (collection, key):
+            return None  # it was found by its memory id
+        return item_of(user_id, collection, key, document.value, document)
+
+    async def _search(self, op: SearchOp) -> list[SearchItem]:
+        if op.query and self._index is not None:
+            ranked = await self._by_vectors(op, self._index)
+        elif op.query:
+            ranked = await self._by_retrieval(op)
+        else:
+            ranked = [(one, None) for one in await self._matching(op, op.offset + op.limit)]
+        page = ranked[op.offset : op.offset + op.limit]
+        if op.refresh_ttl:
+            await self._all(self._refresh(found) for found, _ in page)
+        return [found.search_item(score) for found, score in page]
+
+    async def _matching(self, op: SearchOp, limit: int = ALL) -> list[Found]:
+        """Return the items that a search may return, those put last first; `limit` of each user."""
+        users = await self._users(op.namespace_prefix)
+        if op.filter:
+            asked = documents_filter(op.filter)
+            each = [await self._with_values(user_id, op, asked) for user_id in users]
+        else:
+            each = [await self._latest(user_id, op, limit) for user_id in users]
+        found = [one for some in each for one in some]
+        return sorted(found, key=lambda one: one.updated_at, reverse=True)
+
+    async def _latest(self, user_id: str, op: SearchOp, limit: int) -> list[Found]:
+        user = self._memory.user(user_id)
+        listed = await user.list_memories(KINDS, filters=self._about(op), limit=limit)
+        return items_of(user_id, listed)
+
+    async def _with_values(self, user_id: str, op: SearchOp, asked: Filter) -> list[Found]:
+        """Return a user's items below a prefix whose values match a filter."""
+        documents, prefix, now_us = self._memory.user(user_id).documents, op.namespace_prefix, 0
+        if self._omits:
+            now_us = self._clock()
+        found: list[Found] = []
+        for collection in await documents.collections():
+            namespace = namespace_of(user_id, collection)
+            if namespace is None or namespace[: len(prefix)] != tuple(prefix):
+                continue
+            for document in await documents.find(collection, asked, limit=ALL):
+                one = item_of(user_id, collection, document.key, document.value, document)
+                if one is not None and not (now_us and one.is_over(now_us)):
+                    found.append(one)
+        return found
+
+    async def _by_vectors(self, op: SearchOp, index: Index) -> list[tuple[Found, float | None]]:
+        """Rank by the caller's embeddings; what has no vector comes behind what has."""
+        assert op.query
+        matching = await self._matching(op)
+        texts = [index.texts(found.value, found.about.get("index")) for found in matching]
+        scores = await index.scores(op.query, texts, self._embed)
+        return _best_first(zip(matching, scores, strict=True))
+
+    async def _by_retrieval(self, op: SearchOp) -> list[tuple[Found, float | None]]:
+        """Rank by our own retrieval; what it does not return comes behind what it does."""
+        wanted = op.offset + op.limit
+        matching = await self._matching(op) if op.filter else []
+        among = {one.memory_id for one in matching} if op.filter else None
+        hits: list[tuple[Found, float | None]] = []
+        for user_id in await self._users(op.namespace_prefix):
+            hits += await self._retrieved(user_id, op, among)
+        if not op.filter and len(hits) < wanted:
+            matching = await self._matching(op, wanted + len(hits))
+        scored = {found.memory_id for found, _ in hits}
+        others = ((one, None) for one in matching if one.memory_id not in scored)
+        return [*_best_first(hits), *others]
+
+    async def _retrieved(
+        self, user_id: str, op: SearchOp, among: Set[str] | None
+    ) -> list[tuple[Found, float | None]]:
+        """Return what one user's retrieval finds, as many as are wanted of those that match."""
+        assert op.query
+        user = self._memory.user(user_id)
+        about = {"and": [self._about(op), {"langgraph.index": {"ne": False}}]}
+        wanted = min(max(op.offset + op.limit, 1), RANKED_MAX)
+        top_k = wanted if among is None else min(max(wanted, RANKED_MIN), RANKED_MAX)
+        while True:
+            hits = await user.retrieve(
+                op.query, memory_types=KINDS, filters=about, top_k=top_k, compressed=False
+            )
+            asked = [hit for hit in hits if among is None or hit.memory_id in among]
+            if len(asked) >= wanted or len(hits) < top_k or top_k == RANKED_MAX:
+                break
+            top_k = min(top_k * 4, RANKED_MAX)
+        scores = {hit.memory_id: hit.score for hit in asked}
+        return [(one, scores[one.memory_id]) for one in items_of(user_id, asked)]
+
+    async def _list(self, op: ListNamespacesOp) -> list[Namespace]:
+        conditions = op.match_conditions or ()
+        prefixes = [one.path for one in conditions if one.match_type == "prefix"]
+        # The user is known where one of the prefixes says it, and not by a wildcard.
+        begins = next(
+            (path for path in prefixes if "*" not in path and self._names.user_below(path)), ()
+        )
+        found = [
+            namespace
+            for user_id in await self._users(begins)
+            for namespace in await self._namespaces(user_id)
+            if all(_matches(condition, namespace) for condition in conditions)
+        ]
+        cut = sorted({namespace[: op.max_depth] for namespace in found})
+        return cut[op.offset : op.offset + op.limit]
+
+    async def _namespaces(self, user_id: str) -> list[Namespace]:
+        """Return the namespaces of a user that have an item."""
+        user = self._memory.user(user_id)
+        counts = dict(await user.documents.collections())
+        if self._omits:
+            over = {"langgraph.expires_us": {"lte": self._clock()}}
+            for memory in await user.list_memories(KINDS, filters=over, limit=ALL):
+                counts[memory.data["collection"]] -= 1
+        places = (namespace_of(user_id, name) for name, count in counts.items() if count > 0)
+        return [namespace for namespace in places if namespace is not None]
+
+    # --- writes
+
+    async def _put(self, op: PutOp, value: dict[str, Any] | None) -> None:
+        user_id, collection = self._names.place(op.namespace)
+        user = self._memory.user(user_id)
+        if value is None:
+            found = await self._find(op.namespace, op.key)
+            if found is not None:
+                await self._unless_gone(user.delete, found.memory_id)
+            return
+        about: dict[str, Any] = {"namespace": list(op.namespace)}
+        if op.ttl is not None:
+            about |= {"ttl": op.ttl, "expires_us": self._clock() + int(op.ttl * MINUTE_US)}
+        if op.index is not None:
+            about["index"] = op.index
+        metadata = {"langgraph": about}
+        await user.documents.put(collection, value, key=op.key, metadata=metadata)
+
+    async def _refresh(self, found: Found) -> None:
+        """Have an item that expires begin its time again, where the store is told that reads do."""
+        ttl, expires_us = found.about.get("ttl"), found.about.get("expires_us")
+        if ttl is None or expires_us is None or not self._ttl().get("refresh_on_read"):
+            return
+        later_us = self._clock() + int(ttl * MINUTE_US)
+        if later_us - expires_us < ttl * MINUTE_US * REFRESH_SHARE:
+            return
+        user = self._memory.user(found.user_id)
+        about = found.about | {"expires_us": later_us}
+        metadata = found.metadata | {"langgraph": about}
+        await self._unless_gone(user.update, found.memory_id, metadata=metadata)
+
+    async def _unless_gone(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Change a document; one that somebody else has deleted meanwhile is left alone."""
+        try:
+            await call(*args, **kwargs)
+        except NotFoundError:
+            return
+
+    # --- how
+
+    async def _all(self, changes: Iterator[Coroutine[Any, Any, None]]) -> None:
+        """Make changes, many at once: they wait for the same commit. The first error is raised."""
+        while some := list(islice(changes, AT_ONCE)):
+            for outcome in await asyncio.gather(*some, return_exceptions=True):
+                if outcome is not None:
+                    raise outcome
+
+    async def _embed(self, method: str, given: Any) -> Any:
+        assert self._index is not None
+        return await getattr(self._index.embeddings, method)(given)
+
+    async def _users(self, prefix: Sequence[str]) -> list[str]:
+        """Return the users who may have namespaces that begin so."""
+        one = self._names.user_below(prefix)
+        return [one] if one is not None else list(await self._memory.users())
+
+    @property
+    def _omits(self) -> bool:
+        return bool(self._ttl().get("omit_expired"))
+
+    def _about(self, op: SearchOp) -> Filter:
+        """Return the filter of what the metadata says: the prefix, and that it has not expired."""
+        asked: list[Filter] = [{"langgraph.namespace": {"exists": True}}]
+        labels = enumerate(op.namespace_prefix)
+        asked += [{f"langgraph.namespace.{at}": {"eq": label}} for at, label in labels]
+        if self._omits:
+            asked.append({"not": {"langgraph.expires_us": {"lte": self._clock()}}})
+        return {"and": asked}
+
+
+def _best_first(
+    found: Iterable[tuple[Found, float | None]],
+) -> list[tuple[Found, float | None]]:
+    """Return by score; those without one behind the others, in their order."""
+    return sorted(found, key=lambda one: -1e9 if one[1] is None else one[1], reverse=True)
+
+
+def _matches(condition: MatchCondition, namespace: Namespace) -> bool:
+    """Tell whether a namespace begins or ends as a condition says; `*` is any one label."""
+    path, length = tuple(condition.path), len(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise InvalidInputError(f"match_type must be prefix or suffix: {condition.match_type!r}")
+    if length > len(namespace):
+        return False
+    begins = condition.match_type == "prefix"
+    part = namespace[:length] if begins else namespace[len(namespace) - length :]
+    return all(asked in ("*", label) for asked, label in zip(path, part, strict=True))

@@ -1,0 +1,275 @@
+"""`MemoryActorsStore`: a store of LangGraph that keeps its items in a memory system.
+
+from memory_actors.integrations.langgraph import MemoryActorsStore
+
+with MemoryActorsStore.open("./memory") as store:
+    store.put(("ada", "memories"), "m1", {"text": "likes tea"})
+    store.search(("ada",), query="what does she drink?")
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
+
+from eventlog.core.logs import get_logger
+from memory_actors import sync
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.integrations.adapting import AnyMemory, checked_memory
+from memory_actors.integrations.langgraph.joined import Joined
+from memory_actors.integrations.langgraph.names import Names
+from memory_actors.integrations.langgraph.operations import AT_ONCE, Operations
+from memory_actors.integrations.langgraph.vectors import Index
+from memory_actors.sharing.system import MemorySystem
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+SWEEP_MINUTES = 5.0  # the interval where nothing is said of one
+
+T = TypeVar("T")
+
+_logger = get_logger("memory_actors.langgraph")
+
+
+class MemoryActorsStore(BaseStore):
+    """A LangGraph store in a memory system, with or without `await`.
+
+    Over a `memory_actors.sync.MemorySystem` any thread may call it, and the asynchronous methods
+    run in a thread. Over a `memory_actors.MemorySystem` it belongs to the event loop that it was
+    made on: the synchronous methods are for other threads, and raise `asyncio.InvalidStateError`
+    on that loop.
+
+    `user` says which label of a namespace is the user, from 0, or is the id of the one user who has
+    all namespaces; names.py has the rule. Without `index`, `query` is answered by the retrieval of
+    the memory system. With it (`dims`, `embed`, `fields`), by the caller's embeddings, whose
+    vectors are kept in the memory of the process.
+
+    `ttl` has `default_ttl`, `refresh_on_read`, `omit_expired` and `sweep_interval_minutes`, as
+    LangGraph documents them. What has expired is deleted by `sweep_ttl`, or by the sweeper.
+    `clock` gives microseconds since 1970.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        memory: AnyMemory,
+        *,
+        user: int | str = 0,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        clock: Callable[[], int] | None = None,
+    ):
+        self._sync = memory if isinstance(memory, sync.MemorySystem) else None
+        self._loop = _running_loop() if self._sync is None else None
+        self.index_config = index
+        self.ttl_config = ttl
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._stop_sweeping: Callable[[float | None], bool] | None = None
+        self._operations = Operations(
+            _async_memory(memory),
+            Names(user),
+            None if index is None else Index(index),
+            clock=clock or _clock_us,
+            ttl=lambda: self.ttl_config or {},
+        )
+        self._joined = None if self._loop is None else Joined(self._operations)
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        user: int | str = 0,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        **parts: Any,
+    ) -> Iterator[Self]:
+        """Open a data directory as a store, and close it at the end of the block.
+
+        Where `ttl` has `sweep_interval_minutes`, what has expired is deleted that often. `parts`
+        are the options of `MemorySystem.open`, which names what it raises.
+        """
+        with sync.MemorySystem.open(directory, **parts) as memory:
+            store = cls(memory, user=user, index=index, ttl=ttl, clock=parts.get("clock"))
+            with store._swept():
+                yield store
+
+    @classmethod
+    @asynccontextmanager
+    async def aopen(
+        cls,
+        directory: str | Path,
+        *,
+        user: int | str = 0,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        **parts: Any,
+    ) -> AsyncIterator[Self]:
+        """Open a data directory as a store for the running event loop. See `open`."""
+        async with MemorySystem.open(directory, **parts) as memory:
+            store = cls(memory, user=user, index=index, ttl=ttl, clock=parts.get("clock"))
+            with store._swept():
+                yield store
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry out operations: reads see what was there before the puts.
+
+        A batch with a bad namespace, or a value that is no JSON, does nothing. Each put is a
+        command of its own: where one is refused, for a quota say, others may be carried out.
+
+        :raises InvalidNamespaceError: a label that is empty, no string, or has a dot.
+        :raises InvalidInputError: a value, a key or a filter that cannot be.
+        :raises QuotaExceededError: the user has no room for it.
+        :raises asyncio.InvalidStateError: this is the store's own event loop.
+        """
+        return self._run(self._operations.batch, list(ops))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry out operations. See `batch`. On the store's loop, calls at once become one."""
+        if self._joined is not None and self._loop is _current_loop():
+            return await self._joined.batch(list(ops))
+        return await self._arun(self._operations.batch, list(ops))
+
+    def sweep_ttl(self) -> int:
+        """Delete what has expired, of all users; return how many items were.
+
+        :raises asyncio.InvalidStateError: this is the store's own event loop.
+        """
+        return self._run(self._operations.sweep)
+
+    async def asweep_ttl(self) -> int:
+        """Delete what has expired. See `sweep_ttl`."""
+        return await self._arun(self._operations.sweep)
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
+        """Delete what has expired again and again, until `stop_ttl_sweeper`.
+
+        The interval is this one, or that of `ttl`, or 5 minutes. Without `ttl`, or where it is done
+        already, nothing is begun.
+        """
+        if self.ttl_config is None or self._stop_sweeping is not None:
+            return
+        minutes = sweep_interval_minutes or self.ttl_config.get("sweep_interval_minutes")
+        interval_s = 60 * float(minutes or SWEEP_MINUTES)
+        begin = self._sweep_in_thread if self._loop is None else self._sweep_in_task
+        self._stop_sweeping = begin(interval_s)
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Stop the sweeper; return whether it has stopped within `timeout` seconds."""
+        stop, self._stop_sweeping = self._stop_sweeping, None
+        return stop is None or stop(timeout)
+
+    # --- how
+
+    def _run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        if self._sync is not None:
+            return sync.on_loop(self._sync, lambda _memory: self._in_turn(function, *args))
+        if self._loop is _current_loop():
+            raise asyncio.InvalidStateError(
+                "a synchronous call on the store's own event loop would wait for itself: use "
+                "`await store.aget(...)` and the like, or call it from another thread"
+            )
+        return self._elsewhere(function, *args).result()
+
+    async def _arun(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        if self._sync is not None:
+            return await asyncio.to_thread(self._run, function, *args)
+        if self._loop is asyncio.get_running_loop():
+            return await self._in_turn(function, *args)
+        return await asyncio.wrap_future(self._elsewhere(function, *args))
+
+    def _elsewhere(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any
+    ) -> "Future[T]":
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(self._in_turn(function, *args), self._loop)
+
+    async def _in_turn(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Run it with at most so many others: what waits its turn here is not timed out there."""
+        async with self._turns:
+            return await function(*args)
+
+    @contextmanager
+    def _swept(self) -> Iterator[None]:
+        if self.ttl_config is not None and self.ttl_config.get("sweep_interval_minutes"):
+            self.start_ttl_sweeper()
+        try:
+            yield
+        finally:
+            self.stop_ttl_sweeper()
+
+    def _sweep_in_thread(self, interval_s: float) -> Callable[[float | None], bool]:
+        stopped = threading.Event()
+
+        def sweep() -> None:
+            while not stopped.wait(interval_s):
+                try:
+                    self.sweep_ttl()
+                except Exception:
+                    _logger.exception("sweep_failed")
+
+        thread = threading.Thread(target=sweep, name="langgraph-ttl", daemon=True)
+        thread.start()
+
+        def stop(timeout: float | None) -> bool:
+            stopped.set()
+            thread.join(timeout)
+            return not thread.is_alive()
+
+        return stop
+
+    def _sweep_in_task(self, interval_s: float) -> Callable[[float | None], bool]:
+        async def sweep() -> None:
+            while True:
+                await asyncio.sleep(interval_s)
+                try:
+                    await self.asweep_ttl()
+                except Exception:
+                    _logger.exception("sweep_failed")
+
+        assert self._loop is not None
+        task = self._loop.create_task(sweep())
+
+        def stop(_timeout: float | None) -> bool:
+            return task.cancel() or task.done()
+
+        return stop
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    loop = _current_loop()
+    if loop is None:
+        raise InvalidInputError(
+            "make the store on the event loop that the memory system was opened on, or give a "
+            "memory_actors.sync.MemorySystem, which needs none"
+        )
+    return loop
+
+
+def _current_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _async_memory(memory: AnyMemory) -> MemorySystem:
+    """Return a memory system of the async API: of one that needs no `await`, the one in it."""
+
+    async def itself(found: MemorySystem) -> MemorySystem:
+        return found
+
+    given = checked_memory(memory)
+    return sync.on_loop(given, itself) if isinstance(given, sync.MemorySystem) else given
+
+
+def _clock_us() -> int:
+    return time.time_ns() // 1_000

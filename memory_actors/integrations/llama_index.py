@@ -1,0 +1,99 @@
+"""A memory block of LlamaIndex: a user's memory.
+
+    Memory.from_defaults(memory_blocks=[MemoryActorsBlock(user=user)])
+
+Messages that leave LlamaIndex's own queue become long-term memories, one each; before an answer the
+block gives back what is known about the last message.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from memory_actors.base.records import Item
+from memory_actors.integrations.adapting import (
+    add_messages,
+    checked_user,
+    missing,
+    reach,
+)
+
+try:
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.bridge.pydantic import Field
+    from llama_index.core.memory import BaseMemoryBlock
+except ImportError as error:
+    raise missing("llama-index", error) from error
+
+BYTES_A_TOKEN: Final = 4  # about, as everywhere
+QUERY_CHARS_MAX: Final = 2_000  # of the end: the question mostly stands there
+KEPT: Final = ("user", "assistant")
+
+
+class MemoryActorsBlock(BaseMemoryBlock[str]):
+    """The memory of one user; `user` is async, or that of a `memory_actors.sync`.
+
+    Where `Memory.put`, `get` and the like are called without `await`, it is the latter. What the
+    block gives back takes at most `token_budget` tokens.
+    """
+
+    name: str = Field(default="memory_actors", description="The name of the block.")
+    user: Any = Field(exclude=True, description="The user's memory: memory.user(…).")
+    token_budget: int = Field(default=1_000, gt=0, description="The most that is given back.")
+
+    def model_post_init(self, context: Any) -> None:
+        """Check the user.
+
+        :raises InvalidInputError: it is none.
+        """
+        super().model_post_init(context)
+        checked_user(self.user)
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
+        """Return what is known about the last message of the user, as quoted data; "" if nothing.
+
+        A message after it that is a tool's or the model's does not count.
+        """
+        del block_kwargs
+        asked = [one.content or "" for one in messages or () if one.role == "user"]
+        query = asked[-1][-QUERY_CHARS_MAX:] if asked else ""
+        if not query.strip():
+            return ""
+        known = await reach(
+            self.user, lambda user: user.context(query, token_budget=self.token_budget)
+        )
+        return str(known.text)
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        """Keep messages of the user and of the model.
+
+        :raises QuotaExceededError: there is no room for them.
+        """
+        items = [
+            Item(
+                content=message.content or "",
+                role=message.role.value,
+                session_id=message.additional_kwargs.get("session_id"),
+            )
+            for message in messages
+            if message.role.value in KEPT
+        ]
+        await add_messages(self.user, items)
+
+    async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
+        """Return the content without its last memories, so many tokens less; None if none is left.
+
+        The best stand first. What begins and ends the quotation stays.
+        """
+        opening, memories, end = _taken_apart(content)
+        excess = tokens_to_truncate * BYTES_A_TOKEN
+        while memories and excess > 0:
+            excess -= len(memories.pop().encode()) + 1
+        return "\n".join([*opening, *memories, *end]) if memories else None
+
+
+def _taken_apart(content: str) -> tuple[Sequence[str], list[str], Sequence[str]]:
+    """Return the lines before the memories, a line for each memory, and the line behind them."""
+    lines = content.split("\n")
+    first = lines.index("<memory>") + 1 if "<memory>" in lines else 0
+    last = len(lines) - (lines[-1] == "</memory>")
+    return lines[:first], lines[first:last], lines[last:]

@@ -1,0 +1,127 @@
+"""The answers of the default tools, as models get them: what they can use, and no more.
+
+A model pays for each token, so what a memory does not have is left out.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from memory_actors.base.records import Memory, Receipt, Relationship, Trust
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A memory. What it does not have is left out."""
+
+    memory_id: str
+    memory_type: str
+    content: str
+    occurred_at: datetime
+    score: float | None = None
+    metadata: dict[str, Any] = {}
+    session_id: str | None = None
+    role: str | None = None
+    key: str | None = None
+    pinned: bool = False
+    times_seen: int = 1
+    superseded_by: str | None = None
+    """A newer memory says otherwise: this one held before."""
+    trust: Trust = Trust.UNKNOWN
+    sources: list[str] = []
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """Where was looked, and for what: an empty answer says so, too."""
+
+    user: str
+    kinds: list[str]
+    filters: dict[str, Any]
+    query: str | None = None
+    since: str | float | None = None
+    until: str | float | None = None
+
+
+class Memories(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was found."""
+
+    searched: Searched
+    memories: list[Shown]
+    note: str | None = None
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of a write."""
+
+    memory_id: str
+    operation: str
+    """add, seen (known already), update, delete, or unchanged."""
+    memory_type: str
+    supersedes: list[str] = []
+    """Older memories that hold no more because of this one."""
+    pruned: list[str] = []
+
+
+class AllWritten(msgspec.Struct, frozen=True):
+    """What became of several writes, in order."""
+
+    memories: list[Written]
+
+
+class Relation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing relates to another."""
+
+    memory_id: str
+    source: str
+    relation: str
+    target: str
+    fact: str | None = None
+    valid_from: datetime
+    valid_to: datetime | None = None
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a person, thing or place."""
+
+    searched: Searched
+    name: str | None = None
+    type: str | None = None
+    observations: list[str] = []
+    relationships: list[Relation] = []
+    similar: list[str] = []
+    """Where nothing has this name: what comes near."""
+    note: str | None = None
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a memory is there, or no longer is."""
+
+    memory_id: str
+    memory_type: str
+    alive: bool
+    says: str
+    steps: list[str]
+    """Each event of its life: when, what, by whom."""
+
+
+def shown(memory: Memory) -> Shown:
+    """Return what a model is told of a memory."""
+    names = [name for name in Shown.__struct_fields__ if hasattr(memory, name)]
+    sources = [one.source for one in memory.origins if one.source is not None]
+    return Shown(**{name: getattr(memory, name) for name in names}, sources=sources)
+
+
+def written(receipt: Receipt) -> Written:
+    """Return what a model is told of a receipt."""
+    return Written(
+        memory_id=receipt.memory_id,
+        operation=receipt.operation,
+        memory_type=receipt.memory_type,
+        supersedes=list(receipt.supersedes),
+        pruned=list(receipt.pruned),
+    )
+
+
+def related(one: Relationship) -> Relation:
+    """Return what a model is told of a relationship."""
+    return Relation(**{name: getattr(one, name) for name in Relation.__struct_fields__})

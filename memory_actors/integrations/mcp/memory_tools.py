@@ -1,0 +1,370 @@
+"""The tools that a model has by default: ten, over the operations of `UserMemory`.
+
+What a tool takes is read from the operation (`api/operations.py`): its signature gives names, types
+and defaults. Here stand the words for models; `answers.py` has what they get.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from memory_actors.api.operations import OPERATIONS, in_json, struct_of
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.records import Item, MemoryType, Receipt
+from memory_actors.integrations.mcp.answers import (
+    About,
+    AllWritten,
+    Explained,
+    Memories,
+    Searched,
+    Shown,
+    Written,
+    related,
+    shown,
+    written,
+)
+from memory_actors.integrations.mcp.tool import Answer, Call, Tool
+from memory_actors.integrations.mcp.undoing import all_or_none
+from memory_actors.sharing.system import UserMemory
+
+BATCH: Final = 16  # memories between two reports of progress: about 50 ms of embedding
+MANY_MAX: Final = 1_000
+SIMILAR: Final = 5
+KINDS: Final = tuple(kind.value for kind in MemoryType)
+SEARCHED: Final = tuple(kind for kind in KINDS if kind != MemoryType.CONTEXT)
+"""The kinds that are searched and listed where none is named."""
+
+# --- words
+
+WORDS: Final[Mapping[str, str]] = {
+    "content": "One fact in words that make sense alone: names and dates, no 'he' or 'today'.",
+    "metadata": 'Labels to filter by later, e.g. {"topic": "travel"}.',
+    "occurred_at": "When it was true, ISO 8601 (2026-03-01). Leave out for now.",
+    "pinned": "True for what must never make room for newer memories.",
+    "query": "What you want to know, in words: a question or a topic.",
+    "top_k": "How many at most (5 if left out).",
+    "memory_types": f"Only these kinds, of: {', '.join(KINDS)}. Leave out for all.",
+    "filters": (
+        'Only memories with this metadata: {"topic": "travel"}, or with operators: '
+        '{"price": {"lt": 20}}.'
+    ),
+    "since": "Only what was true from then on, ISO 8601.",
+    "until": "Only what was true up to then, ISO 8601.",
+    "limit": "How many at most.",
+    "offset": "How many to skip: for the next page.",
+    "memory_id": "The memory_id that another tool returned.",
+    "source": "The name of the first person, thing or place.",
+    "relation": "How it relates to the second: a verb such as works_at.",
+    "target": "The name of the second.",
+    "fact": "The same as a sentence, if there is more to say.",
+    "valid_from": "Since when it is true, ISO 8601. Leave out for now.",
+    "valid_to": "When it stopped being true, ISO 8601. Leave out if it goes on.",
+    "entity_ref": "The name of a person, thing or place.",
+    "ended": "True to include what is no longer true.",
+    "as_of": "As it was then, ISO 8601. Leave out for now.",
+}
+"""Parameters, for models."""
+KIND: Final = Literal[KINDS]
+
+
+def _takes(operation: str, *names: str, **instead: Any) -> type[msgspec.Struct]:
+    """Return a struct of some parameters of an operation, each with its words."""
+    declared = [one for one in OPERATIONS[operation].parameters if one.name in names]
+    types = {one.name: in_json(one.type) for one in declared}
+    if "memory_types" in types:
+        types["memory_types"] = list[KIND] | None  # type: ignore[valid-type]
+    types |= instead
+    worded = {
+        name: Annotated[kind, msgspec.Meta(description=WORDS[name])] for name, kind in types.items()
+    }
+    return struct_of(operation.title().replace(".", ""), declared, worded)
+
+
+def _given(call: Call) -> dict[str, Any]:
+    return {name: getattr(call.given, name) for name in call.given.__struct_fields__}
+
+
+# --- what they do
+
+
+async def _remember(call: Call) -> Answer:
+    return Answer(written(await call.user.add(**_given(call))), changed=True)
+
+
+async def _remember_many(call: Call) -> Answer:
+    """Add memories, all or none: what was added goes again if a later batch fails."""
+    items = [Item(**msgspec.structs.asdict(one)) for one in call.given.items]
+    receipts: list[Receipt] = []
+    async with all_or_none() as undo:
+        await call.progress(0, len(items))
+        for start in range(0, len(items), BATCH):
+            batch = await call.user.add_many(items[start : start + BATCH])
+            for one in batch:
+                if one.supersedes:
+                    undo.append(partial(call.user.restore, one.supersedes))
+                if one.operation == "add":
+                    undo.append(partial(call.user.delete, one.memory_id))
+            receipts += batch
+            await call.progress(len(receipts), len(items))
+    return Answer(AllWritten([written(one) for one in receipts]), changed=True)
+
+
+async def _recall(call: Call) -> Answer:
+    hits = await call.user.retrieve(**_given(call))
+    return Answer(await _memories(call, [shown(hit) for hit in hits]))
+
+
+async def _list(call: Call) -> Answer:
+    found = await call.user.list_memories(**_given(call))
+    return Answer(await _memories(call, [shown(one) for one in found]))
+
+
+async def _memories(call: Call, found: list[Shown]) -> Memories:
+    note = None if found else await _nothing(call)
+    return Memories(searched=searched(call), memories=found, note=note)
+
+
+def searched(call: Call) -> Searched:
+    """Return where a call has looked."""
+    given = _given(call)
+    named = {name: given.get(name) for name in ("query", "since", "until")}
+    return Searched(
+        user=call.user.user_id,
+        kinds=list(given.get("memory_types") or SEARCHED),
+        filters=given.get("filters") or {},
+        **named,
+    )
+
+
+async def _nothing(call: Call) -> str:
+    """Say how much there is where nothing was found."""
+    kinds = _given(call).get("memory_types") or SEARCHED
+    count = await call.user.count(memory_types=kinds)
+    return (
+        f"Nothing found. User {call.user.user_id!r} has {count:,} memories of these kinds, "
+        "whatever their metadata and time."
+    )
+
+
+async def _get(call: Call) -> Answer:
+    return Answer(shown(await call.user.get(call.given.memory_id)))
+
+
+async def _update(call: Call) -> Answer:
+    return Answer(written(await call.user.update(**_given(call))), changed=True)
+
+
+async def _forget(call: Call) -> Answer:
+    return Answer(written(await call.user.delete(call.given.memory_id)), changed=True)
+
+
+async def _explain(call: Call) -> Answer:
+    why = await call.user.why(call.given.memory_id)
+    steps = [f"{step.at:%Y-%m-%d %H:%M} {step.says}" for step in why.steps]
+    return Answer(
+        Explained(
+            memory_id=why.memory_id,
+            memory_type=why.memory_type,
+            alive=why.alive,
+            says=why.says,
+            steps=steps,
+        )
+    )
+
+
+async def _relate(call: Call) -> Answer:
+    """Relate two entities; one that is not there yet is added, if the rest succeeds."""
+    user = call.user
+    async with all_or_none() as undo:
+        for name in (call.given.source, call.given.target):
+            try:
+                await user.entities.get(name)
+            except NotFoundError:
+                added = await user.entities.add_entity(name)
+                undo.append(partial(user.delete, added.memory_id))
+        receipt = await user.entities.relate(**_given(call))
+    return Answer(written(receipt), changed=True)
+
+
+async def _look_up(call: Call) -> Answer:
+    where = Searched(
+        user=call.user.user_id, kinds=["entity"], filters={}, query=call.given.entity_ref
+    )
+    given = _given(call)
+    try:
+        entity = await call.user.entities.get(given["entity_ref"])
+    except NotFoundError:
+        return Answer(await _unknown(call.user, where))
+    links = await call.user.entities.relationships(entity.memory_id, **_without_ref(given))
+    return Answer(
+        About(
+            searched=where,
+            name=entity.name,
+            type=entity.type,
+            observations=list(entity.observations),
+            relationships=[related(one) for one in links],
+        )
+    )
+
+
+def _without_ref(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != "entity_ref"}
+
+
+async def _unknown(user: UserMemory, where: Searched) -> About:
+    """Return what comes near a name that nothing has."""
+    near = await user.retrieve(where.query or "", memory_types=["entity"], top_k=SIMILAR)
+    note = f"Nothing is named {where.query!r}. See `similar`, or try recall."
+    return About(searched=where, similar=[hit.content for hit in near], note=note)
+
+
+# --- the tools
+
+Fact = msgspec.defstruct(
+    "Fact",
+    [
+        (field.name, Annotated[in_json(field.type), msgspec.Meta(description=WORDS[field.name])])
+        + (() if field.required else (field.default,))
+        for field in msgspec.structs.fields(Item)
+        if field.name in ("content", "metadata", "occurred_at", "pinned")
+    ],
+    frozen=True, kw_only=True, forbid_unknown_fields=True,
+)  # fmt: skip
+FACTS: Final = Annotated[
+    list[Fact],  # type: ignore[valid-type]
+    msgspec.Meta(description="The facts, each by itself.", min_length=1, max_length=MANY_MAX),
+]
+
+
+def _tool(
+    name: str,
+    title: str,
+    run: Callable[[Call], Awaitable[Answer]],
+    takes: type[msgspec.Struct],
+    returns: type[msgspec.Struct],
+    words: Sequence[str],
+    **hints: bool,
+) -> Tool:
+    """Return a tool; `words` are what it does, when to use it, and an example."""
+    what, when, example = words
+    description = f"{what}\nUse when {when}\nExample: {example}"
+    return Tool(name, title, description, takes, returns, run, **hints)
+
+
+def _says(operation: str) -> str:
+    return OPERATIONS[operation].summary
+
+
+TOOLS: Final[Sequence[Tool]] = (
+    _tool(
+        "remember", "Remember a fact", _remember,
+        _takes("add", "content", "metadata", "occurred_at", "pinned"), Written,
+        (
+            "Store one fact about the user or their work, for later conversations.",
+            (
+                "the user tells you something that will matter later (a preference, a decision, a "
+                "name, a date) or asks you to remember it. A fact that changed is stored as a new "
+                "one: the old one is marked as superseded by itself."
+            ),
+            '{"content": "Ann prefers the aisle seat on flights", "metadata": {"topic": "travel"}}',
+        ),
+    ),
+    _tool(
+        "remember_many", "Remember several facts", _remember_many,
+        struct_of(
+            "Many", OPERATIONS["add_many"].parameters[:1], {"items": FACTS}
+        ),
+        AllWritten,
+        (
+            "Store several facts at once, all or none.",
+            "a conversation or a document holds more than one fact worth keeping.",
+            '{"items": [{"content": "Ann lives in Oslo"}, {"content": "Ann has a dog, Rex"}]}',
+        ),
+    ),
+    _tool(
+        "recall", "Recall", _recall,
+        _takes("retrieve", "query", "memory_types", "top_k", "filters", "since", "until"), Memories,
+        (
+            "Find the memories that best answer a question, by meaning and by words.",
+            (
+                "the user refers to something from before, or an answer may depend on who they are "
+                "and what they like. Ask before you say that you do not know."
+            ),
+            '{"query": "Which seat does Ann like?", "top_k": 3}',
+        ),
+        reads=True,
+    ),
+    _tool(
+        "list_memories", "List memories", _list,
+        _takes("list_memories", "memory_types", "filters", "limit", "offset"), Memories,
+        (
+            _says("list_memories"),
+            "you need everything of a kind or with some metadata, not the best answers to a query.",
+            '{"filters": {"topic": "travel"}, "limit": 20}',
+        ),
+        reads=True,
+    ),
+    _tool(
+        "get_memory", "Get a memory", _get, _takes("get", "memory_id"), Shown,
+        (
+            "Return one memory in full.",
+            "you have its memory_id and need its present text or metadata.",
+            '{"memory_id": "mem_0123"}',
+        ),
+        reads=True,
+    ),
+    _tool(
+        "update_memory", "Correct a memory", _update,
+        _takes("update", "memory_id", "content", "metadata"), Written,
+        (
+            _says("update"),
+            "a memory was wrong from the start. If it was right and things changed, use remember.",
+            '{"memory_id": "mem_0123", "content": "Ann prefers the window seat"}',
+        ),
+        destroys=True, repeats=True,
+    ),
+    _tool(
+        "forget", "Forget a memory", _forget, _takes("delete", "memory_id"), Written,
+        (
+            _says("delete"),
+            "the user asks you to forget something. Find its memory_id with recall first.",
+            '{"memory_id": "mem_0123"}',
+        ),
+        destroys=True,
+    ),
+    _tool(
+        "explain_memory", "Explain a memory", _explain, _takes("why", "memory_id"), Explained,
+        (
+            _says("why"),
+            "the user asks where you know something from, or why you no longer do.",
+            '{"memory_id": "mem_0123"}',
+        ),
+        reads=True,
+    ),
+    _tool(
+        "relate", "Relate two things", _relate,
+        _takes(
+            "entities.relate", "source", "relation", "target", "fact", "valid_from", "valid_to"
+        ),
+        Written,
+        (
+            "Store how two people, things or places relate. New names are added by themselves.",
+            "the fact is a link that you will follow later: who works where, what depends on what.",
+            '{"source": "Ann", "relation": "works_at", "target": "Acme"}',
+        ),
+        repeats=True,
+    ),
+    _tool(
+        "look_up", "Look up a name", _look_up,
+        _takes("entities.relationships", "entity_ref", "relation", "as_of", "ended"), About,
+        (
+            "Return what is known of a person, thing or place by name, and what it relates to.",
+            "the question is about one name: 'Who is Ann?', 'What depends on billing?'",
+            '{"entity_ref": "Ann"}',
+        ),
+        reads=True,
+    ),
+)  # fmt: skip
+"""The default tools: ten, as a model chooses worse from more."""

@@ -1,0 +1,198 @@
+"""Arguments as mem0 takes them: scopes, numbers, dates, messages; refused in its classes."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, Final
+
+from memory_actors.integrations.mem0.errors import ValidationError
+
+SCOPES: Final = ("user_id", "agent_id", "run_id")
+PROCEDURAL: Final = "procedural_memory"
+
+
+def scope_id(value: Any, name: str) -> str | None:
+    """Return the id of a user, an agent or a run, without space around it.
+
+    :raises ValueError: it is empty, or has space in it.
+    """
+    if value is None:
+        return None
+    trimmed = str(value).strip()
+    if not trimmed or any(character.isspace() for character in trimmed):
+        raise ValueError(f"Invalid {name}: give an identifier that is not empty and has no space.")
+    return trimmed
+
+
+def scopes(**given: Any) -> dict[str, str]:
+    """Return the scopes that are given, by name."""
+    found = {name: scope_id(value, name) for name, value in given.items()}
+    return {name: value for name, value in found.items() if value}
+
+
+def needed_scopes(**given: Any) -> dict[str, str]:
+    """Return the same.
+
+    :raises ValidationError: there is none.
+    """
+    if not (found := scopes(**given)):
+        raise ValidationError(
+            "At least one of 'user_id', 'agent_id', or 'run_id' must be provided.",
+            "VALIDATION_001",
+            {"provided_ids": given},
+            "Please provide at least one identifier to scope the memory operation.",
+        )
+    return found
+
+
+def scoped_filters(filters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return filters whose scopes are checked.
+
+    :raises ValueError: they name no scope.
+    """
+    given = dict(filters) if filters else {}
+    named = [name for name in SCOPES if name in given]
+    if not named:
+        raise ValueError(
+            "filters must contain at least one of: user_id, agent_id, run_id. "
+            "Example: filters={'user_id': 'u1'}"
+        )
+    for name in named:
+        given[name] = scope_id(given[name], name)
+        if given[name] is None:
+            raise ValueError(f"filters: {name} is None: leave it out, or name one")
+    return given
+
+
+def no_more(given: Mapping[str, Any], method: str) -> None:
+    """Refuse arguments that a method does not have.
+
+    :raises ValueError: a scope is given beside the filters.
+    :raises TypeError: something else.
+    """
+    if found := set(SCOPES) & given.keys():
+        raise ValueError(
+            f"Top-level entity parameters {found} are not supported in {method}(). "
+            "Use filters={'user_id': '...'} instead."
+        )
+    for name in given:
+        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}: is it top_k?")
+
+
+def platform_only(value: Any, name: str) -> None:
+    """Refuse what only mem0's hosted platform takes.
+
+    :raises ValueError: it is given.
+    """
+    if value is not None:
+        raise ValueError(f"{name} is of mem0's platform: leave it out")
+
+
+def check_top_k(top_k: Any) -> int:
+    """Return how many are wanted.
+
+    :raises ValueError: it is no number that can be.
+    """
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 0:
+        raise ValueError(f"Invalid top_k: {top_k!r:.80}. Must be a non-negative integer.")
+    return top_k
+
+
+def check_threshold(threshold: Any) -> float:
+    """Return the least score.
+
+    :raises ValueError: it is not from 0 to 1.
+    """
+    if threshold is None:
+        return 0.0
+    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        raise ValueError(f"Invalid threshold: {threshold!r:.80}. Must be between 0 and 1.")
+    return float(threshold)
+
+
+def check_query(query: Any) -> str:
+    """Return a query without space around it.
+
+    :raises ValueError: it is no text, or says nothing.
+    """
+    if not isinstance(query, str) or not query.strip():
+        raise ValueError("Invalid query: must be a non-empty string.")
+    return query.strip()
+
+
+def day(value: Any) -> str | None:
+    """Return the day on which a memory expires.
+
+    :raises ValueError: it is none.
+    """
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        value = value.date()
+    if isinstance(value, str):
+        try:
+            value = date.fromisoformat(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, date):
+        raise ValueError("expiration_date must be a valid date in YYYY-MM-DD format.")
+    return value.isoformat()
+
+
+# --- messages
+
+
+def check_memory_type(memory_type: Any, agent_id: str | None) -> None:
+    """Refuse a type of memory that there is not.
+
+    :raises ValidationError: mem0 has no such type either.
+    :raises NotImplementedError: mem0's procedural memory of an agent.
+    """
+    if memory_type is not None and memory_type != PROCEDURAL:
+        raise ValidationError(
+            f"Invalid 'memory_type'. Please pass {PROCEDURAL} to create procedural memories.",
+            "VALIDATION_002",
+            {"provided_type": memory_type, "valid_type": PROCEDURAL},
+        )
+    if memory_type is not None and agent_id is not None:
+        raise NotImplementedError(
+            "procedural memory is not here: use episodes, `MemorySystem.user(...).episodes`"
+        )
+
+
+def spoken(messages: Any) -> list[dict[str, Any]]:
+    """Return the messages that are to be kept: those with a role and a text, but the system's.
+
+    :raises ValidationError: they are no messages.
+    """
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    elif isinstance(messages, Mapping):
+        messages = [messages]
+    if not isinstance(messages, list) or not all(isinstance(one, Mapping) for one in messages):
+        raise ValidationError(
+            "messages must be str, dict, or list[dict]",
+            "VALIDATION_003",
+            {"provided_type": type(messages).__name__},
+            "Convert your input to a string, dictionary, or list of dictionaries.",
+        )
+    said = [_said(one) for one in messages if one.get("role") not in (None, "system")]
+    return [one for one in said if one is not None]
+
+
+def _said(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a message with its text; None if it has none: of parts the texts are taken."""
+    content = message.get("content")
+    if isinstance(content, Sequence) and not isinstance(content, str | bytes):
+        parts = [one for one in content if isinstance(one, Mapping) and one.get("type") == "text"]
+        if not parts:
+            return None
+        return {"role": message["role"], "content": " ".join(str(one["text"]) for one in parts)}
+    if content is None or (isinstance(content, Mapping) and content.get("type") == "image_url"):
+        return None
+    if not isinstance(content, str) or not content.strip():
+        raise ValidationError(
+            "a message needs a text: an empty one is nothing to remember",
+            "VALIDATION_003",
+            {"provided_type": type(content).__name__},
+        )
+    return {"role": message["role"], "content": content, "name": message.get("name")}

@@ -1,0 +1,377 @@
+"""`AsyncMemory`: mem0's methods, carried out by a memory system of its own."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import Item
+from memory_actors.base.records import Memory as Kept
+from memory_actors.extraction import OpenAIExtractor
+from memory_actors.integrations.mem0 import checks, shapes
+from memory_actors.integrations.mem0.filters import Filter, translated
+from memory_actors.sharing.system import MemorySystem, UserMemory
+
+DIRECTORY: Final = "./memory"
+TYPES: Final = ["long_term"]
+TOP_K: Final = 20
+TOP_K_MAX: Final = 10_000
+SESSION: Final = "mem0"
+"""Of the messages of an add that names no run."""
+_UNSET: Final = object()
+
+_logger = logging.getLogger(__name__)
+
+
+class AsyncMemory:
+    """mem0's `AsyncMemory`. The store is opened when it is first used.
+
+    `config` is a directory, or a configuration of mem0's: its `vector_store.config.path` says where
+    the store is (beside mem0's own, which is left alone), an `llm` of the provider "openai" finds
+    facts; whatever else it names is passed over, and logged. `parts` are the options of
+    `MemorySystem.open`, such as `embedder` and `extractor`.
+    """
+
+    def __init__(self, config: str | Path | Mapping[str, Any] | None = None, **parts: Any):
+        configured = _configured(config) if isinstance(config, Mapping) else {}
+        given = config if isinstance(config, str | Path) else DIRECTORY
+        self._directory = configured.pop("directory", given)
+        self._parts = {**configured, **parts}
+        self._memory: MemorySystem | None = None
+        self._opening = asyncio.Lock()
+
+    @classmethod
+    def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
+        """Return one for a configuration of mem0's."""
+        return cls(config_dict)
+
+    async def __aenter__(self) -> Self:
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the store; what is used afterwards opens it again."""
+        async with self._opening:
+            memory, self._memory = self._memory, None
+            if memory is not None:
+                await memory.close()
+
+    def close(self) -> "asyncio.Future[None]":
+        """Close the store; it may be awaited."""
+        return asyncio.ensure_future(self.aclose())
+
+    # --- write
+
+    async def add(
+        self,
+        messages: Any,
+        *,
+        user_id: Any = None,
+        agent_id: Any = None,
+        run_id: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: Any = None,
+        expiration_date: Any = None,
+        infer: bool = True,
+        memory_type: str | None = None,
+        prompt: str | None = None,
+    ) -> dict[str, Any]:
+        """Remember messages: each as it is (`infer=False`), or the facts in them.
+
+        :raises ValidationError: there is no scope, or they are no messages.
+        :raises InvalidInputError: facts are to be inferred, and there is no extractor.
+        :raises QuotaExceededError: there is no room for them; none was added.
+        """
+        checks.platform_only(timestamp, "timestamp")
+        expires = checks.day(expiration_date)
+        scope = checks.needed_scopes(user_id=user_id, agent_id=agent_id, run_id=run_id)
+        checks.check_memory_type(memory_type, scope.get("agent_id"))
+        said = checks.spoken(messages)
+        kept = shapes.payload(metadata, scope, expires, shapes.now())
+        if prompt is not None:
+            _logger.warning("add(): prompt is passed over: give the extractor one")
+        if infer:
+            return {"results": await self._inferred(said, scope, kept)}
+        owner = shapes.owner_of(scope)
+        user = (await self._opened()).user(owner, agent_id=scope.get("agent_id"))
+        items = [_item(one, scope, kept, owner) for one in said]
+        if items:
+            await user.add_many(items)
+        results = [_added(one, item) for one, item in zip(said, items, strict=True)]
+        return {"results": results}
+
+    async def update(
+        self,
+        memory_id: str,
+        text: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        expiration_date: Any = _UNSET,
+        data: str | None = None,
+    ) -> dict[str, str]:
+        """Replace a memory's text, add to its metadata, or both.
+
+        :raises ValueError: there is no such memory, or nothing to update.
+        """
+        text = data if text is None else text
+        if text is None and metadata is None and expiration_date is _UNSET:
+            raise ValueError("At least one of text, metadata, or expiration_date must be provided.")
+        said = dict(metadata or {})
+        if expiration_date is not _UNSET:
+            said["expiration_date"] = checks.day(expiration_date)
+        user, memory = await self._found(memory_id)
+        await user.update(memory_id, content=text, metadata=shapes.changed(memory, said))
+        return {"message": "Memory updated successfully!"}
+
+    async def delete(self, memory_id: str) -> dict[str, str]:
+        """Delete a memory.
+
+        :raises ValueError: there is no such memory.
+        """
+        user, _ = await self._found(memory_id)
+        await user.delete(memory_id)
+        return {"message": "Memory deleted successfully!"}
+
+    async def delete_all(
+        self, user_id: Any = None, agent_id: Any = None, run_id: Any = None
+    ) -> dict[str, str]:
+        """Delete all memories of a scope.
+
+        :raises ValueError: no scope is named: `reset` deletes everything.
+        """
+        scope = checks.scopes(user_id=user_id, agent_id=agent_id, run_id=run_id)
+        if not scope:
+            raise ValueError(
+                "At least one filter is required to delete all memories. If you want to delete all "
+                "memories, use the `reset()` method."
+            )
+        wanted = _wanted(scope, show_expired=True)
+        async for user in self._users(scope):
+            await user.delete_many(wanted, memory_types=TYPES)
+        return {"message": "Memories deleted successfully!"}
+
+    async def reset(self) -> None:
+        """Erase every user of the store, for good."""
+        memory = await self._opened()
+        for user_id in await memory.users():
+            await memory.erase(user_id)
+
+    # --- read
+
+    async def get(self, memory_id: str) -> dict[str, Any] | None:
+        """Return a memory; None if there is none."""
+        try:
+            user, memory = await self._found(memory_id)
+        except ValueError:
+            return None
+        return shapes.item(memory, user.user_id)
+
+    async def get_all(
+        self,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        top_k: int = TOP_K,
+        show_expired: bool = False,
+        **more: Any,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Return memories, the newest first.
+
+        :raises ValueError: the filters name no scope, or cannot be; or `top_k` is no number.
+        """
+        checks.no_more(more, "get_all")
+        limit = checks.check_top_k(top_k)
+        scoped = checks.scoped_filters(filters)
+        wanted = _wanted(scoped, show_expired=show_expired)
+        found: list[tuple[Kept, str]] = []
+        async for user in self._users(scoped):
+            memories = await user.list_memories(TYPES, filters=wanted, limit=limit)
+            found += [(one, user.user_id) for one in memories]
+        found.sort(key=lambda one: one[0].occurred_at, reverse=True)
+        return {"results": [shapes.listed(*one) for one in found[:limit]]}
+
+    async def search(
+        self,
+        query: str,
+        *,
+        top_k: int = TOP_K,
+        filters: Mapping[str, Any] | None = None,
+        threshold: float | None = 0.0,
+        rerank: bool = False,
+        explain: bool = False,
+        reference_date: Any = None,
+        show_expired: bool = False,
+        **more: Any,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Return the memories that best answer a query, the best first, with their scores.
+
+        :raises ValueError: the filters name no scope, or cannot be; or another argument is not what
+            it must be.
+        """
+        del rerank  # what is found is ranked by all signals there are
+        checks.platform_only(reference_date, "reference_date")
+        checks.no_more(more, "search")
+        least, limit = checks.check_threshold(threshold), checks.check_top_k(top_k)
+        asked = checks.check_query(query)
+        scoped = checks.scoped_filters(filters)
+        wanted = _wanted(scoped, show_expired=show_expired)
+        found: list[dict[str, Any]] = []
+        if limit:
+            async for user in self._users(scoped):
+                found += await _searched(user, asked, wanted, limit, least, explain=explain)
+        found.sort(key=lambda one: -one["score"])
+        return {"results": found[:limit]}
+
+    async def history(self, memory_id: str) -> list[dict[str, Any]]:
+        """Return what happened to a memory, also to one that is deleted; of an unknown one, []."""
+        async for user in self._may_own(memory_id):
+            try:
+                return shapes.history(memory_id, await user.history(memory_id))
+            except NotFoundError:
+                continue
+        return []
+
+    # --- how
+
+    async def _opened(self) -> MemorySystem:
+        async with self._opening:
+            if self._memory is None:
+                self._memory = await MemorySystem.open(self._directory, **self._parts)
+            return self._memory
+
+    async def _users(self, scope: Mapping[str, Any]) -> AsyncIterator[UserMemory]:
+        """Yield those who may have memories of a scope: one if it names a user, else all."""
+        memory = await self._opened()
+        if "user_id" in scope:
+            yield memory.user(shapes.owner_of(scope))
+            return
+        for user_id in await memory.users():
+            yield memory.user(user_id)
+
+    async def _may_own(self, memory_id: Any) -> AsyncIterator[UserMemory]:
+        if not isinstance(memory_id, str) or not memory_id:
+            return
+        memory = await self._opened()
+        for user_id in await memory.users():
+            if shapes.may_own(user_id, memory_id):
+                yield memory.user(user_id)
+
+    async def _found(self, memory_id: str) -> tuple[UserMemory, Kept]:
+        """Return a memory, and whose it is.
+
+        :raises ValueError: there is none.
+        """
+        async for user in self._may_own(memory_id):
+            try:
+                memory = await user.get(memory_id)
+            except NotFoundError:
+                continue
+            if memory.memory_type in TYPES:
+                return user, memory
+        raise ValueError(
+            f"Memory with id {memory_id} not found. Please provide a valid 'memory_id'"
+        )
+
+    async def _inferred(
+        self, said: list[dict[str, Any]], scope: Mapping[str, str], kept: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Keep messages for a while, and remember the facts in them."""
+        if self._parts.get("extractor") is None:
+            raise InvalidInputError(
+                "infer=True needs an extractor: Memory(..., extractor=), a function or an "
+                "OpenAIExtractor(); or keep messages as they are with infer=False"
+            )
+        session_id = scope.get("run_id", SESSION)
+        user = (await self._opened()).user(
+            shapes.owner_of(scope), agent_id=scope.get("agent_id"), session_id=session_id
+        )
+        for one in said:
+            await user.short_term.add_message(one["content"], role=one["role"])
+        found = await user.extract()
+        results = []
+        for fact in found.facts:
+            if fact.came == "added" and fact.memory_id is not None:
+                await user.update(fact.memory_id, metadata=kept)
+            if fact.came in ("added", "forgotten"):
+                event = "ADD" if fact.came == "added" else "DELETE"
+                results.append({"id": fact.memory_id, "memory": fact.content, "event": event})
+        return results
+
+
+def _item(
+    message: Mapping[str, Any], scope: Mapping[str, str], kept: Mapping[str, Any], owner: str
+) -> Item:
+    said_by = {"role": message["role"]}
+    if message.get("name"):
+        said_by["actor_id"] = message["name"]
+    return Item(
+        content=message["content"],
+        role=message["role"],
+        session_id=scope.get("run_id"),
+        metadata={**kept, **said_by},
+        memory_id=shapes.new_id(owner),
+    )
+
+
+def _added(message: Mapping[str, Any], item: Item) -> dict[str, Any]:
+    return {
+        "id": item.memory_id,
+        "memory": item.content,
+        "event": "ADD",
+        "actor_id": message.get("name") or None,
+        "role": message["role"],
+    }
+
+
+def _wanted(scope: Mapping[str, Any], *, show_expired: bool) -> Filter:
+    """Return the filter of a scope: its user is the one whose memory is asked."""
+    parts = [translated({name: value for name, value in scope.items() if name != "user_id"})]
+    if not show_expired:
+        today = datetime.now(UTC).date().isoformat()
+        parts.append({"not": {"expiration_date": {"lt": today}}})
+    return {"and": parts}
+
+
+async def _searched(
+    user: UserMemory, query: str, wanted: Filter, limit: int, least: float, *, explain: bool
+) -> list[dict[str, Any]]:
+    """Return hits as mem0 tells them; those that say the same are hits of their own."""
+    hits = await user.retrieve(
+        query, memory_types=TYPES, top_k=min(limit, TOP_K_MAX), filters=wanted, min_score=least,
+        explain=explain,
+    )  # fmt: skip
+    found = []
+    for hit in hits:
+        same = [hit, *[await user.get(one) for one in hit.near_duplicates]]
+        for one in same:
+            told = shapes.item(one, user.user_id, score=hit.score)
+            found.append({**told, "score_details": dict(hit.signals or {})} if explain else told)
+    return found
+
+
+def _configured(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts that a configuration of mem0's names."""
+    parts: dict[str, Any] = {}
+    for name, chosen in config.items():
+        given = chosen.get("config", {}) if isinstance(chosen, Mapping) else {}
+        if name == "vector_store" and given.get("path"):
+            path = Path(given["path"])
+            parts["directory"] = path.with_name(f"{path.name}.memory-actors")
+        elif name == "llm" and chosen.get("provider") == "openai":
+            parts["extractor"] = OpenAIExtractor(
+                given.get("model"), api_key=given.get("api_key"),
+                base_url=given.get("openai_base_url"),
+            )  # fmt: skip
+        else:
+            _logger.warning("mem0's configuration %r is passed over", name)
+    return parts

@@ -1,0 +1,155 @@
+"""What mem0 keeps of a memory, and the dicts in which it tells of one.
+
+The payload of mem0 is the metadata here: the caller's own keys, the scope, who said it, and its
+times, under mem0's names; so its filters find them. The text and its hash are not kept twice.
+
+An id is a UUID that tells whose memory it is: its first 48 bits are a hash of the user, so that
+`get` needs no user. It is version 8 of RFC 9562, for UUIDs with a meaning of their own.
+"""
+
+import hashlib
+import secrets
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from memory_actors.base.records import HistoryEntry, Memory
+from memory_actors.integrations.mem0.checks import SCOPES
+
+PROMOTED: Final = (*SCOPES, "actor_id", "role", "expiration_date")
+"""The keys of the payload that are told beside the text, and not in its metadata."""
+_COMPUTED: Final = frozenset({"data", "hash", "text_lemmatized"})
+_OWN: Final = frozenset(
+    {*PROMOTED, *_COMPUTED, "attributed_to", "created_at", "updated_at", "id", "is_compressed"}
+)
+_IDENTITY: Final = frozenset({*SCOPES, "actor_id"})
+_ESCAPED: Final = (*(f"{name}=" for name in SCOPES),)
+
+# --- whose memory, and its id
+
+
+def owner_of(scope: Mapping[str, str]) -> str:
+    """Return the user here that has the memories of a scope: its user, else its agent or run."""
+    name = next(name for name in SCOPES if name in scope)
+    value = scope[name]
+    if name == "user_id" and not value.startswith(_ESCAPED):
+        return value
+    return f"{name}={value}"
+
+
+def new_id(owner: str) -> str:
+    """Return an id for a memory of a user here."""
+    random = secrets.token_hex(10)
+    variant = "89ab"[int(random[0], 16) % 4]
+    return str(uuid.UUID(f"{_tag(owner)}8{random[1:4]}{variant}{random[4:19]}"))
+
+
+def may_own(owner: str, memory_id: str) -> bool:
+    """Say whether an id may be that of a memory of a user here."""
+    try:
+        known = uuid.UUID(memory_id)
+    except ValueError:
+        return True  # it was not made here
+    return known.version != 8 or known.hex.startswith(_tag(owner))
+
+
+def _tag(owner: str) -> str:
+    return hashlib.blake2b(owner.encode(), digest_size=6).hexdigest()
+
+
+# --- the payload
+
+
+def now() -> str:
+    """Return the time as mem0 writes it."""
+    return datetime.now(UTC).isoformat()
+
+
+def payload(
+    metadata: Mapping[str, Any] | None, scope: Mapping[str, str], expires: str | None, at: str
+) -> dict[str, Any]:
+    """Return what is kept of each message of an add, but for who said it."""
+    said = {name: value for name, value in (metadata or {}).items() if name not in _IDENTITY}
+    created_at = said.pop("created_at", at)
+    kept = {name: value for name, value in said.items() if name not in _COMPUTED}
+    kept |= {**scope, "created_at": created_at, "updated_at": created_at}
+    return kept if expires is None else {**kept, "expiration_date": expires}
+
+
+def changed(memory: Memory, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the payload of a memory after an update: scope and first time stay."""
+    fixed = {*_IDENTITY, *_COMPUTED, "created_at"}
+    said = {name: value for name, value in (metadata or {}).items() if name not in fixed}
+    return {**_kept(memory), **said, "updated_at": now()}
+
+
+def _kept(memory: Memory) -> dict[str, Any]:
+    return {name: value for name, value in memory.metadata.items() if name != "is_compressed"}
+
+
+# --- as mem0 tells it
+
+
+def item(memory: Memory, owner: str, *, score: float | None = None) -> dict[str, Any]:
+    """Return a memory as `get` and `search` tell it."""
+    kept = _kept(memory)
+    created_at = kept.get("created_at", memory.created_at.isoformat())
+    told: dict[str, Any] = {
+        "id": memory.memory_id,
+        "memory": memory.content,
+        "hash": hashlib.md5(memory.content.encode(), usedforsecurity=False).hexdigest(),
+        "metadata": {name: value for name, value in kept.items() if name not in _OWN} or None,
+        "score": score,
+        "created_at": created_at,
+        "updated_at": kept.get("updated_at", created_at),
+    }
+    if not any(name in kept for name in SCOPES):  # it was added by another way in
+        told["user_id"] = owner
+    if memory.role is not None:
+        told["role"] = memory.role
+    return told | {name: kept[name] for name in (*PROMOTED, "attributed_to") if name in kept}
+
+
+def listed(memory: Memory, owner: str) -> dict[str, Any]:
+    """Return a memory as `get_all` tells it: without a score."""
+    told = item(memory, owner)
+    del told["score"]
+    return told
+
+
+_EVENTS: Final = {
+    "added": "ADD", "restored": "ADD", "updated": "UPDATE", "deleted": "DELETE",
+    "pruned": "DELETE", "compressed": "DELETE",
+}  # fmt: skip
+"""mem0's words for what happened, by the last part of an event's tag."""
+
+
+def history(memory_id: str, entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
+    """Return the events about a memory as mem0 tells them; of an unknown one, none."""
+    told: list[dict[str, Any]] = []
+    text: str | None = None
+    kept: dict[str, Any] = {}
+    for entry in entries:
+        event = _EVENTS.get(entry.event.rpartition(".")[2])
+        if event is None:
+            continue
+        old, kept = text, entry.data.get("metadata") or kept
+        text = None if event == "DELETE" else entry.data.get("content") or text
+        at = entry.recorded_at.isoformat()
+        created_at = kept.get("created_at", at)
+        told.append(
+            {
+                "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{memory_id}/{entry.position}")),
+                "memory_id": memory_id,
+                "old_memory": old,
+                "new_memory": text,
+                "event": event,
+                "created_at": created_at,
+                "updated_at": at if event == "DELETE" else kept.get("updated_at", at),
+                "is_deleted": event == "DELETE",
+                "actor_id": kept.get("actor_id"),
+                "role": kept.get("role"),
+            }
+        )
+    return told

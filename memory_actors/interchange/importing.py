@@ -1,0 +1,315 @@
+"""From the files of another program to memories. The readers are in `sources`.
+
+A file is read twice. First all of it, which adds nothing: a file that is damaged, or names nobody,
+is refused here, and a dry run ends here. Then its records are added, in batches, as the lines of
+our own files are (see `adding`). So memory does not grow with the file, and what is refused for
+itself leaves no other half done. An import that a full quota or a crash cut off is run again.
+
+Ids are made from what a record is, not from when it is read, so a second import of the same file
+adds nothing, and one of a newer export only what is new. A record keeps an id that is one in all
+the world. One whose text has changed since is another memory, with another id: which of them holds
+is for `supersedes` to say. What has a name of its own (an entity, a relationship, a document) stays
+the same memory instead.
+
+Whose. Each record goes to the user it names; `user_id` has those that name nobody.
+What its words are worth. The origin of each memory is the program it comes from, and nobody vouches
+for it: its trust is unknown unless the caller says otherwise. What a file says of its own origins
+and trust is data, kept as metadata.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import anyio.to_thread
+import msgspec
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.origins import origin
+from memory_actors.base.records import Trust
+from memory_actors.base.validation import check_choice, check_name
+from memory_actors.interchange.adding import Adder
+from memory_actors.interchange.noting import ImportReport
+from memory_actors.interchange.records import LineReader, Progress, ReadLine
+from memory_actors.interchange.sources import SOURCES, Source
+from memory_actors.interchange.sources.found import Found, Reading
+from memory_actors.sharing.system import MemorySystem
+
+BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit
+BATCH_CHARACTERS_MAX: Final = 8 << 20
+OURS: Final = MappingProxyType(
+    {
+        "user": "user", "user_id": "user",
+        "content": "content", "text": "content",
+        "occurred_at": "timestamp", "timestamp": "timestamp",
+        "session": "session", "session_id": "session",
+        "role": "role",
+    }
+)  # fmt: skip
+"""The fields that a field of another program may be said to be, and their names in a line."""
+
+
+class Entry(NamedTuple):
+    """A record that was understood."""
+
+    user: str | None
+    line: ReadLine
+
+
+class ImportPlan:
+    """Files of another program that were read, and can be added."""
+
+    def __init__(
+        self, source: Source, path: Path, fields: Mapping[str, str], origins: Mapping[str, Any]
+    ):
+        self._source, self._path, self._fields, self._origins = source, path, fields, origins
+        self.records = self.nobodys = 0
+        """The number of records that are memories, and of those that name no user."""
+        self.users: Counter[str] = Counter()
+        self._reading = self._new_reading()
+
+    def report(self, user_id: str | None = None) -> ImportReport:
+        """Return what would be added to an empty store; `user_id` has what names nobody."""
+        nobodys = {user_id} if user_id is not None and self.nobodys else set()
+        return ImportReport(
+            users=sorted(self.users.keys() | nobodys),
+            added=self.records,
+            unchanged=0,
+            notes=self._reading.notes(),
+            left_out=self._reading.left_out,
+            dry_run=True,
+        )
+
+    def _new_reading(self) -> Reading:
+        """Return what hears of one reading."""
+        named = (theirs for theirs, ours in self._fields.items() if ours == "user")
+        return Reading(next(named, None))
+
+    async def read(self, progress: Progress | None = None) -> None:
+        """Read all there is; `progress` hears records, of a number that is not known."""
+        batches = _batches(self._entries(self._reading))
+        while batch := await anyio.to_thread.run_sync(next, batches, None):
+            self.records += len(batch)
+            for entry in batch:
+                if entry.user is None:
+                    self.nobodys += 1
+                else:
+                    self.users[entry.user] += 1
+            if progress is not None:
+                progress(self.records, 0)
+
+    async def add(
+        self,
+        memory: MemorySystem,
+        *,
+        user_id: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportReport:
+        """Add what was read; `progress` hears records.
+
+        With `dry_run` nothing is added: the report tells what would be, by what ids there are.
+
+        :raises InvalidInputError: a record names no user, and `user_id` none, either.
+        :raises QuotaExceededError: no room for one; what came before it is kept.
+        """
+        if self.nobodys and user_id is None:
+            raise InvalidInputError(
+                f"{self.nobodys:,} of {self.records:,} records of {self._path} name no user: say "
+                "whose they are with user_id (--user), or which field says it with user_field"
+            )
+        reading, adders, done = self._new_reading(), dict[str, Adder](), 0
+        batches = _batches(self._entries(reading))
+        while batch := await anyio.to_thread.run_sync(next, batches, None):
+            for user, lines in _by_user(batch, user_id).items():
+                if user not in adders:
+                    adders[user] = Adder(memory.user(user), _leaving_out(reading))
+                await (adders[user].look(lines) if dry_run else adders[user].add(lines))
+            done += len(batch)
+            if progress is not None:
+                progress(done, self.records)
+        return _told([one.report() for one in adders.values()], reading, dry_run=dry_run)
+
+    def _entries(self, reading: Reading) -> Iterator[Entry]:
+        """Yield the records that are memories; the others are left out."""
+        lines, seen = LineReader(), Counter[bytes]()
+        for found in self._source.read(self._path, reading):
+            try:
+                entry = self._entry(found, lines, seen)
+            except InvalidInputError as error:
+                reading.leave_out(found.place, error)
+            else:
+                reading.understood += 1
+                yield entry
+
+    def _entry(self, found: Found, lines: LineReader, seen: Counter[bytes]) -> Entry:
+        fields = {**found.fields, **self._origins}
+        user = found.user
+        for theirs, ours in self._fields.items():
+            value = looked_up(found.raw, theirs)
+            if value is None:
+                continue
+            if ours == "user":
+                user = str(value) if isinstance(value, int) else value
+            else:
+                fields[ours] = value
+        if "content" in self._fields.values() and "content" in fields:
+            fields = {k: v for k, v in fields.items() if k not in ("data", "memory_type")}
+        made_id = _made_id(self._source.name, found, fields, seen)
+        fields["id"] = made_id if found.own_id is None else found.own_id
+        line = lines.entry(fields, found.place)
+        if found.own_id is not None:
+            line = line._replace(other_id=made_id)
+        return Entry(None if user is None else check_name(user, "user"), line)
+
+
+def _made_id(program: str, found: Found, fields: Mapping[str, Any], seen: Counter[bytes]) -> str:
+    """Return an id that is the same whenever this record is read."""
+    said = [] if found.replaces else [fields.get("content"), fields.get("data")]
+    if found.key is None:
+        said += [fields.get(name) for name in ("timestamp", "session", "role")]
+    digest = hashlib.sha256(_encoded([found.key, *said])).digest()
+    ordinal = seen[digest] if found.key is None else 0
+    if found.key is None:
+        seen[digest] += 1
+    whole = hashlib.sha256(digest + ordinal.to_bytes(8, "big")).hexdigest()[:32]
+    return f"{program}_{whole}"
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, order="sorted")
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInputError(f"it holds what is not Unicode, or no JSON: {error}") from error
+
+
+def looked_up(record: Any, name: str) -> Any:
+    """Return a field of a record by its name, with dots between names inside of each other.
+
+    A whole name with dots in it comes first; a number is a place in a list. None: there is none.
+    """
+    if isinstance(record, Mapping) and name in record:
+        return record[name]
+    first, dot, rest = name.partition(".")
+    if isinstance(record, Sequence) and not isinstance(record, str) and first.isdecimal():
+        inner = record[int(first)] if len(first) < 10 and int(first) < len(record) else None
+    else:
+        inner = record.get(first) if isinstance(record, Mapping) else None
+    return looked_up(inner, rest) if dot else inner
+
+
+def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.line.item.content)
+        if len(batch) >= BATCH_RECORDS or size >= BATCH_CHARACTERS_MAX:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _by_user(batch: Sequence[Entry], nobodys: str | None) -> dict[str, list[ReadLine]]:
+    """Return the entries of each user, in their order; those of nobody are of `nobodys`."""
+    whose: dict[str, list[ReadLine]] = {}
+    for entry in batch:
+        user = nobodys if entry.user is None else entry.user
+        assert user is not None, "checked before anything is added"
+        whose.setdefault(user, []).append(entry.line)
+    return whose
+
+
+def _leaving_out(reading: Reading) -> Any:
+    def leave_out(line: ReadLine, error: Exception) -> None:
+        reading.leave_out(line.place, error)
+
+    return leave_out
+
+
+def _told(reports: Sequence[ImportReport], reading: Reading, *, dry_run: bool) -> ImportReport:
+    kept = [note for report in reports for note in report.notes]
+    return ImportReport(
+        users=sorted(user for report in reports for user in report.users),
+        added=sum(report.added for report in reports),
+        unchanged=sum(report.unchanged for report in reports),
+        unindexed=sum(report.unindexed for report in reports),
+        notes=(*reading.notes(), *kept),
+        left_out=reading.left_out,
+        dry_run=dry_run,
+    )
+
+
+# --- the API
+
+
+async def plan_import(
+    program: str,
+    path: str | Path,
+    *,
+    user_field: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    source: str | None = None,
+    trust: Trust | str | None = None,
+    progress: Progress | None = None,
+) -> ImportPlan:
+    """Read the files of another program, and add nothing. The arguments are those of `import_from`.
+
+    :raises InvalidInputError: they cannot be read, or are not that program's.
+    """
+    reader = SOURCES[check_choice(program, tuple(SOURCES), "program")]
+    (one,) = origin(check_name(program if source is None else source, "source"), trust)
+    origins = {"source": one.source, "trust": one.trust.value}
+    plan = ImportPlan(reader, Path(path), _checked(user_field, fields), origins)
+    await plan.read(progress)
+    return plan
+
+
+async def import_from(
+    memory: MemorySystem,
+    program: str,
+    path: str | Path,
+    *,
+    user_id: str | None = None,
+    user_field: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    source: str | None = None,
+    trust: Trust | str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Add the memories in the files of another program; run again, it adds what is new.
+
+    `program` is one of `SOURCES`, `path` what it takes. Each record goes to the user that it names;
+    `user_field` names the field that says so, where another than usual does (`metadata.owner`;
+    `namespace.1` is the second part of a list), and `user_id` has the records that name nobody.
+    `fields` says which field of theirs is one of ours: content, occurred_at, session_id, role or
+    user_id. `source` and `trust` are of all that is added: by default the program's name, unknown.
+    Records that are no memory are left out, and the report says why.
+
+    :raises InvalidInputError: the files are damaged, or not that program's: nothing was added.
+    :raises QuotaExceededError: no room for a record; what came before it is kept.
+    """
+    plan = await plan_import(
+        program,
+        path,
+        user_field=user_field,
+        fields=fields,
+        source=source,
+        trust=trust,
+        progress=progress,
+    )
+    return await plan.add(memory, user_id=user_id, dry_run=dry_run, progress=progress)
+
+
+def _checked(user_field: str | None, fields: Mapping[str, str] | None) -> dict[str, str]:
+    wanted = dict(fields or {}) | ({user_field: "user"} if user_field is not None else {})
+    checked = {}
+    for theirs, ours in wanted.items():
+        check_choice(ours, tuple(OURS), f"the field that {theirs!r:.60} is")
+        checked[check_name(theirs, "the name of a field")] = OURS[ours]
+    return checked

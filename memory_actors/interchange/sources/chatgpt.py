@@ -1,0 +1,102 @@
+"""ChatGPT: the archive of an export of one's data, its directory, or a `conversations.json` of it.
+
+A conversation is a tree: a message that was edited has several answers. The branch that was shown
+last, up to `current_node`, is taken over; how many messages are on others is told. A message is
+kept if the user or the model said it in words: not what tools, the system and thoughts say.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from memory_actors.interchange.sources.chats import conversations, message
+from memory_actors.interchange.sources.found import Found, Reading, Source
+
+SPEAKERS: Final = ("user", "assistant")
+IN_WORDS: Final = ("text", "multimodal_text")
+OTHER_BRANCHES: Final = "a message on a branch that was edited away was not taken over"
+
+
+def read(path: Path, reading: Reading) -> Iterator[Found]:
+    """Yield the messages of each conversation, in the order they were said."""
+    for place, _, conversation in conversations(path, reading):
+        nodes = conversation.get("mapping")
+        if not isinstance(nodes, dict):
+            reading.leave_out(place, "a conversation must have a 'mapping' of its messages")
+            continue
+        branch = _branch(nodes, conversation.get("current_node"))
+        for number, node in enumerate(branch, start=1):
+            yield from _message(node, conversation, f"{place}, message {number}", reading)
+        _note_others(nodes, branch, reading)
+
+
+def _branch(nodes: dict[str, Any], current: Any) -> list[dict[str, Any]]:
+    """Return the nodes from the root to the current one, which by default is the newest leaf."""
+    name = current if isinstance(current, str) and current in nodes else _last_leaf(nodes)
+    branch: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    while isinstance(name, str) and name not in seen and isinstance(nodes.get(name), dict):
+        seen.add(name)
+        branch.append(nodes[name])
+        name = nodes[name].get("parent")
+    return branch[::-1]
+
+
+def _last_leaf(nodes: dict[str, Any]) -> str | None:
+    leaves = (
+        name
+        for name in reversed(nodes)
+        if isinstance(nodes[name], dict) and not nodes[name].get("children")
+    )
+    return next(leaves, None)
+
+
+def _note_others(nodes: dict[str, Any], branch: list[dict[str, Any]], reading: Reading) -> None:
+    on_branch = {id(node) for node in branch}
+    for node in nodes.values():
+        if id(node) not in on_branch and isinstance(node, dict) and node.get("message"):
+            reading.note(OTHER_BRANCHES)
+
+
+def _message(
+    node: Mapping[str, Any], conversation: Mapping[str, Any], place: str, reading: Reading
+) -> Iterator[Found]:
+    said = node.get("message")
+    if said is None:  # the root
+        return
+    author = said.get("author") if isinstance(said, dict) else None
+    content = said.get("content") if isinstance(said, dict) else None
+    if not isinstance(author, dict) or not isinstance(content, dict):
+        reading.leave_out(place, "a message must have an author and a content")
+        return
+    role, form = author.get("role"), content.get("content_type", "text")
+    if role not in SPEAKERS or form not in IN_WORDS or said.get("weight") == 0:
+        reading.note(f"a message of {role!r:.40} in the form {form!r:.40} was not taken over")
+        return
+    text = _text(content, reading)
+    if text.strip():
+        yield message(
+            place,
+            {**said, "conversation": {k: v for k, v in conversation.items() if k != "mapping"}},
+            role=role,
+            text=text,
+            conversation=conversation.get("conversation_id") or conversation.get("id"),
+            title=conversation.get("title"),
+            own_id=said.get("id") or node.get("id"),
+            said_at=said.get("create_time") or conversation.get("create_time"),
+            program="chatgpt",
+        )
+
+
+def _text(content: Mapping[str, Any], reading: Reading) -> str:
+    parts = content.get("parts")
+    words: list[str] = []
+    for part in parts if isinstance(parts, list) else [content.get("text")]:
+        if isinstance(part, str):
+            words.append(part)
+        elif part is not None:
+            reading.note("a picture, a sound or a file in a message was not taken over")
+    return "\n".join(words)
+
+
+SOURCE: Final = Source("chatgpt", "the archive of a data export, or its conversations.json", read)

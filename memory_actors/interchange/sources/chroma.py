@@ -1,0 +1,150 @@
+"""Chroma: a persistent directory, or JSON of what `collection.get()` returns.
+
+The `chroma.sqlite3` of a directory has the documents and their metadata. JSON is an object
+{"ids": [...], "documents": [...], "metadatas": [...]} on one line, or one a line, as
+`memory-actors export --to chroma` writes it.
+
+Each document becomes a fact, of the user that its metadata names as `user_id`. It is as old as
+its metadata says in `occurred_at`, `timestamp` or `created_at`, else as its row. Embeddings are not
+read: ours are made anew. A record without a document is left out, unless `--map` says which
+field of its metadata is its text.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Final
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.interchange.files import open_file
+from memory_actors.interchange.noting import is_time
+from memory_actors.interchange.sources.databases import database, has_table, rows
+from memory_actors.interchange.sources.found import Found, Reading, Source, present
+from memory_actors.interchange.sources.json_items import json_lines
+
+FILE: Final = "chroma.sqlite3"
+DOCUMENT: Final = "chroma:document"
+TIMES: Final = ("occurred_at", "timestamp", "created_at")
+"""Fields of metadata that say when it was true, if they read as a time."""
+OURS: Final = ("user_id", "session_id", "role")
+RECORDS: Final = """
+SELECT c.name, e.id, e.embedding_id, e.created_at,
+    m.key, m.string_value, m.int_value, m.float_value, m.bool_value
+FROM embeddings e JOIN segments s ON s.id = e.segment_id JOIN collections c ON c.id = s.collection
+LEFT JOIN embedding_metadata m ON m.id = e.id ORDER BY c.name, c.id, e.id
+"""
+LISTED: Final = "SELECT key, string_value, int_value, float_value, bool_value FROM "
+FIELDS_MAX: Final = 10_000
+
+
+def read(path: Path, reading: Reading) -> Iterator[Found]:
+    """Yield the records of all collections, each collection in the order it was filled."""
+    if path.is_dir():
+        yield from _read_database(path / FILE)
+    elif path.name == FILE or _is_database(path):
+        yield from _read_database(path)
+    else:
+        yield from _read_json(path, reading)
+
+
+def _is_database(path: Path) -> bool:
+    with open_file(path) as file:
+        return file.read(6) == b"SQLite"
+
+
+# --- the directory
+
+
+def _read_database(path: Path) -> Iterator[Found]:
+    tables = ("collections", "segments", "embeddings", "embedding_metadata")
+    with database(path, *tables) as connection:
+        lists = has_table(connection, "embedding_metadata_array")
+        found = rows(connection, path, RECORDS)
+        for (collection, number, own_id, at), fields in groupby(found, key=lambda row: row[:4]):
+            record = {"collection": collection, "id": own_id, "added_at": at}
+            metadata = _metadata(path, fields)
+            if lists:
+                metadata |= _lists(connection, path, number)
+            record["document"] = metadata.pop(DOCUMENT, None)
+            yield _found(record | {"metadata": metadata}, f"{path}, {collection} {own_id!r:.60}")
+
+
+def _metadata(path: Path, fields: Iterator[tuple[Any, ...]]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {}
+    for *_, key, text, integer, number, flag in fields:
+        if key is not None:
+            metadata[str(key)] = _value(text, integer, number, flag)
+        if len(metadata) > FIELDS_MAX:
+            raise InvalidInputError(f"{path}: a record has over {FIELDS_MAX:,} fields of metadata")
+    return metadata
+
+
+def _lists(connection: Connection, path: Path, number: int) -> dict[str, list[Any]]:
+    lists: dict[str, list[Any]] = {}
+    query = f"{LISTED} embedding_metadata_array WHERE id = ? LIMIT {FIELDS_MAX}"
+    for key, *values in rows(connection, path, query, (number,)):
+        lists.setdefault(str(key), []).append(_value(*values))
+    return lists
+
+
+def _value(text: Any, integer: Any, number: Any, flag: Any) -> Any:
+    if flag is not None:
+        return bool(flag)
+    return next((one for one in (text, integer, number) if one is not None), None)
+
+
+# --- JSON
+
+
+def _read_json(path: Path, reading: Reading) -> Iterator[Found]:
+    for place, batch in json_lines(path):
+        yield from _of_batch(batch, place, reading)
+
+
+def _of_batch(batch: object, place: str, reading: Reading) -> Iterator[Found]:
+    if not isinstance(batch, dict):
+        raise InvalidInputError(f"{place} is no object with a list of 'ids'. Nothing was added")
+    ids = batch.get("ids")
+    lists: list[Any] = [
+        ids,
+        *(batch.get(name) or _nothing_for(ids) for name in ("documents", "metadatas")),
+    ]
+    if not all(isinstance(one, list) and len(one) == len(lists[0]) for one in lists):
+        raise InvalidInputError(
+            f"{place}: 'ids', 'documents' and 'metadatas' must be lists of one length. Nothing was "
+            "added"
+        )
+    for own_id, text, metadata in zip(*lists, strict=True):
+        one = f"{place}, {own_id!r:.60}"
+        if metadata is not None and not isinstance(metadata, dict):
+            reading.leave_out(one, "its metadata is no JSON object")
+            continue
+        yield _found({"id": own_id, "document": text, "metadata": metadata or {}}, one)
+
+
+def _nothing_for(ids: object) -> list[None]:
+    return [None] * len(ids) if isinstance(ids, list) else []
+
+
+def _found(record: Mapping[str, Any], place: str) -> Found:
+    metadata = dict(record["metadata"])
+    times = (metadata[name] for name in TIMES if is_time(metadata.get(name)))
+    own = {name: metadata.pop(name, None) for name in OURS}
+    kept = present(collection=record.get("collection"), chroma_id=record["id"])
+    return Found(
+        place=place,
+        raw=record,
+        user=own["user_id"],
+        key=[record.get("collection"), record["id"]],
+        fields=present(
+            content=record["document"],
+            timestamp=next(times, record.get("added_at")),
+            session=own["session_id"],
+            role=own["role"],
+            metadata={**metadata, **kept},
+        ),
+    )
+
+
+SOURCE: Final = Source("chroma", "a persistent directory, or JSON of what get() returns", read)

@@ -1,0 +1,131 @@
+"""What a source is, and what it hands over: records in the words of a line. See `records`.
+
+A source reads files of another program. Its reader is a plain function from a path to records, in
+their order, and adds nothing itself; how records become memories is in `importing`. A file that is
+damaged is an error. A record that cannot be understood is left out whole, and told; so is whatever
+a record says that has no place here.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.interchange.noting import NOTES_MAX, ImportNote
+
+STRANGE_RECORDS_MAX: Final = 10_000
+"""So many records of which none is understood are another sort of file, or an attack."""
+NAMES_MAX: Final = 1_000_000
+"""Of the entities of a file, which a reader has to know: far above any quota of them."""
+SHOWN_CHARACTERS_MAX: Final = 300
+
+
+class Found(msgspec.Struct, kw_only=True):
+    """A record, as one memory."""
+
+    place: str
+    """Where it stands, for messages."""
+    fields: dict[str, Any]
+    """The fields of a line; without content or data it can be understood only if told how."""
+    raw: Mapping[str, Any]
+    """The record as its program has it, where `--user-field` and `--map` look."""
+    user: str | None = None
+    """The user whose memory it is, if the record says so."""
+    key: Any = None
+    """What tells it from others of its file, if anything does; JSON."""
+    own_id: Any = None
+    """Its id, if that is one in all the world: it keeps it, unless another memory has it here."""
+    replaces: bool = False
+    """True if it stays the same memory when it says something else: its key alone makes its id."""
+
+
+class Reading:
+    """Hears from a reader what it did not understand."""
+
+    def __init__(self, user_field: str | None = None) -> None:
+        self.user_field = user_field
+        """The field that is to name the user, where the caller says so."""
+        self.left_out = self.understood = 0
+        self._noted: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def note(self, says: str) -> None:
+        """Count something that a record has, and that was not taken over."""
+        known = says in self._noted or len(self._noted) < NOTES_MAX
+        self._noted[says if known else "other things were not understood, either"] += 1
+
+    def leave_out(self, place: str, why: object) -> None:
+        """Count a record that was not understood at all.
+
+        :raises InvalidInputError: there are thousands of them, and nothing else.
+        """
+        says = f"left out: {str(why)[:SHOWN_CHARACTERS_MAX]}"
+        self._first.setdefault(says, place) if len(self._first) < NOTES_MAX else None
+        self.note(says)
+        self.left_out += 1
+        if self.left_out >= STRANGE_RECORDS_MAX and not self.understood:
+            raise InvalidInputError(
+                f"{place}: none of {self.left_out:,} records is understood ({says}): is this the "
+                "right file? `--map` names fields that are called otherwise"
+            )
+
+    def notes(self) -> tuple[ImportNote, ...]:
+        """Return what was counted, in order."""
+        return tuple(
+            ImportNote(self._shown(says), count) for says, count in sorted(self._noted.items())
+        )
+
+    def _shown(self, says: str) -> str:
+        return f"{says} (first: {self._first[says]})" if says in self._first else says
+
+
+Read: TypeAlias = Callable[[Path, Reading], Iterator[Found]]
+
+
+class Source(NamedTuple):
+    """A program that memories come from."""
+
+    name: str
+    says: str
+    """What it takes, in a few words."""
+    read: Read
+
+
+def words(*of_them: str) -> frozenset[str]:
+    """Return the words of some texts."""
+    return frozenset(" ".join(of_them).split())
+
+
+def metadata_of(
+    record: Mapping[str, Any], known: frozenset[str], reading: Reading
+) -> dict[str, Any]:
+    """Return the fields of a record that its reader does not know: they are kept, and told."""
+    others = {name: value for name, value in record.items() if name not in known}
+    for name in others:
+        reading.note(f"{name[:60]!r} is no field that is understood: it is kept as metadata")
+    return {name: value for name, value in others.items() if value is not None}
+
+
+def present(**fields: Any) -> dict[str, Any]:
+    """Return those of some fields that have a value."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def as_object(value: object, place: str, reading: Reading) -> dict[str, Any] | None:
+    """Return a record if it is a JSON object; what is none is left out."""
+    if isinstance(value, dict):
+        return value
+    reading.leave_out(place, f"a record must be a JSON object, not {type(value).__name__}")
+    return None
+
+
+def check_names(names: object, place: str) -> None:
+    """See that a file has not more entities than can be told apart.
+
+    :raises InvalidInputError: it has.
+    """
+    if len(names) > NAMES_MAX:  # type: ignore[arg-type]
+        raise InvalidInputError(f"{place} has over {NAMES_MAX:,} entities: split the file")

@@ -1,0 +1,200 @@
+"""JSON files of any length, value by value, in bounded memory.
+
+The elements of an array are handed over one by one, and so are those of the arrays that an object
+has as its members. Only one of them is in memory at a time: as text it has at most
+`ITEM_CHARACTERS_MAX`, and so many commas and brackets that its objects stay below some 300 MB.
+"""
+
+import codecs
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.validation import JSON_INT_MAX
+from memory_actors.interchange.files import open_file
+
+ITEM_CHARACTERS_MAX: Final = 32 << 20  # a conversation of years; its images are elsewhere
+ITEM_PARTS_MAX: Final = 2_000_000
+CHUNK_BYTES: Final = 64 << 10
+INT_DIGITS_MAX: Final = 20  # more than one of 64 bits has, and few enough to be read at once
+_MARGIN: Final = 16  # an error so near the end of what was read may be the end of what was read
+
+
+def json_items(file: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
+    """Yield values with the name of the member that they are of, "" at the top.
+
+    A file that is one string, with JSON in it, is read as that JSON.
+
+    :raises InvalidInputError: it is not JSON, not UTF-8, or too much at once.
+    """
+    text = _Text(file, name)
+    match text.peek():
+        case "[":
+            yield from (("", value) for value in _elements(text))
+        case "{":
+            yield from _members(text)
+        case '"':
+            inner = io.BytesIO(str(text.value()).encode(errors="replace"))
+            yield from json_items(inner, name)
+        case _:
+            yield "", text.value()
+    text.end()
+
+
+def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the value of each line that is not blank, and its place.
+
+    :raises InvalidInputError: one is not JSON, not UTF-8, or too much at once.
+    """
+    with open_file(path) as file:
+        number = 0
+        while line := file.readline(ITEM_CHARACTERS_MAX + 1):
+            number += 1
+            if line.strip():
+                place = f"{path}, line {number}"
+                yield place, _of_line(line, place)
+
+
+def _of_line(line: bytes, place: str) -> Any:
+    try:
+        if len(line) > ITEM_CHARACTERS_MAX or _parts(line) > ITEM_PARTS_MAX:
+            raise InvalidInputError(_too_large(place))
+        return json.loads(line, parse_int=_integer)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"{place} is not JSON ({str(error)[:100]}). Nothing was added: each line must be whole"
+        ) from error
+
+
+def _parts(text: bytes | str) -> int:
+    """Return about how many values a text holds, at most."""
+    if isinstance(text, bytes):
+        return sum(map(text.count, (b",", b"[", b"{")))
+    return sum(map(text.count, ",[{"))
+
+
+def _too_large(place: str) -> str:
+    return (
+        f"{place} is larger than {ITEM_CHARACTERS_MAX >> 20} MB, or has over {ITEM_PARTS_MAX:,} "
+        "parts. Nothing was added: is this the right file?"
+    )
+
+
+def _elements(text: "_Text") -> Iterator[Any]:
+    text.take("[")
+    if text.peek() == "]":
+        return text.take("]")
+    yield text.value()
+    while text.peek() == ",":
+        text.take(",")
+        yield text.value()
+    return text.take("]")
+
+
+def _members(text: "_Text") -> Iterator[tuple[str, Any]]:
+    text.take("{")
+    if text.peek() == "}":
+        return text.take("}")
+    yield from _member(text)
+    while text.peek() == ",":
+        text.take(",")
+        yield from _member(text)
+    return text.take("}")
+
+
+def _member(text: "_Text") -> Iterator[tuple[str, Any]]:
+    if text.peek() != '"':
+        raise text.wrong("a name is missing")
+    member = text.value()
+    text.take(":")
+    if text.peek() == "[":
+        yield from ((member, value) for value in _elements(text))
+    else:
+        yield member, text.value()
+
+
+def _integer(digits: str) -> float:
+    """Return a number as JSON has it: one of more than 64 bits is a float, as in most programs."""
+    number = int(digits) if len(digits) <= INT_DIGITS_MAX else float(digits)
+    return number if -JSON_INT_MAX <= number < JSON_INT_MAX else float(number)
+
+
+class _Text:
+    """The text of a file, of which only what is looked at is in memory."""
+
+    def __init__(self, file: IO[bytes], name: str):
+        self._file, self._name = file, name
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._json = json.JSONDecoder(parse_int=_integer)
+        self._text, self._at, self._before = "", 0, 0
+
+    def peek(self) -> str:
+        """Return the next character that is no blank, "" at the end."""
+        while True:
+            rest = self._text[self._at : self._at + 1]
+            if rest and rest not in " \t\r\n":
+                return rest
+            if rest:
+                stripped = self._text[self._at :].lstrip(" \t\r\n")
+                self._at = len(self._text) - len(stripped)
+            elif not self._more():
+                return ""
+
+    def take(self, character: str) -> None:
+        """Go behind a character that must come now."""
+        if self.peek() != character:
+            raise self.wrong(f"{character!r} is missing")
+        self._at += 1
+
+    def end(self) -> None:
+        """See that nothing comes any more."""
+        if self.peek():
+            raise self.wrong("there is more behind its end")
+
+    def value(self) -> Any:
+        """Return the value that comes now."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._json.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                place = self._before + error.pos
+                unfinished = error.msg.startswith("Unterminated")
+                if not (unfinished or self._is_near_end(error.pos)) or not self._more():
+                    raise self.wrong(error.msg, place) from error
+            except RecursionError as error:
+                raise self.wrong("nested too deeply") from error
+            else:
+                size = end - self._at
+                if not self._is_near_end(end) or not self._more():  # a number may go on
+                    self._at += size
+                    return value
+
+    def _is_near_end(self, at: int) -> bool:
+        return at >= len(self._text) - _MARGIN
+
+    def _more(self) -> bool:
+        """Read on; what was looked at before goes. Return False at the end."""
+        self._before += self._at
+        self._text, self._at = self._text[self._at :], 0
+        if len(self._text) > ITEM_CHARACTERS_MAX or _parts(self._text) > ITEM_PARTS_MAX:
+            raise InvalidInputError(_too_large(f"a value in {self._name}"))
+        data = self._file.read(max(CHUNK_BYTES, len(self._text)))
+        try:
+            self._text += self._decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            raise self.wrong("it is not UTF-8") from error
+        return bool(data)
+
+    def wrong(self, why: str, place: int | None = None) -> InvalidInputError:
+        """Return an error that says where the file is not as it must be."""
+        at = self._before + self._at if place is None else place
+        return InvalidInputError(
+            f"{self._name} cannot be read as JSON: {why.lower()}, at character {at + 1:,}. Nothing "
+            "was added: give the whole file, as it was exported"
+        )

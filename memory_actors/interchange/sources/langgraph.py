@@ -1,0 +1,108 @@
+"""LangGraph: the SQLite file of a `SqliteStore`, with its table `store`.
+
+An item becomes a document as our store for LangGraph keeps it (`integrations/langgraph`), which so
+serves what was imported as if it had been put there. Which label of a namespace is the user nobody
+says: `--user-field namespace.1` makes it the second one, as `user=1` of that store does; without
+it, all is of one user. The rule for names:
+
+    ("memories", "ada")   namespace.1   ada              langgraph@1/memories
+    ("docs",)             namespace.1   langgraph        langgraph/docs
+    ("memories", "ada")                 that of --user   langgraph/memories.ada
+
+Items that have expired are left out, as the store itself would not return them.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from eventlog.core.records import to_us
+from memory_actors.interchange.sources.databases import columns, database, rows
+from memory_actors.interchange.sources.found import Found, Reading, Source, present
+
+SHARED_USER: Final = "langgraph"
+"""Has the items whose namespaces are too short to name a user."""
+OF_NAMESPACE: Final = re.compile(r"namespace\.(\d{1,9})")
+ITEMS: Final = (
+    "SELECT prefix, key, value, coalesce(updated_at, created_at), expires_at, ttl_minutes "
+    "FROM store ORDER BY rowid"
+)
+ITEMS_WITHOUT_END: Final = ITEMS.replace("expires_at, ttl_minutes", "NULL, NULL")
+"""Of versions that let nothing expire."""
+EXPIRED: Final = "it has expired, so the store would not return it: it was not taken over"
+ONE_USER: Final = (
+    "its namespace names no user: `--user-field namespace.1` says that its second label does"
+)
+
+
+def read(path: Path, reading: Reading) -> Iterator[Found]:
+    """Yield the items, in the order in which they were first put."""
+    place_of_user = OF_NAMESPACE.fullmatch(reading.user_field or "")
+    at = int(place_of_user[1]) if place_of_user else None
+    with database(path, "store") as connection:
+        whole = {"expires_at", "ttl_minutes"} <= columns(connection, "store")
+        for prefix, key, value, when, *ends in rows(
+            connection, path, ITEMS if whole else ITEMS_WITHOUT_END
+        ):
+            place = f"{path}, {prefix!r:.60} {key!r:.60}"
+            expires_us = _moment_us(ends[0])
+            if expires_us is not None and expires_us <= to_us(datetime.now(UTC)):
+                reading.note(EXPIRED)
+                continue
+            item = {"namespace": str(prefix).split("."), "key": str(key), "value": _decoded(value)}
+            if not isinstance(item["value"], dict):
+                reading.leave_out(place, "its value is no JSON object")
+                continue
+            if reading.user_field is None:
+                reading.note(ONE_USER)
+            life = present(ttl=ends[1], expires_us=expires_us)
+            yield _found(item, at, when, life, place)
+
+
+def _decoded(value: object) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str | bytes) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _moment_us(expires_at: object) -> int | None:
+    try:
+        moment = datetime.fromisoformat(str(expires_at))
+    except ValueError:
+        return None
+    return to_us(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def _found(
+    item: Mapping[str, Any], at: int | None, when: object, life: Mapping[str, Any], place: str
+) -> Found:
+    user, collection = _whose(item["namespace"], at)
+    about = {"namespace": item["namespace"], **life}
+    return Found(
+        place=place,
+        raw=item,
+        user=user,
+        key=[collection, item["key"]],
+        replaces=True,
+        fields=present(
+            memory_type="structured",
+            timestamp=when,
+            data={"collection": collection, "key": item["key"], "value": item["value"]},
+            metadata={"langgraph": about},
+        ),
+    )
+
+
+def _whose(namespace: Sequence[str], at: int | None) -> tuple[str | None, str]:
+    """Return the user of a namespace, if it names one, and the collection."""
+    if at is not None and at < len(namespace) and namespace[at].strip():
+        others = [*namespace[:at], *namespace[at + 1 :]]
+        return namespace[at], f"langgraph@{at}/{'.'.join(others)}"
+    return None if at is None else SHARED_USER, f"langgraph/{'.'.join(namespace)}"
+
+
+SOURCE: Final = Source("langgraph", "the file of a SqliteStore", read)

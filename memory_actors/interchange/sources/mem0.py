@@ -1,0 +1,200 @@
+"""mem0: what `get_all` returns, as JSON; or the directory of its local Qdrant store.
+
+    {"results": [{"id", "memory", "user_id", "agent_id", "run_id", "role", "created_at",
+                  "updated_at", "metadata", "categories", ...}, ...]}
+
+A list alone will do, and one of `search`. Each memory becomes a fact as our stand-in for mem0 keeps
+it (`integrations/mem0`), which so serves what was imported: under the id that it had, all that mem0
+tells of it in its metadata, the session `run_id`. It is of its `user_id`; one that only an agent or
+a run has is of a user `agent_id=…` or `run_id=…`. Of a store, the points of every collection are
+read that has memories. They are pickled: see `_point`, which takes nothing out of them but plain
+data.
+"""
+
+import pickle
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.interchange.files import open_file
+from memory_actors.interchange.sources.databases import database, rows
+from memory_actors.interchange.sources.found import (
+    Found,
+    Reading,
+    Source,
+    as_object,
+    metadata_of,
+    present,
+    words,
+)
+from memory_actors.interchange.sources.json_items import json_items
+
+TEXTS: Final = ("memory", "text", "data", "content")
+SCOPES: Final = ("user_id", "agent_id", "run_id")
+KEPT: Final = (
+    *SCOPES, "app_id", "actor_id", "role", "categories", "attributed_to", "expiration_date",
+    "created_at", "updated_at",
+)  # fmt: skip
+KNOWN: Final = words(
+    "memory text data content agent_id app_id actor_id categories attributed_to expiration_date",
+    "id user_id run_id role created_at updated_at metadata hash score score_details",
+    "text_lemmatized",
+)
+LISTS: Final = ("", "results", "memories")
+STORAGE: Final = "storage.sqlite"
+OTHER_COLLECTIONS: Final = ("entities", "migrations")
+"""Ends of the names of collections that hold no memories."""
+PARTS_MAX: Final = 100_000  # of one payload: a pickle may name one thing many times
+
+
+def read(path: Path, reading: Reading) -> Iterator[Found]:
+    """Yield the memories of a file or a store."""
+    stores = [path] if path.name == STORAGE else _stores(path)
+    if path.is_dir() and not stores:
+        raise InvalidInputError(
+            f"the directory {path} has no {STORAGE}: name the `path` of the vector store, or a "
+            "file with what `get_all` returns"
+        )
+    for store in stores:
+        yield from _read_store(store, reading)
+    if not stores:
+        yield from _read_json(path, reading)
+
+
+def _stores(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return []
+    found = (one for one in sorted(path.rglob(STORAGE)) if one.is_file())
+    return [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
+
+
+def _read_json(path: Path, reading: Reading) -> Iterator[Found]:
+    with open_file(path) as file:
+        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
+            if member not in LISTS:
+                reading.note(f"{member[:60]!r} beside the memories was not taken over")
+                continue
+            place = f"{path}, memory {number}"
+            record = as_object(value, place, reading)
+            if record is not None:
+                yield from _found(record, place, reading)
+
+
+def _found(record: Mapping[str, Any], place: str, reading: Reading) -> Iterator[Found]:
+    if _is_over(record.get("expiration_date")):
+        reading.note("it has expired, so mem0 would not return it: it was not taken over")
+        return
+    given = record.get("metadata")
+    if given is not None and not isinstance(given, dict):
+        reading.leave_out(place, "its metadata is no JSON object")
+        return
+    own_id = record.get("id")
+    kept = present(**{name: record.get(name) for name in KEPT})
+    if not _is_uuid(own_id):
+        kept |= present(mem0_id=own_id)
+    yield Found(
+        place=place,
+        user=_owner(record),
+        key=own_id,
+        own_id=own_id if _is_uuid(own_id) else None,
+        raw=record,
+        fields=present(
+            content=next((record[name] for name in TEXTS if name in record), None),
+            timestamp=record.get("created_at"),
+            session=record.get("run_id"),
+            role=record.get("role"),
+            metadata={**metadata_of(record, KNOWN, reading), **(given or {}), **kept},
+        ),
+    )
+
+
+def _owner(record: Mapping[str, Any]) -> Any:
+    """Return the user who has a memory: its user, else its agent or run."""
+    name = next((name for name in SCOPES if record.get(name)), None)
+    value = record.get(name) if name else None
+    if name == "user_id" and not str(value).startswith(tuple(f"{one}=" for one in SCOPES)):
+        return value
+    return value if value is None else f"{name}={value}"
+
+
+def _is_uuid(own_id: object) -> bool:
+    try:
+        return isinstance(own_id, str) and str(UUID(own_id)) == own_id
+    except ValueError:
+        return False
+
+
+def _is_over(day: object) -> bool:
+    try:
+        return date.fromisoformat(str(day)[:10]) < datetime.now(UTC).date()
+    except ValueError:
+        return False
+
+
+# --- the store
+
+
+def _read_store(store: Path, reading: Reading) -> Iterator[Found]:
+    with database(store, "points") as connection:
+        query = "SELECT id, point FROM points ORDER BY rowid"
+        for number, (_, blob) in enumerate(rows(connection, store, query), start=1):
+            place = f"{store}, point {number}"
+            try:
+                record = _record(blob)
+            except Exception as error:  # a damaged pickle raises anything
+                reading.leave_out(place, f"its point cannot be read ({type(error).__name__})")
+                continue
+            yield from _found(record, place, reading)
+
+
+def _record(blob: object) -> dict[str, Any]:
+    """Return a point as `get_all` has it: its payload has metadata beside the other fields."""
+    point = _point(blob)
+    payload = point["payload"]
+    _check_parts(payload, [0])
+    own = {name: value for name, value in payload.items() if name in KNOWN}
+    others = {name: value for name, value in payload.items() if name not in KNOWN}
+    return {**own, "id": point["id"], "metadata": others}
+
+
+def _point(blob: object) -> dict[str, Any]:
+    """Return the fields of a pickled `PointStruct`, which may come from anybody.
+
+    A class that a pickle names is never imported: it becomes an empty one of our own, so nothing
+    of it can be called. The unpickler is the one written in Python, whose memory grows with what it
+    reads; the one in C makes room for as many things as a pickle says that it has.
+    """
+    if not isinstance(blob, bytes):
+        raise TypeError("a point must be a blob")
+    state = vars(_Plain(BytesIO(blob)).load())
+    fields = state.get("__dict__", state)
+    if not isinstance(fields, dict) or not isinstance(fields.get("payload"), dict):
+        raise TypeError("a point must have a payload")
+    return fields
+
+
+class _Plain(pickle._Unpickler):  # noqa: SLF001 - see `_point`
+    def find_class(self, module: str, name: str) -> Any:
+        if not module.startswith("qdrant_client."):
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a point")
+        return type("Point", (), {})
+
+
+def _check_parts(value: object, counted: list[int], depth: int = 0) -> None:
+    """See that a value has a size that fits what it was read from: one part may stand for many."""
+    counted[0] += 1
+    if counted[0] > PARTS_MAX or depth > 100:
+        raise ValueError("a payload is too large")
+    if isinstance(value, dict):
+        for one in value.values():
+            _check_parts(one, counted, depth + 1)
+    elif isinstance(value, list | tuple | set):
+        for one in value:
+            _check_parts(one, counted, depth + 1)
+
+
+SOURCE: Final = Source("mem0", "a JSON file of what get_all returns, or a local Qdrant store", read)

@@ -1,0 +1,35 @@
+"""MEMORY.md: notes of an agent in Markdown, one file or a directory of them.
+
+Each item of a list and each paragraph becomes a fact, with its file and the headings it stands
+under. A file that is named by a day (`memory/2026-05-01.md`) says what was true on that day. What a
+front matter says goes with the facts of its file. To keep the file itself, for every prompt, use
+`memory-actors context sync`.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from memory_actors.interchange.noting import is_time
+from memory_actors.interchange.sources.found import Found, Reading, Source
+from memory_actors.interchange.sources.markdown import facts, front_matter, markdown_files
+
+DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+TIMES: Final = ("date", "created", "created_at")
+
+
+def read(path: Path, reading: Reading) -> Iterator[Found]:
+    """Yield the facts of each file, in order of their names."""
+    for name, text in markdown_files(path, reading):
+        fields, body = front_matter(text)
+        yield from facts(body, f"{path}, {name}", {**fields, "file": name}, _when(name, fields))
+
+
+def _when(name: str, fields: dict[str, Any]) -> str | None:
+    said = (fields.get(one) for one in TIMES)
+    days = DAY.findall(Path(name).stem)
+    return next((one for one in (*said, *days) if is_time(one)), None)
+
+
+SOURCE: Final = Source("memory-md", "a MEMORY.md, or a directory of Markdown notes", read)

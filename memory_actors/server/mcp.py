@@ -1,0 +1,146 @@
+"""MCP over streamable HTTP: the tools of `integrations/mcp`, at `/mcp`, by API key.
+
+    /mcp            the memory of the key's user; /mcp/graph and /mcp/files: other sets of tools
+    /mcp?user=ada   a root key names whose memory it is
+
+The key is a bearer token. What it may reach is decided here, before the protocol is spoken, for
+each request anew; a session belongs to the key that opened it. A request from a web page, or to a
+name that is not ours, is refused: see `hosts`.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+from urllib.parse import parse_qs
+
+from litestar.exceptions import ClientException, NotFoundException, PermissionDeniedException
+from mcp.server.auth.middleware.bearer_auth import (
+    AuthenticatedUser,
+    BearerAuthBackend,
+    RequireAuthMiddleware,
+)
+from mcp.server.auth.provider import AccessToken, TokenVerifier
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from sse_starlette.sse import AppStatus
+from starlette.middleware.authentication import AuthenticationMiddleware
+
+from memory_actors.base.api_keys import ApiKey, KeyStore
+from memory_actors.integrations.mcp.serving import TOOL_SETS, Context, agent_of, new_server
+from memory_actors.server.access import set_tier_once
+from memory_actors.server.admission import MCP, Receive, Scope, Send
+from memory_actors.sharing.system import MemorySystem, UserMemory
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+ANY: Final = "*"
+SESSIONS_MAX: Final = 1_000  # some 20 KB each
+SESSION_IDLE_S: Final = 1_800.0
+USER_ID: Final = "memory_actors.user_id"  # where a request says whose memory it is about
+
+
+class KeyVerifier(TokenVerifier):
+    """API keys as bearer tokens."""
+
+    def __init__(self, keys: KeyStore):
+        self._keys = keys
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return what a key gives access to, None if it is none of this server's."""
+        key = self._keys.find(token.strip())
+        if key is None:
+            return None
+        return AccessToken(
+            token=token.strip(), client_id=key.id, scopes=[key.scope], subject=key.user_id
+        )
+
+
+class Mounted:
+    """The ASGI application at `/mcp`. `running` must be held while it serves."""
+
+    def __init__(
+        self, memory: MemorySystem, keys: KeyStore, hosts: Sequence[str], body_bytes_max: int
+    ):
+        self._memory, self._keys = memory, keys
+        security = _security(hosts)
+        self._managers = {
+            name: StreamableHTTPSessionManager(
+                new_server(self._whose, [name], watched=False),
+                security_settings=security,
+                max_request_body_size=body_bytes_max,
+                max_sessions=SESSIONS_MAX,
+                session_idle_timeout=SESSION_IDLE_S,
+            )
+            for name in TOOL_SETS
+        }
+        guarded = RequireAuthMiddleware(self._reach, [])
+        self._app = AuthenticationMiddleware(guarded, backend=BearerAuthBackend(KeyVerifier(keys)))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Hold the sessions.
+
+        `sse_starlette` ends all streams of a process when a server of uvicorn in it ends, and those
+        that begin later, too: so that is taken back, for the next server and for others beside.
+        """
+        AppStatus.should_exit = False
+        try:
+            async with AsyncExitStack() as held:
+                for manager in self._managers.values():
+                    await held.enter_async_context(manager.run())
+                yield
+        finally:
+            AppStatus.should_exit = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await self._app(scope, receive, send)
+
+    async def _reach(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a key reach its user, and set the user's tier by its first request."""
+        user: AuthenticatedUser = scope["user"]
+        key = self._keys.find(user.access_token.token)
+        if key is None:  # revoked since
+            raise PermissionDeniedException("This key was revoked.")
+        manager = self._managers.get(_tool_set(scope["path"]))
+        if manager is None:
+            raise NotFoundException
+        scope[USER_ID] = _user_id(key, scope)
+        await set_tier_once(self._memory, self._keys, key)
+        await manager.handle_request(scope, receive, send)
+
+    async def _whose(self, context: Context) -> UserMemory:
+        assert context.request is not None
+        user_id: str = context.request.scope[USER_ID]
+        return self._memory.user(user_id, agent_id=agent_of(context))
+
+
+def _tool_set(path: str) -> str:
+    return path.removeprefix(MCP).strip("/") or "memory"
+
+
+def _user_id(key: ApiKey, scope: Scope) -> str:
+    """Return whose memory a request is about.
+
+    :raises PermissionDeniedException: the key does not reach that user.
+    :raises ClientException: it is a root key, and names nobody.
+    """
+    try:
+        query = parse_qs(scope["query_string"].decode("ascii"), errors="strict")
+    except ValueError as error:
+        raise ClientException("The query is not percent-encoded UTF-8.") from error
+    asked = query.get("user", [])
+    user_id = asked[-1] if asked else key.user_id
+    if user_id is None:
+        raise ClientException("A root key must say whose memory it is about: /mcp?user=ID")
+    if not key.may_reach(user_id):
+        raise PermissionDeniedException("This key is for the memory of another user.")
+    return user_id
+
+
+def _security(hosts: Sequence[str]) -> TransportSecuritySettings:
+    """Return the names that a request may be to, and the pages it may come from."""
+    if ANY in hosts:
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    names = [name for host in (*LOOPBACK, *hosts) for name in (host, f"{host}:*")]
+    origins = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
+    return TransportSecuritySettings(allowed_hosts=names, allowed_origins=origins)

@@ -1,0 +1,218 @@
+"""`memory-actors mcp install` and `uninstall`: one entry in somebody else's configuration."""
+
+import json
+import shlex
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fakes import FakeEmbedder
+
+from memory_actors import InvalidInputError
+from memory_actors.cli import App, main
+from memory_actors.integrations.mcp.clients import (
+    CLIENTS,
+    NAME,
+    config_path,
+    entry,
+    installing,
+    removing,
+)
+from memory_actors.integrations.mcp.jsonc import parsed, with_member, without_member
+
+PATH = ("servers", NAME)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, answer: str | None = None) -> Result:
+    app = App(embedder=FakeEmbedder())
+    return CliRunner().invoke(main, ["mcp", *arguments], answer, obj=app)
+
+
+@pytest.mark.parametrize("client", list(CLIENTS))
+def test_it_is_shown_written_and_undone(client: str) -> None:
+    path = config_path(client)
+    done = run("install", client, "--data", "m", answer="y\n")
+    assert done.exit_code == 0, done.output
+    shown, _, _ = done.output.partition("Write this?")
+    assert f"+++ {path}" in shown
+    it = json.loads(path.read_text())[CLIENTS[client].key][NAME]
+    assert Path(it["command"]).is_absolute()
+    assert it["args"][:3] == ["mcp", "--data", str(Path.cwd() / "m")]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = run("install", client, "--data", "m")
+    assert "is so already" in again.output
+    done = run("uninstall", client, answer="y\n")
+    assert done.exit_code == 0, done.output
+    assert not path.exists()
+    assert "is so already" in run("uninstall", client).output
+
+
+def test_nothing_is_written_without_a_yes(home: Path) -> None:
+    assert run("install", "cursor", answer="n\n").exit_code == 130
+    assert run("install", "cursor", "--dry-run").exit_code == 0
+    assert list(home.iterdir()) == []
+
+
+def test_for_programs_it_is_json() -> None:
+    told = json.loads(run("install", "cursor", "--json", "--dry-run").stdout)
+    assert told["written"] is False
+    told = json.loads(run("install", "cursor", "--json").stdout)
+    assert told["written"] is True
+    assert told["diff"].startswith("---")
+    assert Path(told["path"]).exists()
+
+
+def test_a_project_has_a_configuration_of_its_own(home: Path) -> None:
+    assert run("install", "claude-code", "--project", "--yes").exit_code == 0
+    assert [one.name for one in home.iterdir()] == [".mcp.json"]
+    refused = run("install", "claude-desktop", "--project", "--yes")
+    assert "no configuration for projects" in refused.output
+
+
+def test_the_options_go_with_it(home: Path) -> None:
+    arguments = "--data m --user ada --encrypt --tools graph --tools files --yes"
+    assert run("install", "cursor", *shlex.split(arguments)).exit_code == 0
+    args = json.loads((home / ".cursor" / "mcp.json").read_text())["mcpServers"][NAME]["args"]
+    assert args[3:] == [
+        "--user", "ada", "--encrypt", "--tools", "graph", "--tools", "files",
+    ]  # fmt: skip
+
+
+OTHERS = '{"mcpServers": {"other": {"command": "x", "env": {"KEY": "secret"}}}, "big": 1e400}'
+
+
+def test_another_server_of_the_name_is_changed_only_if_asked(home: Path) -> None:
+    path = home / ".claude.json"
+    path.write_text(json.dumps({"mcpServers": {NAME: {"command": "old"}}, "numStartups": 7}))
+    before = path.read_bytes()
+    refused = run("install", "claude-code", "--yes")
+    assert "--replace" in refused.output
+    assert path.read_bytes() == before
+    assert run("install", "claude-code", "--yes", "--replace").exit_code == 0
+    now = json.loads(path.read_text())
+    assert now["mcpServers"][NAME]["command"] != "old"
+    assert now["numStartups"] == 7
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"{", b"[]", b"hello", b'{"a": 1,}', b"{'a': 1}", b'{"a": NaN}', b'{"a": 1} x', b'{"a" 1}',
+        b'{"a": "\n"}', b"\xff", b'{"mcpServers": []}', b'{"mcpServers": {}, "mcpServers": {}}',
+        b'{"a": // no comment here\n1}', b"[" * 100_000, b'{"a": [1 2]}', b"null", b'{1: 2}',
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_refused_and_left(home: Path, damaged: bytes) -> None:
+    path = home / ".claude.json"
+    path.write_bytes(damaged)
+    for command in ("install", "uninstall"):
+        refused = run(command, "claude-code", "--yes")
+        assert refused.exit_code == 1, refused.output
+        assert "damaged and was left as it is" in refused.output
+        assert path.read_bytes() == damaged
+
+
+def test_mode_link_and_mark_stay(home: Path) -> None:
+    real = home / "dotfiles" / "claude.json"
+    real.parent.mkdir()
+    real.write_bytes(b'\xef\xbb\xbf{\r\n\t"a": 1\r\n}\r\n')
+    real.chmod(0o640)
+    path = home / ".claude.json"
+    path.symlink_to(real)
+    before = real.read_bytes()
+    assert run("install", "claude-code", "--yes").exit_code == 0
+    assert path.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    changed = real.read_bytes()
+    assert changed.startswith(b'\xef\xbb\xbf{\r\n\t"a": 1,\r\n\t')
+    assert changed.count(b"\n") == changed.count(b"\r\n")
+    assert run("uninstall", "claude-code", "--yes").exit_code == 0
+    assert real.read_bytes() == before
+    assert [one.name for one in real.parent.iterdir()] == ["claude.json"]
+
+
+def test_a_file_that_changed_since_it_was_shown_is_left(home: Path) -> None:
+    path = home / ".claude.json"
+    change = installing("claude-code", path, entry(["x"]), replace=False)
+    path.write_text("{}")
+    with pytest.raises(InvalidInputError, match="changed meanwhile"):
+        change.write()
+    assert path.read_text() == "{}"
+
+
+# --- the editing of a text
+
+BLANKS = st.sampled_from(["", " ", "\n", "\n  ", "\n\t", "\r\n    "])
+COMMENTS = st.sampled_from(["", "", " // a, comment {\n", " /* another } */ ", "\n"])
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.floats(-1e9, 1e9)
+)  # fmt: skip
+
+
+@st.composite
+def texts(draw: Any, comments: bool, depth: int = 0) -> str:
+    """A JSON object as somebody may have written it."""
+
+    def gap() -> str:
+        return draw(BLANKS) + (draw(COMMENTS) if comments else "")
+
+    keys = draw(st.lists(st.sampled_from("abcdef") | st.text(max_size=3), max_size=3, unique=True))
+    if depth == 0 and draw(st.booleans()):
+        keys.insert(draw(st.integers(0, len(keys))), "servers")
+    keys = [key for key in dict.fromkeys(keys) if depth or key != NAME]
+    members = []
+    for key in keys:
+        nested = (key == "servers" and depth == 0) or (depth < 2 and draw(st.booleans()))
+        value = draw(texts(comments, depth + 1)) if nested else json.dumps(draw(SCALARS))
+        members.append(f"{gap()}{json.dumps(key)}{gap()}:{gap()}{value}{gap()}")
+    end = "," if comments and members and draw(st.booleans()) else ""
+    return "{" + ",".join(members) + end + gap() + "}"
+
+
+@pytest.mark.parametrize("comments", [False, True])
+@given(data=st.data())
+def test_what_was_there_stays_byte_for_byte(comments: bool, data: Any) -> None:
+    text = data.draw(texts(comments))
+    was = parsed(text, comments=comments).plain
+    server = {"command": "x", "args": ["a b", "é"]}
+    changed = with_member(text, PATH, server, comments=comments)
+    now = parsed(changed, comments=comments).plain
+    assert now == {**was, "servers": {**was.get("servers", {}), NAME: server}}
+    undone = without_member(changed, PATH, comments=comments)
+    left = parsed(undone, comments=comments).plain
+    assert left == was or {**left, "servers": {}} == was  # an empty object goes, whoever made it
+    if was.get("servers") != {} and was:
+        assert undone == text
+
+
+def test_a_plain_file_reads_as_json_reads_it() -> None:
+    text = Path(__file__).with_name("none.json")
+    assert not text.exists()
+    for said in (OTHERS.replace("1e400", "1"), "[1, [], {}]", '"x"', "-1.5e3", " true "):
+        assert parsed(said).plain == json.loads(said)
+
+
+def test_removing_from_nothing_is_nothing(home: Path) -> None:
+    for client in CLIENTS:
+        assert removing(client, config_path(client)).is_none
+    (home / ".claude.json").write_text("{}")
+    assert removing("claude-code", home / ".claude.json").is_none
+
+
+def test_the_program_that_is_started_is_this_one() -> None:
+    run("install", "cursor", "--yes")
+    command = json.loads(config_path("cursor").read_text())["mcpServers"][NAME]["command"]
+    assert Path(command).parent == Path(sys.executable).parent

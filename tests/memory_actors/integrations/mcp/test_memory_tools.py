@@ -1,0 +1,264 @@
+"""The default tools: what a model reads of them, and what it gets."""
+
+import json
+import re
+from typing import Any
+
+import anyio
+import pytest
+from mcp import MCPError
+
+from memory_actors import MemorySystem, UserMemory
+from memory_actors.integrations.mcp.memory_tools import MANY_MAX, SEARCHED, TOOLS
+from memory_actors.integrations.mcp.tool import Tool, schema
+
+pytestmark = pytest.mark.anyio
+NAME = re.compile(r"[a-z][a-z_]{2,30}")
+BYTES_MAX = 10_000  # of all tools together, about 2,500 tokens: a model reads them again and again
+DESCRIPTION_MAX = 500
+
+
+def example_of(tool: Tool) -> dict[str, Any]:
+    return json.loads(tool.description.partition("\nExample: ")[2])
+
+
+def test_there_are_at_most_ten_and_they_are_short() -> None:
+    assert len(TOOLS) <= 10
+    assert len({tool.name for tool in TOOLS}) == len(TOOLS)
+    said = [tool.description + json.dumps(schema(tool.takes)) for tool in TOOLS]
+    assert sum(map(len, said)) < BYTES_MAX
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_a_model_is_told_what_when_and_how(tool: Tool) -> None:
+    what, when, example = tool.description.split("\n")
+    assert NAME.fullmatch(tool.name)
+    assert len(tool.description) <= DESCRIPTION_MAX
+    assert what.endswith(".")
+    assert when.startswith("Use when ")
+    assert example.startswith("Example: {")
+    tool.arguments(example_of(tool))  # it would be accepted
+    described = schema(tool.takes)
+    assert described["type"] == "object"
+    for name, one in described["properties"].items():
+        assert one["description"], name
+
+
+async def test_every_example_works(serve, memory: MemorySystem) -> None:
+    """The examples, with an id that is there, are no errors; results fit the schemas."""
+    async with serve() as client:
+        await client.list_tools()  # from then on the client checks results by their schemas
+        for tool in TOOLS:
+            known = await memory.user("ada").add(f"A fact for {tool.name}")
+            given = example_of(tool)
+            given |= {"memory_id": known.memory_id} if "memory_id" in given else {}
+            done = await client.call_tool(tool.name, given)
+            assert not done.is_error, (tool.name, done.content)
+            assert json.loads(done.content[0].text) == done.structured_content
+
+
+async def test_what_is_remembered_is_recalled(serve) -> None:
+    async with serve() as client:
+        facts = [{"content": "Ann likes green tea"}, {"content": "Bob rides a horse"}]
+        stored = await client.call_tool("remember_many", {"items": facts})
+        found = await client.call_tool("recall", {"query": "green tea", "top_k": 1})
+        (hit,) = found.structured_content["memories"]
+        assert hit["memory_id"] == stored.structured_content["memories"][0]["memory_id"]
+        await client.call_tool("forget", {"memory_id": hit["memory_id"]})
+        left = await client.call_tool("list_memories", {})
+        assert [one["content"] for one in left.structured_content["memories"]] == [
+            "Bob rides a horse"
+        ]
+
+
+@pytest.mark.parametrize("name", ["recall", "list_memories"])
+async def test_an_empty_answer_says_where_was_searched(serve, memory, name: str) -> None:
+    await memory.user("ada").add("Ann likes tea", metadata={"topic": "drinks"})
+    given = {"memory_types": ["long_term", "entity"], "filters": {"topic": "cars"}}
+    query = {"query": "tea", "since": "2020-01-01"} if name == "recall" else {}
+    async with serve() as client:
+        found = (await client.call_tool(name, {**given, **query})).structured_content
+    assert found["memories"] == []
+    searched = found["searched"]
+    assert searched["user"] == "ada"
+    assert searched["kinds"] == ["long_term", "entity"]
+    assert searched["filters"] == {"topic": "cars"}
+    assert searched["query"] == query.get("query")
+    assert searched["since"] == query.get("since")
+    assert "1 memories of these kinds" in found["note"]
+
+
+async def test_an_answer_with_hits_says_where_was_searched_too(serve, memory) -> None:
+    await memory.user("ada").add("Ann likes tea")
+    async with serve() as client:
+        found = (await client.call_tool("recall", {"query": "tea"})).structured_content
+    assert len(found["memories"]) == 1
+    assert found["searched"]["kinds"] == list(SEARCHED)
+    assert found["searched"]["filters"] == {}
+    assert "note" not in found
+
+
+async def test_looking_up_a_name_that_is_not_there_says_what_is_near(serve) -> None:
+    async with serve() as client:
+        given = {"source": "Ann", "relation": "works_at", "target": "Acme"}
+        await client.call_tool("relate", given)
+        known = (await client.call_tool("look_up", {"entity_ref": "Ann"})).structured_content
+        unknown = (await client.call_tool("look_up", {"entity_ref": "Anne"})).structured_content
+    (link,) = known["relationships"]
+    assert [link[name] for name in ("source", "relation", "target")] == [*given.values()]
+    assert known["searched"]["user"] == "ada"
+    assert "name" not in unknown
+    assert unknown["searched"]["kinds"] == ["entity"]
+    assert any("Ann" in one for one in unknown["similar"])
+
+
+async def test_a_relation_that_is_refused_adds_no_names(serve, memory) -> None:
+    given = {"source": "Ann", "relation": "works_at", "target": "Acme", "valid_from": "never"}
+    async with serve() as client:
+        assert (await client.call_tool("relate", given)).is_error
+        assert (await client.call_tool("relate", {**given, "relation": " "})).is_error
+    assert await memory.user("ada").count() == 0
+
+
+async def test_the_log_knows_which_program_wrote(serve, memory) -> None:
+    from mcp import Implementation
+
+    info = Implementation(name="Claude Code", version="1")
+    async with serve(client_info=info) as client:
+        done = await client.call_tool("remember", {"content": "Ann likes tea"})
+    why = await memory.user("ada").why(done.structured_content["memory_id"])
+    assert why.steps[0].agent_id == "Claude Code"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("remember", {}, "missing required field `content`"),
+        ("remember", {"content": 7}, "Expected `str`, got `int`"),
+        ("remember", {"content": "x", "colour": "red"}, "unknown field `colour`"),
+        ("remember", {"content": " "}, "content is empty"),
+        ("recall", {"query": "x", "memory_types": ["dreams"]}, "Invalid enum value 'dreams'"),
+        ("recall", {"query": "x", "since": "yesterday"}, "is not ISO 8601"),
+        ("recall", {"query": "x", "top_k": 0}, "top_k must be"),
+        ("list_memories", {"filters": {"or": 3}}, "or"),
+        ("get_memory", {"memory_id": "mem_none"}, "mem_none"),
+        ("update_memory", {"memory_id": "mem_none"}, "nothing to update"),
+        ("remember_many", {"items": []}, "length"),
+        ("remember_many", {"items": [{"content": "x"}] * (MANY_MAX + 1)}, "length"),
+    ],
+)  # fmt: skip
+async def test_bad_input_is_an_error_that_the_model_reads(serve, name, given, said) -> None:
+    async with serve() as client:
+        done = await client.call_tool(name, given)
+        assert done.is_error
+        assert said in done.content[0].text
+        again = await client.call_tool("remember", {"content": "Ann likes tea"})
+        assert not again.is_error
+
+
+async def test_an_unknown_tool_is_an_error_of_the_protocol(serve) -> None:
+    async with serve() as client:
+        with pytest.raises(MCPError, match="Unknown tool: erase"):
+            await client.call_tool("erase", {})
+
+
+async def test_what_is_wrong_on_this_side_is_told_without_details(serve) -> None:
+    class Broken:
+        user_id = "ada"
+
+        async def add(self, **_given: Any) -> None:
+            raise RuntimeError("/home/ada/secret.key")
+
+    async with serve(user=Broken()) as client:
+        done = await client.call_tool("remember", {"content": "x"})
+    assert done.is_error
+    assert "secret" not in done.content[0].text
+
+
+# --- progress, cancellation, all or none
+
+
+async def test_progress_is_told_batch_by_batch(serve) -> None:
+    told: list[tuple[float, float | None]] = []
+
+    async def progress(done: float, total: float | None, _message: str | None) -> None:
+        told.append((done, total))
+
+    items = [{"content": f"Fact number {number}"} for number in range(40)]
+    async with serve() as client:
+        await client.call_tool("remember_many", {"items": items}, progress_callback=progress)
+    assert told == [(0, 40), (16, 40), (32, 40), (40, 40)]
+
+
+class Stalling:
+    """A user whose second batch waits for ever, or fails."""
+
+    def __init__(self, user: UserMemory, error: Exception | None = None):
+        self._user, self._error = user, error
+        self.stalls = anyio.Event()
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._user, name)
+
+    async def add_many(self, items: Any) -> Any:
+        self.calls += 1
+        if self.calls > 1:
+            self.stalls.set()
+            if self._error is not None:
+                raise self._error
+            await anyio.sleep_forever()
+        return await self._user.add_many(items)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_cancelled_call_leaves_nothing(serve, memory, mode: str) -> None:
+    user = Stalling(memory.user("ada"))
+    items = [{"content": f"Fact number {number}"} for number in range(40)]
+    async with serve(user=user, mode=mode) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "remember_many", {"items": items})
+        with anyio.fail_after(10):
+            await user.stalls.wait()
+            assert await user.count() == 16
+            tasks.cancel_scope.cancel()
+    with anyio.fail_after(10):
+        while await user.count():
+            await anyio.sleep(0.01)
+
+
+async def test_a_batch_that_fails_takes_the_ones_before_with_it(serve, memory) -> None:
+    user = Stalling(memory.user("ada"), OSError("a disk"))
+    await memory.user("ada").add("Fact number 3", on_duplicate="keep")
+    items = [{"content": f"Fact number {number}"} for number in range(40)]
+    async with serve(user=user) as client:
+        done = await client.call_tool("remember_many", {"items": items})
+    assert done.is_error
+    assert [one.content for one in await user.list_memories()] == ["Fact number 3"]
+
+
+# --- resources and prompts
+
+
+async def test_memories_are_resources(serve, memory) -> None:
+    receipt = await memory.user("ada").add("Ann likes tea")
+    async with serve() as client:
+        (listed,) = (await client.list_resources()).resources
+        newest = json.loads((await client.read_resource(listed.uri)).contents[0].text)
+        (template,) = (await client.list_resource_templates()).resource_templates
+        uri = template.uri_template.replace("{memory_id}", receipt.memory_id)
+        one = json.loads((await client.read_resource(uri)).contents[0].text)
+        with pytest.raises(MCPError, match="Resource not found") as refused:
+            await client.read_resource("memory://memories/mem_none")
+    assert newest == [one]
+    assert one["content"] == "Ann likes tea"
+    assert refused.value.error.data == {"uri": "memory://memories/mem_none"}
+
+
+async def test_the_prompt_has_what_is_known(serve, memory) -> None:
+    await memory.user("ada").add("Ann likes tea")
+    async with serve() as client:
+        (prompt,) = (await client.list_prompts()).prompts
+        made = await client.get_prompt(prompt.name, {"topic": "tea"})
+        with pytest.raises(MCPError, match="Unknown prompt"):
+            await client.get_prompt("other", {})
+    assert "Ann likes tea" in made.messages[0].content.text

@@ -1,0 +1,198 @@
+"""`memory-actors mcp`: the real program in processes of its own, several on one directory."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+ROOT = Path(__file__).parents[4]
+PROGRAM = """
+import sys
+from bench.hashed import HashedEmbedder
+from memory_actors.cli import App, main
+main(obj=App(embedder=HashedEmbedder()), prog_name="memory-actors")
+"""
+START_S_MAX = 60
+
+
+def server(data: Path, *more: str) -> StdioServerParameters:
+    arguments = ["-c", PROGRAM, "--data", str(data), "--user", "ada", "mcp", *more]
+    return StdioServerParameters(command=sys.executable, args=arguments, cwd=ROOT)
+
+
+async def contents(client: Client) -> set[str]:
+    found = (await client.call_tool("list_memories", {})).structured_content
+    return {one["content"] for one in found["memories"]}
+
+
+async def remember(client: Client, content: str) -> None:
+    done = await client.call_tool("remember", {"content": content})
+    assert not done.is_error, done.content
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_what_one_process_remembers_the_next_recalls(tmp_path: Path, mode: str) -> None:
+    async with Client(server(tmp_path), mode=mode) as client:
+        assert client.server_info.name == "memory-actors"
+        assert "long-term memory" in (client.instructions or "")
+        await remember(client, "Ann likes tea")
+    async with Client(server(tmp_path), mode=mode) as client:
+        found = (await client.call_tool("recall", {"query": "tea"})).structured_content
+        assert [one["content"] for one in found["memories"]] == ["Ann likes tea"]
+
+
+async def test_two_clients_share_a_directory(tmp_path: Path) -> None:
+    async with Client(server(tmp_path)) as one, Client(server(tmp_path, "--tools", "graph")) as two:
+        await remember(one, "Ann likes tea")
+        entity = {"name": "Ann", "entityType": "person", "observations": ["likes tea"]}
+        await two.call_tool("create_entities", {"entities": [entity]})
+        known = (await one.call_tool("look_up", {"entity_ref": "Ann"})).structured_content
+        assert known["observations"] == ["likes tea"]
+
+
+async def test_a_killed_server_loses_nothing_and_another_goes_on(tmp_path: Path) -> None:
+    """The first process owns the store; it is killed, and the second takes over."""
+    with running(tmp_path) as owner:
+        owner.ask("initialize", INITIALIZE)
+        async with Client(server(tmp_path)) as client:
+            for number in range(5):
+                given = {"name": "remember", "arguments": {"content": f"Fact {number}"}}
+                assert not owner.ask("tools/call", given)["result"]["isError"]
+            os.kill(owner.process.pid, signal.SIGKILL)
+            with anyio.fail_after(START_S_MAX):
+                await remember(client, "Fact 5")
+                assert await contents(client) == {f"Fact {number}" for number in range(6)}
+
+
+# --- as bytes
+
+INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "a test", "version": "1"},
+}
+
+
+class Raw:
+    """A server, and what is on its pipes."""
+
+    def __init__(self, process: subprocess.Popen[bytes]):
+        self.process = process
+        self._number = 0
+
+    def ask(self, method: str, params: Any) -> Any:
+        self._number += 1
+        self.say({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        return self.hear(self._number)
+
+    def say(self, message: Any) -> None:
+        self.write(json.dumps(message).encode())
+
+    def write(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self, number: int | None = None) -> Any:
+        """Return the answer to a request; each line before it must be JSON-RPC, too."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            message = json.loads(line)
+            assert message["jsonrpc"] == "2.0"
+            if message.get("id") == number:
+                return message
+        raise AssertionError("the server ended")
+
+
+@contextmanager
+def running(data: Path, *more: str) -> Iterator[Raw]:
+    given = server(data, *more)
+    with subprocess.Popen(
+        [given.command, *given.args], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        try:
+            yield Raw(process)
+        finally:
+            process.kill()
+
+
+JUNK = (
+    b"",
+    b"hello",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b"[" * 5_000,
+    b'{"id": ' + b"9" * 5_000 + b"}",
+    b'{"jsonrpc": "2.0"}',
+    b'{"jsonrpc": "1.0", "id": 1}',
+    b'{"jsonrpc": "2.0", "method": "tools/call"}',
+    b'{"jsonrpc": "2.0", "id": 9, "method": "ping", "params": {"lone surrogate": "\\ud800"}}',
+)
+BAD = (
+    ("tools/call", {}),
+    ("tools/call", {"name": 7}),
+    ("tools/call", {"name": "remember", "arguments": []}),
+    ("tools/call", {"name": "x" * 100_000}),
+    ("resources/read", {"uri": "file:///etc/passwd"}),
+    ("prompts/get", {"name": "recall_context", "arguments": {"topic": 1}}),
+    ("no/such/method", {}),
+)
+
+
+def test_junk_is_answered_or_ignored_and_the_server_goes_on(tmp_path: Path) -> None:
+    with running(tmp_path) as raw:
+        raw.ask("initialize", INITIALIZE)
+        raw.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        for line in JUNK:
+            raw.write(line)
+        for method, params in BAD:
+            assert raw.ask(method, params)["error"]["code"] < 0, method
+        given = {"name": "remember", "arguments": {"content": "Ann likes tea"}}
+        assert not raw.ask("tools/call", given)["result"]["isError"]
+
+
+WITHOUT = """
+import sys
+sys.modules["mcp"] = None
+from memory_actors.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("arguments", [["mcp"], ["mcp", "install", "cursor", "--yes"]])
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-c", WITHOUT, *arguments, "--data", str(tmp_path / "memory")]
+    home = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(command, env=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'memory-actors[mcp]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_program_and_the_server_load_nothing_of_it() -> None:
+    code = (
+        "import sys, memory_actors.cli, memory_actors.server; from memory_actors import *; "
+        "assert not {'mcp', 'mcp_types', 'starlette', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_it_ends_when_its_client_does(tmp_path: Path) -> None:
+    with running(tmp_path) as raw:
+        raw.ask("initialize", INITIALIZE)
+        assert raw.process.stdin is not None
+        raw.process.stdin.close()
+        assert raw.process.wait(timeout=START_S_MAX) == 0

@@ -1,0 +1,132 @@
+"""Memories as other programs have them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_actors import InvalidInputError, Item
+from memory_actors.base.errors import MissingExtraError
+from memory_actors.interchange import TARGETS, ExportReport, export_to, import_from
+from memory_actors.interchange.targets import chroma
+
+pytestmark = pytest.mark.anyio
+in_text = pytest.mark.parametrize("program", ["mem0", "chroma", "mcp-memory"])
+
+
+async def fill(user: Any) -> None:
+    """Add a memory of most kinds."""
+    await user.add("likes tea", metadata={"tags": ["x"]}, occurred_at="2025-01-10", session_id="s")
+    await user.from_source("https://example.org", "untrusted").add("lives in Rome")
+    await user.add("hello", "short_term", session_id="s", role="user")
+    await user.working.set("goal", {"to": "Porto"})
+    await user.entities.add_entity("Ada", "person", ["likes tea", "has a dog"])
+    await user.entities.add_entity("Acme")
+    await user.entities.relate("Ada", "works_at", "Acme", valid_from="2020-01-01")
+    over = {"valid_from": "2010-01-01", "valid_to": "2015-01-01"}
+    await user.entities.relate("Ada", "studied_at", "Acme", **over)
+    await user.documents.put("trips", {"city": "Porto"}, key="t1")
+
+
+@pytest.fixture
+def exported(store, tmp_path: Path) -> Any:
+    async def work(program: str) -> tuple[ExportReport, Path]:
+        path = tmp_path / "out"
+        async with store() as memory:
+            await fill(memory.user("ada"))
+            return await export_to(memory.user("ada"), program, path), path
+
+    return work
+
+
+async def test_mem0(exported) -> None:
+    report, path = await exported("mem0")
+    records = {one["memory"]: one for one in json.loads(path.read_bytes())["results"]}
+    assert (report.memories, report.left_out, len(records)) == (9, 0, 9)
+    tea = records["likes tea"]
+    assert (tea["user_id"], tea["run_id"]) == ("ada", "s")
+    assert tea["created_at"] == "2025-01-10T00:00:00+00:00"
+    assert tea["metadata"] == {"tags": ["x"], "memory_type": "long_term"}
+    rome = records["lives in Rome"]["metadata"]
+    assert (rome["sources"], rome["trust"]) == (["https://example.org"], "untrusted")
+
+
+async def test_mcp_memory(exported) -> None:
+    report, path = await exported("mcp-memory")
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"type": "entity", "name": "Ada", "entityType": "person",
+         "observations": ["likes tea", "has a dog"]},
+        {"type": "entity", "name": "Acme", "entityType": "entity", "observations": []},
+        {"type": "relation", "from": "Ada", "to": "Acme", "relationType": "works_at"},
+    ]  # fmt: skip
+    assert (report.memories, report.left_out) == (3, 6)
+    assert sorted(note.lines for note in report.notes) == [1, 5]
+
+
+async def test_chroma(exported) -> None:
+    report, path = await exported("chroma")
+    (batch,) = map(json.loads, path.read_text().splitlines())
+    assert list(batch) == ["ids", "documents", "metadatas"]
+    assert report.memories == len(set(batch["ids"])) == len(batch["documents"]) == 9
+    for metadata in batch["metadatas"]:
+        assert metadata
+        assert all(isinstance(value, str | int | float | bool) for value in metadata.values())
+
+
+async def test_chroma_takes_so_many_at_a_time(store, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(chroma, "RECORDS_A_LINE", 3)
+    async with store() as memory:
+        await memory.user("ada").add_many([Item(content=f"fact {n}") for n in range(7)])
+        await export_to(memory.user("ada"), "chroma", tmp_path / "out")
+    sizes = [len(json.loads(line)["ids"]) for line in (tmp_path / "out").read_text().splitlines()]
+    assert sizes == [3, 3, 1]
+
+
+@in_text
+async def test_what_is_exported_can_be_imported(exported, store, program: str) -> None:
+    report, path = await exported(program)
+    async with store("other") as memory:
+        back = await import_from(memory, program, path, user_id="ada")
+        again = await import_from(memory, program, path, user_id="ada")
+        trusts = {one.trust async for one in memory.user("ada").export()}
+    assert (back.added, back.left_out, again.added) == (report.memories, 0, 0)
+    assert trusts == {"unknown"}  # whatever a file says of its own
+
+
+@in_text
+async def test_nobody_has_nothing(store, tmp_path: Path, program: str) -> None:
+    async with store() as memory:
+        report = await export_to(memory.user("ada"), program, tmp_path / "out")
+        assert report.memories == 0
+        back = await import_from(memory, program, tmp_path / "out", user_id="ada")
+    assert (back.added, back.left_out) == (0, 0)
+
+
+async def test_parquet(exported) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    report, path = await exported("parquet")
+    rows = {row["content"]: row for row in parquet.read_table(path).to_pylist()}
+    assert report.memories == len(rows) == 9
+    tea, ada = rows["likes tea"], rows["Ada (person):\nlikes tea\nhas a dog"]
+    assert (tea["user_id"], tea["memory_type"], tea["session_id"]) == ("ada", "long_term", "s")
+    assert (tea["occurred_at"].isoformat(), tea["data"]) == ("2025-01-10T00:00:00+00:00", None)
+    assert json.loads(ada["data"])["observations"] == ["likes tea", "has a dog"]
+    assert rows["lives in Rome"]["sources"] == ["https://example.org"]
+
+
+async def test_a_missing_package_is_named(store, tmp_path: Path, monkeypatch: Any) -> None:
+    """A missing package is named, and the file that was there stays."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "out").write_text("before")
+    async with store() as memory:
+        with pytest.raises(MissingExtraError, match=r"pip install 'memory-actors\[parquet\]'"):
+            await export_to(memory.user("ada"), "parquet", tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "before"
+
+
+async def test_an_unknown_program_is_refused(store, tmp_path: Path) -> None:
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match=f"one of {', '.join(TARGETS)}"):
+            await export_to(memory.user("ada"), "zep", tmp_path / "out")

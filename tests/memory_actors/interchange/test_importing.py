@@ -1,0 +1,272 @@
+"""What holds for the files of every program that memories come from."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.foreign import ADA, BOB, SAMPLES, mem0_json, mem0_record, write_json
+from support.given import pro
+
+from memory_actors import InvalidInputError, Limits, QuotaExceededError
+from memory_actors.base.errors import NotOfferedError
+from memory_actors.interchange import SOURCES, export_lines, import_from, plan_import
+
+pytestmark = pytest.mark.anyio
+every_sample = pytest.mark.parametrize("sample", SAMPLES)
+
+
+async def everything(memory: Any) -> list[bytes]:
+    """Return the exports of all users."""
+    return [line for user in await memory.users() async for line in export_lines(memory.user(user))]
+
+
+def test_every_source_has_a_sample() -> None:
+    assert {program for program, _ in SAMPLES.values()} == set(SOURCES)
+
+
+@every_sample
+async def test_importing_twice_is_importing_once(store, tmp_path: Path, sample: str) -> None:
+    program, write = SAMPLES[sample]
+    path = write(tmp_path)
+    async with store() as memory:
+        first = await import_from(memory, program, path, user_id="me")
+        before = await everything(memory)
+        again = await import_from(memory, program, path, user_id="me")
+        assert await everything(memory) == before
+    assert first.added == len(before) >= 2
+    assert (first.unchanged, again.added, again.unchanged) == (0, 0, first.added)
+    assert again.notes == first.notes
+
+
+@every_sample
+async def test_a_dry_run_tells_what_would_be_added(store, tmp_path: Path, sample: str) -> None:
+    program, write = SAMPLES[sample]
+    path = write(tmp_path)
+    async with store() as memory:
+        dry = await import_from(memory, program, path, user_id="me", dry_run=True)
+        assert await everything(memory) == []
+        real = await import_from(memory, program, path, user_id="me")
+        later = await import_from(memory, program, path, user_id="me", dry_run=True)
+    assert dry.dry_run
+    assert (dry.users, dry.added, dry.notes) == (real.users, real.added, real.notes)
+    assert (later.added, later.unchanged) == (0, real.added)
+
+
+@every_sample
+async def test_all_of_it_has_its_program_as_source(store, tmp_path: Path, sample: str) -> None:
+    """All of it is of unknown trust, whatever the file says, unless the caller vouches for it."""
+    program, write = SAMPLES[sample]
+    path = write(tmp_path)
+    async with store() as memory:
+        await import_from(memory, program, path, user_id="me")
+        for user in await memory.users():
+            async for one in memory.user(user).export():
+                assert [(o.source, o.trust) for o in one.origins] == [(program, "unknown")]
+    async with store("other") as memory:
+        await import_from(memory, program, path, user_id="me", source="old", trust="trusted")
+        for user in await memory.users():
+            async for one in memory.user(user).export():
+                assert [(o.source, o.trust) for o in one.origins] == [("old", "trusted")]
+
+
+@every_sample
+async def test_it_is_found_again(store, tmp_path: Path, sample: str) -> None:
+    program, write = SAMPLES[sample]
+    async with store() as memory:
+        await import_from(memory, program, write(tmp_path), user_id="me")
+        found = [
+            hit.content
+            for user in await memory.users()
+            for hit in await memory.user(user).retrieve("likes tea")
+        ]
+    assert any("tea" in text.casefold() for text in found)
+
+
+@every_sample
+@pytest.mark.parametrize("through", ["client"], indirect=True)
+async def test_it_works_through_the_owner_of_a_store(
+    store, tmp_path: Path, sample: str, through: str
+) -> None:
+    program, write = SAMPLES[sample]
+    path = write(tmp_path)
+    async with store() as memory:
+        report = await import_from(memory, program, path, user_id="me")
+        assert len(await everything(memory)) == report.added
+        assert (await import_from(memory, program, path, user_id="me")).added == 0
+
+
+@pytest.mark.parametrize(
+    "sample", ["mem0", "mem0 store", "chroma", "chatgpt", "claude", "memory-md"]
+)
+@pytest.mark.parametrize("through", ["http"], indirect=True)
+async def test_facts_and_messages_are_imported_over_http(
+    store, tmp_path: Path, sample: str, through: str
+) -> None:
+    program, write = SAMPLES[sample]
+    path = write(tmp_path)
+    async with store() as memory:
+        report = await import_from(memory, program, path, user_id="me")
+        got = [m for user in report.users for m in await memory.user(user).list_memories()]
+        assert len(got) == report.added > 0
+        assert {one.source for memory in got for one in memory.origins} == {program}
+        assert (await import_from(memory, program, path, user_id="me")).added == 0
+
+
+@pytest.mark.parametrize("through", ["http"], indirect=True)
+async def test_what_a_server_does_not_offer_is_told(store, tmp_path: Path, through: str) -> None:
+    program, write = SAMPLES["mcp-memory"]
+    async with store() as memory:
+        with pytest.raises(NotOfferedError):
+            await import_from(memory, program, write(tmp_path), user_id="me")
+        assert await memory.user("me").list_memories() == []
+
+
+async def test_several_users_stay_several(store, tmp_path: Path) -> None:
+    async with store() as memory:
+        report = await import_from(memory, "mem0", mem0_json(tmp_path))
+        texts = {
+            user: sorted(m.content for m in await memory.user(user).list_memories())
+            for user in await memory.users()
+        }
+    assert report.users == [ADA, BOB]
+    assert texts == {ADA: ["has a dog", "likes tea"], BOB: ["lives in Rome"]}
+
+
+async def test_who_is_named_by_nobody_is_asked_for(store, tmp_path: Path) -> None:
+    path = write_json(tmp_path / "x.json", [{"memory": "a"}, mem0_record("m", "b", ADA)])
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match=r"1 of 2 records .* name no user"):
+            await import_from(memory, "mem0", path)
+        assert await memory.users() == []
+        report = await import_from(memory, "mem0", path, user_id="me")
+    assert report.users == [ADA, "me"]
+
+
+async def test_fields_that_are_called_otherwise(store, tmp_path: Path) -> None:
+    record = {
+        "id": 1,
+        "body": "likes tea",
+        "who": {"names": ["x", "ada"]},
+        "metadata": {"when": 1_700_000_000, "chat.id": "s1"},
+    }
+    path = write_json(tmp_path / "x.json", [record])
+    named = {"body": "content", "metadata.when": "occurred_at", "metadata.chat.id": "session_id"}
+    async with store() as memory:
+        await import_from(memory, "mem0", path, user_field="who.names.1", fields=named)
+        (one,) = await memory.user("ada").list_memories()
+    assert (one.content, one.session_id) == ("likes tea", "s1")
+    assert one.occurred_at.timestamp() == 1_700_000_000
+
+
+async def test_a_field_of_ours_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="must be one of user, user_id, content"):
+        await plan_import("mem0", mem0_json(tmp_path), fields={"a": "trust"})
+    with pytest.raises(InvalidInputError, match="program must be one of mem0"):
+        await plan_import("nothing", tmp_path)
+
+
+async def test_a_record_that_changed_is_another_memory(store, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    async with store() as memory:
+        for text in ("likes tea", "likes green tea"):
+            write_json(path, [mem0_record("m1", text, ADA), mem0_record("m2", "same", ADA)])
+            report = await import_from(memory, "mem0", path)
+        assert (report.added, report.unchanged) == (1, 1)
+
+
+async def test_what_was_deleted_here_does_not_come_back(store, tmp_path: Path) -> None:
+    path = mem0_json(tmp_path)
+    async with store() as memory:
+        await import_from(memory, "mem0", path)
+        (one,) = await memory.user(BOB).list_memories()
+        await memory.user(BOB).delete(one.memory_id)
+        assert (await import_from(memory, "mem0", path)).added == 0
+        assert await memory.user(BOB).list_memories() == []
+
+
+async def test_equal_records_without_ids_are_as_many_memories(store, tmp_path: Path) -> None:
+    path = write_json(tmp_path / "x.json", [{"memory": "a"}, {"memory": "a"}])
+    async with store() as memory:
+        assert (await import_from(memory, "mem0", path, user_id="me")).added == 2
+        assert (await import_from(memory, "mem0", path, user_id="me")).unchanged == 2
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"id": "x"}, "it has no 'content'"),
+        ({"id": "x", "memory": 5}, "Expected `str"),
+        ({"id": "x", "memory": "  "}, "content is empty"),
+        ({"id": "x", "memory": "a" * 300_000}, "content takes 300,000 bytes"),
+        ({"id": "x", "memory": "a", "created_at": "yesterday"}, "is not ISO 8601"),
+        ({"id": "x", "memory": "a", "created_at": 1e300}, "is no number of seconds"),
+        ({"id": "x", "memory": "a", "metadata": [1]}, "its metadata is no JSON object"),
+        ({"id": "x", "memory": "a", "metadata": {"n": 1 << 4000}}, "which is not JSON"),
+        ({"id": "x", "memory": "a", "metadata": {"n": float("nan")}}, "which is not JSON"),
+        ({"id": "x", "memory": "a", "user_id": ["b"]}, "user must be a string"),
+        ({"id": "x", "memory": "\ud800"}, "not Unicode"),
+        ("x", "a record must be a JSON object, not str"),
+    ],
+)
+async def test_a_record_that_is_none_is_left_out_whole_and_told(
+    store, tmp_path: Path, record: Any, why: str
+) -> None:
+    path = write_json(tmp_path / "x.json", [mem0_record("1", "before", ADA), record,
+                                            mem0_record("3", "after", ADA)])  # fmt: skip
+    async with store() as memory:
+        report = await import_from(memory, "mem0", path, user_id="me")
+        texts = [m.content for m in await memory.user(ADA).list_memories()]
+    assert (report.added, report.left_out, texts) == (2, 1, ["after", "before"])
+    (note,) = report.notes
+    assert note.says.startswith("left out: ")
+    assert why in note.says
+    assert note.says.endswith(f"(first: {path}, memory 2)")
+
+
+async def test_a_file_that_is_cut_off_adds_nothing(store, tmp_path: Path) -> None:
+    records = [mem0_record(str(n), f"fact {n}", ADA) for n in range(1_000)]
+    path = write_json(tmp_path / "x.json", {"results": records})
+    path.write_bytes(path.read_bytes()[:-20])
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match=r"cannot be read as JSON.*Nothing was added"):
+            await import_from(memory, "mem0", path)
+        assert await memory.users() == []
+
+
+async def test_no_room_ends_it_and_the_rest_comes_later(store, tmp_path: Path) -> None:
+    records = [mem0_record(str(n), f"fact {n}", ADA) for n in range(30)]
+    path = write_json(tmp_path / "x.json", records)
+    async with store(tiers=pro(Limits(long_term_memories=20))) as memory:
+        with pytest.raises(QuotaExceededError, match="memory 21"):
+            await import_from(memory, "mem0", path)
+    async with store() as memory:
+        report = await import_from(memory, "mem0", path)
+    assert (report.added, report.unchanged) == (10, 20)
+
+
+async def test_another_sort_of_file_is_noticed(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "x.json", [0] * 20_000)
+    with pytest.raises(InvalidInputError, match="none of 10,000 records is understood"):
+        await plan_import("mem0", path)
+
+
+async def test_what_is_no_field_is_kept_and_told(store, tmp_path: Path) -> None:
+    path = write_json(tmp_path / "x.json", [mem0_record("1", "a", ADA, mood="good", blank=None)])
+    async with store() as memory:
+        report = await import_from(memory, "mem0", path)
+        (one,) = await memory.user(ADA).list_memories()
+    assert (one.metadata["mood"], "blank" in one.metadata) == ("good", False)
+    assert "'mood' is no field that is understood: it is kept as metadata" in {
+        note.says for note in report.notes
+    }
+
+
+async def test_progress_is_of_records(store, tmp_path: Path) -> None:
+    records = [mem0_record(str(n), f"fact {n}", ADA) for n in range(450)]
+    heard: list[tuple[int, int]] = []
+    async with store() as memory:
+        await import_from(
+            memory, "mem0", write_json(tmp_path / "x.json", records),
+            progress=lambda done, total: heard.append((done, total)),
+        )  # fmt: skip
+    assert heard == [(200, 0), (400, 0), (450, 0), (200, 450), (400, 450), (450, 450)]

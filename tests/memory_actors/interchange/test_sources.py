@@ -1,0 +1,489 @@
+"""The files of each program, as its documentation and its own code have them."""
+
+import hashlib
+import json
+import pickle
+import shutil
+import sqlite3
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import foreign
+from support.fakes import FakeEmbedder
+from support.foreign import AT, write_json
+
+from memory_actors import InvalidInputError, MemorySystem
+from memory_actors.integrations.mem0 import AsyncMemory
+from memory_actors.interchange import ImportReport, import_from, plan_import
+from memory_actors.interchange.sources import langgraph
+
+pytestmark = pytest.mark.anyio
+
+WHEN = datetime.fromisoformat(AT)
+
+
+class Got:
+    """What came of an import: the report, and all memories of each user."""
+
+    def __init__(self, report: ImportReport, users: dict[str, list[Any]]):
+        self.report, self.users = report, users
+
+    def texts(self, user: str) -> list[str]:
+        return [one.content for one in self.users[user]]
+
+    def said(self) -> dict[str, int]:
+        return {note.says: note.lines for note in self.report.notes}
+
+
+@pytest.fixture
+def imported(store) -> Any:
+    async def work(program: str, path: Path, **more: Any) -> Got:
+        async with store() as memory:
+            report = await import_from(memory, program, path, **{"user_id": "me", **more})
+            users = {
+                user: [one async for one in memory.user(user).export()]
+                for user in await memory.users()
+            }
+        return Got(report, users)
+
+    return work
+
+
+def sample(name: str) -> Path:
+    """Return a sample that another project publishes."""
+    for parent in Path(__file__).resolve().parents:
+        path = parent / "shared/data/interop" / name
+        if path.exists():
+            return path
+    pytest.skip(f"{name} is not here: it is not part of this project")
+
+
+# --- mem0
+
+
+async def test_mem0_as_json(imported, tmp_path: Path) -> None:
+    got = await imported("mem0", foreign.mem0_json(tmp_path))
+    tea, dog = got.users["ada"]
+    (rome,) = got.users["bob"]
+    assert (tea.content, tea.occurred_at) == ("likes tea", WHEN)
+    times = {"created_at": AT, "updated_at": AT, "user_id": "ada"}
+    assert tea.metadata == {"source": "wiki", "trust": "trusted", "mem0_id": "m1", **times}
+    assert dog.metadata == {"categories": ["pets"], "mem0_id": "m3", **times}
+    assert (rome.session_id, rome.role) == ("r1", "user")
+    assert got.report.notes == ()
+
+
+async def test_mem0_as_a_store(imported, tmp_path: Path) -> None:
+    got = await imported("mem0", foreign.mem0_store(tmp_path))
+    (tea,), (rome,) = got.users["ada"], got.users["bob"]
+    assert (tea.content, tea.occurred_at) == ("likes tea", WHEN)
+    assert tea.metadata == {
+        "mood": "good", "mem0_id": "p0", "user_id": "ada", "created_at": AT
+    }  # fmt: skip
+    assert (rome.content, rome.session_id) == ("lives in Rome", "r1")
+
+
+UUID = "6d20fe15-73c6-4608-97ad-dd8da786a19f"
+
+
+async def test_our_stand_in_for_mem0_serves_what_was_imported(tmp_path: Path) -> None:
+    record = foreign.mem0_record(
+        UUID, "likes tea", "ada", metadata={"mood": "good"}, run_id="r1", role="user"
+    )  # fmt: skip
+    record["hash"] = hashlib.md5(b"likes tea").hexdigest()
+    path = write_json(tmp_path / "x.json", {"results": [record]})
+    async with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()) as memory:
+        await import_from(memory, "mem0", path)
+    async with AsyncMemory(tmp_path / "memory", embedder=FakeEmbedder()) as served:
+        for filters in ({"user_id": "ada"}, {"run_id": "r1"}, {"user_id": "ada", "mood": "good"}):
+            assert await served.get_all(filters=filters) == {"results": [record]}
+        assert {**await served.get(UUID), "score": 1} == {**record, "score": 1}
+        (event,) = await served.history(UUID)
+        assert (event["event"], event["created_at"]) == ("ADD", AT)
+
+
+async def test_a_memory_of_mem0_that_changed_is_another_one(store, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    async with store() as memory:
+        for text in ("likes tea", "likes green tea", "likes green tea"):
+            write_json(path, [foreign.mem0_record(UUID, text, "ada")])
+            dry = await import_from(memory, "mem0", path, dry_run=True)
+            report = await import_from(memory, "mem0", path)
+            assert (dry.added, dry.unchanged) == (report.added, report.unchanged)
+        assert (report.added, report.unchanged, report.left_out) == (0, 1, 0)
+        assert (await memory.user("ada").get(UUID)).content == "likes tea"
+        assert len(await memory.user("ada").list_memories()) == 2
+
+
+async def test_what_only_an_agent_has_is_of_a_user_of_that_name(imported, tmp_path: Path) -> None:
+    records = [{"memory": "a", "agent_id": "bot"}, {"memory": "b", "run_id": "r1"},
+               {"memory": "c", "user_id": "run_id=x"}, {"memory": "d"}]  # fmt: skip
+    got = await imported("mem0", write_json(tmp_path / "x.json", records))
+    assert got.report.users == ["agent_id=bot", "me", "run_id=r1", "user_id=run_id=x"]
+
+
+async def test_the_sample_of_mem0(imported) -> None:
+    got = await imported("mem0", sample("mem0_export.cognee-sample.json"))
+    assert list(got.users) == ["alice"]
+    assert len(got.users["alice"]) == got.report.added == 4
+    assert got.users["alice"][0].occurred_at == datetime(2025, 1, 10, 14, 30, tzinfo=UTC)
+    assert got.users["alice"][3].metadata["source"] == "okr_review"
+
+
+async def test_expired_memories_of_mem0_are_left_behind(imported, tmp_path: Path) -> None:
+    one = foreign.mem0_record("1", "over", "ada", expiration_date="2025-02-01")
+    other = foreign.mem0_record("2", "holds", "ada", expiration_date="2999-01-01")
+    got = await imported("mem0", write_json(tmp_path / "x.json", [one, other]))
+    assert got.texts("ada") == ["holds"]
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (print, ("called",))
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        foreign.point("1", {"data": "x"}, of=b"os\nsystem"),
+        pickle.dumps(Evil()),
+        foreign.point("1", {"data": "x", "deep": Evil()}),
+        foreign.point("1", [1]),
+        b"\x80\x04",
+        b"",
+        b"cos\nsystem\n(S'echo called'\ntR.",
+        b"\x80\x04r\xff\xff\xff\x7f.",
+        None,
+        5,
+    ],
+)
+async def test_a_pickle_that_is_no_point_is_left_out(
+    imported, tmp_path: Path, capfd: Any, blob: Any
+) -> None:
+    path = foreign.mem0_store(tmp_path) / "collection/mem0/storage.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO points VALUES ('evil', ?)", (blob,))
+    got = await imported("mem0", tmp_path)
+    assert (got.report.added, got.report.left_out) == (2, 1)
+    assert "called" not in "".join(capfd.readouterr())
+
+
+async def test_a_pickle_that_is_larger_than_it_looks_is_left_out(imported, tmp_path: Path) -> None:
+    many: Any = ["x"]
+    for _ in range(25):
+        many = [many, many]
+    path = foreign.mem0_store(tmp_path) / "collection/mem0/storage.sqlite"
+    with sqlite3.connect(path) as database:
+        blob = foreign.point("1", {"data": "x", "user_id": "ada", "many": many})
+        database.execute("INSERT INTO points VALUES ('many', ?)", (blob,))
+    assert (await imported("mem0", tmp_path)).report.left_out == 1
+
+
+async def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"has no storage\.sqlite"):
+        await plan_import("mem0", tmp_path)
+
+
+# --- databases
+
+
+async def test_chroma_as_a_directory(imported, tmp_path: Path) -> None:
+    got = await imported("chroma", foreign.chroma(tmp_path))
+    tea, other = got.users["ada"]
+    (rome,) = got.users["bob"]
+    assert tea.metadata == {
+        "n": 7, "ok": True, "f": 1.5, "tags": ["x", "y"], "collection": "facts", "chroma_id": "a"
+    }  # fmt: skip
+    assert (tea.occurred_at, rome.occurred_at.year) == (WHEN, 2024)
+    assert (other.content, other.metadata["collection"]) == ("another a", "others")
+    assert got.report.left_out == 1
+
+
+async def test_a_field_of_chroma_may_be_the_text(imported, tmp_path: Path) -> None:
+    named = {"metadata.body": "content"}
+    got = await imported("chroma", foreign.chroma(tmp_path), fields=named)
+    assert "in a field" in got.texts("ada")
+    assert got.report.left_out == 0
+
+
+async def test_chroma_as_json(imported, tmp_path: Path) -> None:
+    batch = {"ids": ["a", "b"], "embeddings": None, "documents": ["likes tea", "x"],
+             "metadatas": [{"user_id": "ada"}, None]}  # fmt: skip
+    got = await imported("chroma", write_json(tmp_path / "x.json", batch))
+    assert (got.texts("ada"), got.texts("me")) == (["likes tea"], ["x"])
+
+
+@pytest.mark.parametrize(
+    "batch", [[], 1, {"ids": 1}, {"ids": ["a"], "documents": []} | {"metadatas": [1, 2]}, {}]
+)
+async def test_json_that_is_not_chromas_is_refused(tmp_path: Path, batch: Any) -> None:
+    with pytest.raises(InvalidInputError, match="Nothing was added"):
+        await plan_import("chroma", write_json(tmp_path / "x.json", batch))
+
+
+async def test_langgraph(imported, tmp_path: Path) -> None:
+    got = await imported("langgraph", foreign.langgraph(tmp_path), user_field="namespace.1")
+    (tea,), (city,) = got.users["ada"], got.users["bob"]
+    assert (tea.memory_type, tea.occurred_at) == ("structured", WHEN)
+    assert (tea.data["collection"], tea.data["key"]) == ("langgraph@1/memories", "k1")
+    assert tea.data["value"] == {"data": "likes tea", "mood": "good"}
+    assert city.data["value"] == {"city": "Rome", "since": 2020}
+    assert tea.metadata == {"langgraph": {"namespace": ["memories", "ada"]}}
+    assert got.said() == {langgraph.EXPIRED: 1}
+
+
+async def test_langgraph_without_a_user_in_its_namespaces(imported, tmp_path: Path) -> None:
+    got = await imported("langgraph", foreign.langgraph(tmp_path))
+    assert [one.data["collection"] for one in got.users["me"]] == [
+        "langgraph/memories.ada", "langgraph/memories.bob"
+    ]  # fmt: skip
+    assert got.said() == {langgraph.EXPIRED: 1, langgraph.ONE_USER: 2}
+
+
+async def test_a_namespace_that_is_too_short_is_of_a_user_of_its_own(
+    imported, tmp_path: Path
+) -> None:
+    got = await imported("langgraph", foreign.langgraph(tmp_path), user_field="namespace.2")
+    assert list(got.users) == ["langgraph"]
+
+
+async def test_an_item_that_will_expire_keeps_its_end(imported, tmp_path: Path) -> None:
+    path = foreign.langgraph(tmp_path)
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE store SET expires_at = '2999-01-01', ttl_minutes = 5.0")
+    got = await imported("langgraph", path)
+    assert got.report.added == 3
+    about = got.users["me"][0].metadata["langgraph"]
+    assert about["ttl"] == 5.0
+    assert datetime.fromtimestamp(about["expires_us"] / 1e6, UTC).year == 2999
+
+
+async def test_a_text_of_langgraph_may_be_a_fact(imported, tmp_path: Path) -> None:
+    named = {"value.data": "content"}
+    got = await imported("langgraph", foreign.langgraph(tmp_path), fields=named)
+    kinds = {one.content: one.memory_type for one in got.users["me"]}
+    assert kinds == {"likes tea": "long_term", '{"city":"Rome","since":2020}': "structured"}
+
+
+async def test_a_changed_item_of_langgraph_is_the_same_document(store, tmp_path: Path) -> None:
+    path = foreign.langgraph(tmp_path)
+    async with store() as memory:
+        await import_from(memory, "langgraph", path, user_id="me")
+        with sqlite3.connect(path) as database:
+            database.execute("UPDATE store SET value = '{\"city\": \"Porto\"}' WHERE key = 'k2'")
+        await import_from(memory, "langgraph", path, user_id="me")
+        documents = await memory.user("me").documents.find("langgraph/memories.bob")
+    assert [one.value for one in documents] == [{"city": "Porto"}]
+
+
+@pytest.mark.parametrize("program", ["langgraph", "chroma", "mem0"])
+async def test_a_database_is_left_as_it_is(tmp_path: Path, program: str) -> None:
+    """Reading makes no file beside it, and changes no byte; also where nothing may be written."""
+    write = {"langgraph": foreign.langgraph, "chroma": foreign.chroma, "mem0": foreign.mem0_store}
+    path = write[program](tmp_path)
+    before = {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()}
+    await plan_import(program, path)
+    assert {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()} == before
+
+
+async def test_a_log_beside_a_database_is_read(imported, tmp_path: Path) -> None:
+    path = foreign.langgraph(tmp_path)
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("""INSERT INTO store (prefix, key, value) VALUES ('a', 'k', '{"x": 1}')""")
+        database.commit()
+        assert (tmp_path / "store.sqlite-wal").stat().st_size
+        assert (await imported("langgraph", path)).report.added == 3
+    database.close()
+
+
+async def test_a_view_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "x.sqlite") as database:
+        database.execute(
+            "CREATE VIEW store AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
+            "SELECT x AS prefix, x AS key, '{}' AS value, x AS created_at FROM n"
+        )
+    database.close()
+    with pytest.raises(InvalidInputError, match="has no table 'store'"):
+        await plan_import("langgraph", tmp_path / "x.sqlite")
+
+
+# --- graphs
+
+
+async def test_mcp_memory(imported, tmp_path: Path) -> None:
+    got = await imported("mcp-memory", foreign.mcp_memory(tmp_path))
+    assert got.texts("me") == [
+        "Alice (person):\nlikes tea\nhas a dog",
+        "Rome (city)",
+        "Acme (entity)",
+        "Alice works at Acme",
+    ]
+    assert list(got.said().values()) == [1]
+
+
+async def test_the_sample_of_mcp_memory(imported) -> None:
+    got = await imported("mcp-memory", sample("mcp-memory.sample.jsonl"))
+    assert got.texts("me") == [
+        "Alice (person):\nworks at Acme Corp", "Acme (entity)", "Alice works at Acme"
+    ]  # fmt: skip
+
+
+async def test_the_answer_of_read_graph(imported, tmp_path: Path) -> None:
+    graph = {
+        "entities": [{"name": "A", "entityType": "x", "observations": ["o"]}],
+        "relations": [{"from": "A", "to": "A", "relationType": "is"}],
+    }
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(graph, indent=2))
+    assert (await imported("mcp-memory", path)).report.added == 2
+
+
+async def test_zep(imported, tmp_path: Path) -> None:
+    got = await imported("zep", foreign.zep(tmp_path))
+    ada, acme, works = got.users["ada"]
+    assert ada.content == "Ada (Person):\nAda likes tea."
+    assert (ada.metadata["age"], acme.data["type"], ada.occurred_at) == (36, "entity", WHEN)
+    assert works.content == "Ada works at Acme"
+    assert (works.data["relation"], works.data["valid_to"][:4]) == ("WORKS_AT", "2025")
+    assert works.occurred_at.year == 2024
+    (rome,) = got.users["bob"]
+    assert (rome.content, rome.session_id, rome.role) == ("lives in Rome", "t1", "user")
+    assert rome.metadata["speaker"] == "Bob"
+    assert got.report.left_out == 1  # an edge to a node that is not there
+    assert any("'tasks'" in says for says in got.said())
+
+
+async def test_basic_memory(imported, tmp_path: Path) -> None:
+    got = await imported("basic-memory", foreign.basic_memory(tmp_path))
+    texts = got.texts("me")
+    assert "Coffee Brewing (guide):\n[method] Pour over gives clarity #brewing (tested)" in texts
+    assert "Tea (entity):\n[taste] bitter" in texts
+    assert {"Coffee Brewing requires Grinding", "Coffee Brewing links to Tea",
+            "Coffee Brewing relates to Tea"} < set(texts)  # fmt: skip
+    assert "Ada likes tea more, see [[Tea]]." in texts
+    assert "[x] a task that is done" in texts
+    (coffee,) = (one for one in got.users["me"] if one.content.startswith("Coffee Brewing (guide)"))
+    assert coffee.metadata["tags"] == ["coffee", "brewing"]
+    assert coffee.occurred_at == datetime(2025, 1, 10, tzinfo=UTC)
+    assert len(got.report.notes) == 2  # a note that is not there, a file that is none
+
+
+# --- agents and chats
+
+
+async def test_letta(imported, tmp_path: Path) -> None:
+    got = await imported("letta", foreign.letta(tmp_path), user_field="agent")
+    tea, hello = got.users["anna"]
+    assert (tea.content, tea.role, tea.session_id) == ("likes tea", "user", "anna")
+    assert (hello.content, hello.role, hello.occurred_at) == ("Hello, Ada.", "assistant", WHEN)
+    (block,) = got.users["me"]
+    assert (block.data["collection"], block.data["key"]) == ("letta", "human")
+    assert block.data["value"]["text"] == "lives in Rome"
+    assert sum(got.said().values()) == 3  # the system, a tool, the tools
+
+
+async def test_the_sample_of_letta(imported) -> None:
+    got = await imported("letta", sample("customer_service.af"))
+    assert sorted(one.data["key"] for one in got.users["me"]) == ["human", "persona"]
+    assert got.report.left_out == 0
+
+
+async def test_passages_of_letta(imported, tmp_path: Path) -> None:
+    passage = {"id": "p1", "text": "likes tea", "created_at": AT, "tags": ["a"], "embedding": [1]}
+    got = await imported("letta", write_json(tmp_path / "x.json", [passage]))
+    (one,) = got.users["me"]
+    assert (one.content, one.occurred_at) == ("likes tea", WHEN)
+    assert one.metadata == {"tags": ["a"], "letta_id": "p1"}
+    assert got.report.notes == ()
+
+
+async def test_chatgpt(imported, tmp_path: Path) -> None:
+    got = await imported("chatgpt", foreign.chatgpt(tmp_path))
+    tea, noted, rome = got.users["me"]
+    assert (tea.content, tea.role, tea.session_id) == ("likes tea", "user", "c1")
+    assert (noted.content, noted.role) == ("Noted.", "assistant")
+    assert tea.metadata == {"title": "Tea", "chatgpt_id": "n1"}
+    assert tea.occurred_at == datetime.fromtimestamp(1736519400.5, UTC)
+    assert (rome.content, rome.session_id) == ("lives in Rome", "c2")
+    assert len(got.said()) == 4  # a branch, a picture, the system, a tool
+
+
+async def test_an_unpacked_archive_and_a_file_of_it_are_the_same(store, tmp_path: Path) -> None:
+    path = foreign.chatgpt(tmp_path)
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    one = shutil.copy(tmp_path / "unpacked/conversations-000.json", tmp_path / "any name")
+    async with store() as memory:
+        assert (await import_from(memory, "chatgpt", path, user_id="me")).added == 3
+        for again in (tmp_path / "unpacked", Path(one)):
+            assert (await import_from(memory, "chatgpt", again, user_id="me")).added == 0
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"a": {"parent": "a", "message": foreign.chatgpt_message("user", "hi"), "id": "a"}},
+        {"a": {"parent": "b", "id": "a", "message": foreign.chatgpt_message("user", "hi")},
+         "b": {"parent": "a", "id": "b", "message": None}},
+    ],
+)  # fmt: skip
+async def test_a_conversation_in_a_circle_ends(imported, tmp_path: Path, mapping: Any) -> None:
+    conversation = {"id": "c", "mapping": mapping, "current_node": "a"}
+    got = await imported("chatgpt", write_json(tmp_path / "x.json", [conversation]))
+    assert got.texts("me") == ["hi"]
+
+
+async def test_claude(imported, tmp_path: Path) -> None:
+    got = await imported("claude", foreign.claude(tmp_path))
+    tea, noted, *facts = got.users["me"]
+    assert (tea.content, tea.role, tea.session_id) == ("likes tea", "user", "c1")
+    assert (noted.content, noted.role, noted.occurred_at) == ("Noted.", "assistant", WHEN)
+    assert [one.content for one in facts] == ["**Work**", "lives in Rome"]
+    assert sum(got.said().values()) == 3  # an attachment, a thought, a tool
+
+
+@pytest.mark.parametrize("program", ["chatgpt", "claude"])
+async def test_an_archive_of_something_else_is_refused(tmp_path: Path, program: str) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.txt", "a")
+    with pytest.raises(InvalidInputError, match="has no file that is understood"):
+        await plan_import(program, tmp_path / "x.zip")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInputError, match="has no file that is understood"):
+        await plan_import(program, tmp_path / "empty")
+
+
+# --- notes
+
+
+async def test_memory_md(imported, tmp_path: Path) -> None:
+    got = await imported("memory-md", foreign.memory_md(tmp_path))
+    bob, again, milk, _dog, rome = got.users["me"]
+    assert (milk.content, milk.metadata) == (
+        "likes tea\nwith milk", {"section": "Memory > Preferences", "file": "MEMORY.md"}
+    )  # fmt: skip
+    assert rome.content == "Lives in Rome,\nnear the river."
+    assert (bob.content, again.content) == ("met Bob", "met Bob")
+    assert bob.occurred_at == datetime(2025, 1, 10, tzinfo=UTC)
+
+
+async def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """What a directory links to was not exported with it."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "secret.md").write_text("- a secret\n")
+    (tmp_path / "notes/link.md").symlink_to(tmp_path / "secret.md")
+    with pytest.raises(InvalidInputError, match="has no Markdown files"):
+        await plan_import("memory-md", tmp_path / "notes")
+
+
+async def test_front_matter_of_several_forms(imported, tmp_path: Path) -> None:
+    text = "---\r\ntags:\r\n  - a\r\n  - 'b'\r\ndate: 2025-01-10\r\nempty:\r\n---\r\n- x\r\n"
+    (tmp_path / "a.md").write_bytes(text.encode())
+    got = await imported("memory-md", tmp_path / "a.md")
+    (one,) = got.users["me"]
+    assert one.metadata == {"tags": ["a", "b"], "date": "2025-01-10", "file": "a.md"}
+    assert one.occurred_at == datetime(2025, 1, 10, tzinfo=UTC)

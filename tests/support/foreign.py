@@ -1,0 +1,350 @@
+"""Files of other programs in their documented formats, written with the standard library alone."""
+
+import json
+import pickle
+import sqlite3
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+AT = "2025-01-10T14:30:00+00:00"
+ADA, BOB = "ada", "bob"
+
+
+def write_json(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value), "utf-8")
+    return path
+
+
+# --- mem0
+
+
+def mem0_json(folder: Path) -> Path:
+    return write_json(
+        folder / "mem0.json",
+        {
+            "results": [
+                mem0_record(
+                    "m1", "likes tea", ADA, metadata={"source": "wiki", "trust": "trusted"}
+                ),
+                mem0_record("m2", "lives in Rome", BOB, run_id="r1", role="user"),
+                mem0_record("m3", "has a dog", ADA, categories=["pets"]),
+            ]
+        },
+    )
+
+
+def mem0_record(own_id: str, memory: str, user_id: str, **more: Any) -> dict[str, Any]:
+    plain = {"id": own_id, "memory": memory, "user_id": user_id, "hash": "x", "created_at": AT}
+    return {**plain, "updated_at": AT, **more}
+
+
+def mem0_store(folder: Path) -> Path:
+    """Write the directory of a local Qdrant, with a collection of memories and one of entities."""
+    for collection, payloads in {
+        "mem0": [
+            {"data": "likes tea", "user_id": ADA, "created_at": AT, "mood": "good"},
+            {"data": "lives in Rome", "user_id": BOB, "created_at": AT, "run_id": "r1"},
+        ],
+        "mem0_entities": [{"data": "rome", "user_id": BOB}],
+    }.items():
+        path = folder / "qdrant" / "collection" / collection / "storage.sqlite"
+        path.parent.mkdir(parents=True)
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
+            for number, payload in enumerate(payloads):
+                values = (str(number), point(f"p{number}", payload))
+                database.execute("INSERT INTO points VALUES (?, ?)", values)
+    return folder / "qdrant"
+
+
+def point(own_id: str, payload: Any, of: bytes = b"qdrant_client.http.models.models\nPointStruct"):
+    """Return a pickled point as qdrant-client stores it, without having it."""
+    fields = {"id": own_id, "vector": {"": [1.0, 2.0]}, "payload": payload}
+    state = pickle.dumps({"__dict__": fields, "__pydantic_extra__": None}, protocol=3)
+    return b"\x80\x03c" + of + b"\n)\x81" + state[2:-1] + b"b."
+
+
+# --- databases
+
+
+def langgraph(folder: Path) -> Path:
+    path = folder / "store.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "CREATE TABLE store (prefix text NOT NULL, key text NOT NULL, value text NOT NULL, "
+            "created_at TIMESTAMP, updated_at TIMESTAMP, expires_at TIMESTAMP, ttl_minutes REAL, "
+            "PRIMARY KEY (prefix, key))"
+        )
+        for prefix, key, value, expires_at in [
+            ("memories.ada", "k1", {"data": "likes tea", "mood": "good"}, None),
+            ("memories.bob", "k2", {"city": "Rome", "since": 2020}, None),
+            ("memories.ada", "k3", {"data": "is over"}, "2025-02-01 00:00:00+00:00"),
+        ]:
+            row = (prefix, key, json.dumps(value).encode(), "2025-01-10 14:30:00", expires_at)
+            database.execute("INSERT INTO store VALUES (?, ?, ?, ?, NULL, ?, NULL)", row)
+    return path
+
+
+def chroma(folder: Path) -> Path:
+    directory = folder / "chroma"
+    directory.mkdir()
+    with closing(sqlite3.connect(directory / "chroma.sqlite3")) as database, database:
+        database.executescript(
+            """
+            CREATE TABLE collections (id TEXT PRIMARY KEY, name TEXT NOT NULL);
+            CREATE TABLE segments (id TEXT PRIMARY KEY, type TEXT, scope TEXT, collection TEXT);
+            CREATE TABLE embeddings (id INTEGER PRIMARY KEY, segment_id TEXT, embedding_id TEXT,
+                seq_id BLOB, created_at TIMESTAMP);
+            CREATE TABLE embedding_metadata (id INTEGER, key TEXT, string_value TEXT,
+                int_value INTEGER, float_value REAL, bool_value INTEGER, PRIMARY KEY (id, key));
+            CREATE TABLE embedding_metadata_array (id INTEGER, key TEXT, string_value TEXT,
+                int_value INTEGER, float_value REAL, bool_value INTEGER);
+            INSERT INTO collections VALUES ('c1', 'facts'), ('c2', 'others');
+            INSERT INTO segments VALUES ('s1', '', 'METADATA', 'c1'), ('s2', '', 'METADATA', 'c2');
+            INSERT INTO embeddings VALUES
+                (1, 's1', 'a', 1, '2025-01-10 14:30:00'), (2, 's1', 'b', 2, '2025-01-10 14:30:00'),
+                (3, 's2', 'a', 3, '2025-01-10 14:30:00'), (4, 's2', 'c', 4, '2025-01-10 14:30:00');
+            INSERT INTO embedding_metadata VALUES
+                (1, 'chroma:document', 'likes tea', NULL, NULL, NULL),
+                (1, 'user_id', 'ada', NULL, NULL, NULL), (1, 'n', NULL, 7, NULL, NULL),
+                (1, 'ok', NULL, NULL, NULL, 1), (1, 'f', NULL, NULL, 1.5, NULL),
+                (2, 'chroma:document', 'lives in Rome', NULL, NULL, NULL),
+                (2, 'user_id', 'bob', NULL, NULL, NULL),
+                (2, 'created_at', '2024-05-01', NULL, NULL, NULL),
+                (3, 'chroma:document', 'another a', NULL, NULL, NULL),
+                (3, 'user_id', 'ada', NULL, NULL, NULL),
+                (4, 'user_id', 'ada', NULL, NULL, NULL),
+                (4, 'body', 'in a field', NULL, NULL, NULL);
+            INSERT INTO embedding_metadata_array VALUES
+                (1, 'tags', 'x', NULL, NULL, NULL), (1, 'tags', 'y', NULL, NULL, NULL);
+            """
+        )
+    return directory
+
+
+# --- graphs
+
+
+def mcp_memory(folder: Path) -> Path:
+    path = folder / "memory.jsonl"
+    lines = [
+        {"type": "relation", "from": "Alice", "to": "Acme", "relationType": "works_at"},
+        {
+            "type": "entity",
+            "name": "Alice",
+            "entityType": "person",
+            "observations": ["likes tea", "has a dog"],
+        },
+        {"type": "entity", "name": "Rome", "entityType": "city", "observations": []},
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")  # no line feed at the end
+    return path
+
+
+def zep(folder: Path) -> Path:
+    return write_json(
+        folder / "zep.json",
+        {
+            "edges": [
+                {
+                    "uuid": "e1", "user_id": ADA, "name": "WORKS_AT", "fact": "Ada works at Acme",
+                    "source_node_uuid": "n1", "target_node_uuid": "n2", "created_at": AT,
+                    "valid_at": "2024-05-01T00:00:00Z", "invalid_at": "2025-05-01T00:00:00Z",
+                },
+                {
+                    "uuid": "e2", "user_id": ADA, "name": "KNOWS", "created_at": AT,
+                    "source_node_uuid": "n1", "target_node_uuid": "nobody",
+                },
+            ],
+            "nodes": [
+                {
+                    "uuid": "n1", "user_id": ADA, "name": "Ada", "labels": ["Entity", "Person"],
+                    "summary": "Ada likes tea.", "attributes": {"age": 36}, "created_at": AT,
+                },
+                {"uuid": "n2", "user_id": ADA, "name": "Acme", "labels": ["Entity"],
+                 "created_at": AT},
+            ],
+            "messages": [
+                {"uuid": "x1", "user_id": BOB, "thread_id": "t1", "role": "user", "name": "Bob",
+                 "content": "lives in Rome", "created_at": AT},
+            ],
+            "tasks": [1],
+        },
+    )  # fmt: skip
+
+
+# --- agents and chats
+
+
+def letta(folder: Path) -> Path:
+    """Write an agent file: JSON in a JSON string, as the public ones are."""
+    spoken = {"name": "send_message", "arguments": json.dumps({"message": "Hello, Ada."})}
+    agent = {
+        "name": "anna",
+        "messages": [
+            letta_message("1", "system", [{"type": "text", "text": "be kind"}]),
+            letta_message("2", "user", [{"type": "text", "text": "likes tea"}]),
+            letta_message("3", "assistant", [], tool_calls=[{"function": spoken}]),
+            letta_message("4", "tool", [{"type": "text", "text": "42"}]),
+        ],
+    }
+    block = {"label": "human", "value": "\nlives in Rome\n", "description": "about the user"}
+    whole = {
+        "agents": [agent],
+        "blocks": [block],
+        "tools": [{"name": "t"}],
+        "metadata": {"revision": 1},
+    }
+    return write_json(folder / "anna.af", json.dumps(whole, indent=2))
+
+
+def letta_message(own_id: str, role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"id": own_id, "role": role, "content": content, "created_at": AT, **more}
+
+
+def chatgpt(folder: Path) -> Path:
+    """Write the archive of an export: two files of conversations, one of them with a branch."""
+    branched = {
+        "title": "Tea",
+        "conversation_id": "c1",
+        "create_time": 1736519400.0,
+        "current_node": "n3",
+        "mapping": dict(
+            [
+                chatgpt_node("root", None, ["n1"], None),
+                chatgpt_node("n1", "root", ["n2", "n3"], chatgpt_message("user", "likes tea")),
+                chatgpt_node("n2", "n1", [], chatgpt_message("assistant", "edited away")),
+                chatgpt_node("n3", "n1", [], chatgpt_message("assistant", "Noted.", {"asset": 1})),
+            ]
+        ),
+    }
+    other = {
+        "title": None,
+        "id": "c2",
+        "create_time": 1736519400.0,
+        "mapping": dict(
+            [
+                chatgpt_node("a", None, ["b"], chatgpt_message("system", "")),
+                chatgpt_node("b", "a", ["c"], chatgpt_message("user", "lives in Rome")),
+                chatgpt_node("c", "b", [], chatgpt_message("tool", "42")),
+            ]
+        ),
+    }
+    path = folder / "chatgpt.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations-000.json", json.dumps([branched]))
+        archive.writestr("conversations-001.json", json.dumps([other]))
+        archive.writestr("user.json", "{}")
+        archive.writestr("chat.html", "<html>")
+    return path
+
+
+def chatgpt_message(role: str, *parts: Any) -> dict[str, Any]:
+    form = "text" if all(isinstance(part, str) for part in parts) else "multimodal_text"
+    content = {"content_type": form, "parts": list(parts)}
+    return {"author": {"role": role}, "create_time": 1736519400.5, "content": content}
+
+
+def chatgpt_node(name: str, parent: str | None, children: list[str], message: Any):
+    said = message and {"id": name, **message}
+    return name, {"id": name, "parent": parent, "children": children, "message": said}
+
+
+def claude(folder: Path) -> Path:
+    """Write the directory that the archive of an export unpacks to."""
+    directory = folder / "claude"
+    directory.mkdir()
+    parts = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "text", "text": "Noted."},
+        {"type": "tool_use", "name": "search"},
+    ]
+    messages = [
+        claude_message("u1", "human", text="likes tea", attachments=[{"file_name": "a.txt"}]),
+        claude_message("u2", "assistant", text="", content=parts),
+    ]
+    conversation = {"uuid": "c1", "name": "Tea", "account": {"uuid": "acc"}, "created_at": AT}
+    write_json(directory / "conversations.json", [{**conversation, "chat_messages": messages}])
+    noted = {"conversations_memory": "**Work**\n\nlives in Rome\n", "account_uuid": "acc"}
+    write_json(directory / "memories.json", [noted])
+    write_json(directory / "users.json", [{"uuid": "acc"}])
+    return directory
+
+
+def claude_message(own_id: str, sender: str, **more: Any) -> dict[str, Any]:
+    return {"uuid": own_id, "sender": sender, "created_at": AT, "content": [], **more}
+
+
+# --- notes
+
+NOTE = """---
+title: Coffee Brewing
+type: guide
+tags: [coffee, brewing]
+permalink: notes/coffee
+created: 2025-01-10
+---
+# Coffee Brewing
+
+Ada likes tea more, see [[Tea]].
+
+## Observations
+- [method] Pour over gives clarity #brewing (tested)
+- [x] a task that is done
+
+## Relations
+- requires [[Grinding]] (always)
+- [[Tea]]
+"""
+
+
+def basic_memory(folder: Path) -> Path:
+    directory = folder / "notes"
+    (directory / "tea").mkdir(parents=True)
+    (directory / "coffee.md").write_text(NOTE, "utf-8")
+    (directory / "tea" / "Tea.md").write_text("- [taste] bitter\n", "utf-8")
+    (directory / "picture.png").write_bytes(b"\x89PNG")
+    return directory
+
+
+MEMORY_MD = """<!-- generated -->
+# Memory
+
+## Preferences
+- likes tea
+  with milk
+- has a dog
+
+Lives in Rome,
+near the river.
+"""
+
+
+def memory_md(folder: Path) -> Path:
+    directory = folder / "agent"
+    (directory / "memory").mkdir(parents=True)
+    (directory / "MEMORY.md").write_text(MEMORY_MD, "utf-8")
+    (directory / "memory" / "2025-01-10.md").write_text("- met Bob\n- met Bob\n", "utf-8")
+    return directory
+
+
+SAMPLES: Mapping[str, tuple[str, Callable[[Path], Path]]] = MappingProxyType(
+    {
+        "mem0": ("mem0", mem0_json),
+        "mem0 store": ("mem0", mem0_store),
+        "zep": ("zep", zep),
+        "letta": ("letta", letta),
+        "langgraph": ("langgraph", langgraph),
+        "chroma": ("chroma", chroma),
+        "mcp-memory": ("mcp-memory", mcp_memory),
+        "chatgpt": ("chatgpt", chatgpt),
+        "claude": ("claude", claude),
+        "basic-memory": ("basic-memory", basic_memory),
+        "memory-md": ("memory-md", memory_md),
+    }
+)
+"""For each sample the program it is of, and what writes it into a directory."""
