@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +54,13 @@ def served(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[st
             yield process, address
         finally:
             process.kill()
+
+
+def await_started(process: subprocess.Popen[str], workers: int) -> None:
+    """Wait until so many workers have said that they started; some may have ended since."""
+    assert process.stderr is not None
+    said = (line for line in process.stderr if "startup complete" in line)
+    assert len(list(islice(said, workers))) == workers
 
 
 async def owner(directory: Path, *, other_than: int = 0) -> Address:
@@ -102,6 +110,8 @@ def test_four_workers_share_a_memory_and_lose_nothing_when_the_owner_is_killed(
 
     with served(tmp_path, "--workers", str(WORKERS)) as (process, address):
         asyncio.run(use(address))
+        # A worker that is told to end while it starts closes nothing.
+        await_started(process, WORKERS + 1)
         process.terminate()
         assert process.wait(60) in (0, -signal.SIGTERM)
     assert not (tmp_path / "memory/owner.json").exists(), "whoever was last has closed it"

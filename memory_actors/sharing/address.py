@@ -8,6 +8,7 @@ socket is reached through the open directory, where the system has that; where t
 sockets, it is a port of the loopback interface, and the secret keeps others out.
 """
 
+import asyncio
 import errno
 import fcntl
 import os
@@ -30,6 +31,9 @@ OWNER_ONLY: Final = 0o600
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
 LOOK_S_MAX: Final = 0.2
+LOOK_AGAIN_S: Final = 0.02
+GIVEN_UP_LOOKS: Final = 50
+"""A second: in that time a process that takes a store over opens it, or gives up."""
 _OPEN_FILES: Final = Path("/proc/self/fd")
 
 
@@ -128,20 +132,30 @@ def forget_socket(directory: Path) -> None:
         (directory / SOCKET).unlink(missing_ok=True)
 
 
-def forget_owner(directory: Path, secrets: Container[str]) -> None:
+async def forget_owner(directory: Path, secrets: Container[str]) -> None:
     """Remove what says who has a store, once it is closed here, unless the next owner wrote it.
 
-    In its turn: nobody opens the store between the look and the removal. Whoever has the turn is
-    about to write the file anew.
+    In its turn: nobody opens the store between the look and the removal. Whoever has the turn now
+    writes the file anew, or gives up: that is waited for, but not long.
     """
+    for _ in range(GIVEN_UP_LOOKS):
+        if _forgotten(directory, secrets):
+            return
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _forgotten(directory: Path, secrets: Container[str]) -> bool:
+    """Remove the file if it is one of ours, and return whether it no longer is there."""
     turn = Turn(directory)
-    if not turn.taken():
-        return
+    is_our_turn = turn.taken()
     try:
         address = read_address(directory)
-        if address is not None and address.secret in secrets:
+        if address is None or address.secret not in secrets:
+            return True
+        if is_our_turn:
             with suppress(OSError):
                 (directory / FILE).unlink(missing_ok=True)
+        return is_our_turn
     finally:
         turn.ended()
 

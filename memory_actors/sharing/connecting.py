@@ -16,6 +16,7 @@ from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, 
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import (
+    LOOK_AGAIN_S,
     Address,
     Turn,
     is_missing,
@@ -30,7 +31,6 @@ from memory_actors.sharing.choices import Choices, same
 from memory_actors.sharing.frames import Link, Said
 from memory_actors.sharing.values import error_of
 
-LOOK_AGAIN_S: Final = 0.02
 PING_S: Final = 1.0
 SILENCE_S: Final = 10.0
 """The owner's loop answers a ping within milliseconds: who says nothing for so long is frozen."""

@@ -33,7 +33,9 @@ async def owned(
     `give_up` is called when somebody comes who wants to keep it: who owns it for one call only.
     """
     held, secrets = AsyncExitStack(), set[str]()
-    held.callback(lambda: forget_owner(directory, secrets))  # last: who waits for the end reads it
+    held.push_async_callback(
+        forget_owner, directory, secrets
+    )  # last: who waits for the end reads it
     memory = await open_alone(directory, **parts, held=held)
     server = Server(memory, directory, choices, give_up)
     held.push_async_callback(server.close)

@@ -27,7 +27,7 @@ from memory_actors import (
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.system import MemorySystem as Engine
-from memory_actors.sharing.address import FILE, SOCKET, forget_owner
+from memory_actors.sharing.address import FILE, SOCKET, Turn, forget_owner
 from memory_actors.sharing.system import open_or_join
 
 pytestmark = pytest.mark.anyio
@@ -410,8 +410,18 @@ async def test_events_are_read_once_by_who_is_slower_than_a_takeover(tmp_path: P
 async def test_a_late_owner_removes_nothing_of_the_next_one(tmp_path: Path) -> None:
     async with opening(tmp_path):
         address = (tmp_path / "memory" / FILE).read_bytes()
-        forget_owner(tmp_path / "memory", {"the secret of an earlier one"})
+        await forget_owner(tmp_path / "memory", {"the secret of an earlier one"})
         assert (tmp_path / "memory" / FILE).read_bytes() == address
+
+
+async def test_an_owner_that_closes_while_another_gives_up_its_turn_leaves_no_file(
+    tmp_path: Path,
+) -> None:
+    turn = Turn(tmp_path / "memory")
+    async with opening(tmp_path):
+        assert turn.taken()
+        asyncio.get_running_loop().call_later(0.2, turn.ended)
+    assert not (tmp_path / "memory" / FILE).exists()
 
 
 async def test_much_that_waits_for_an_owner_is_sent_as_fast_as_it_reads(
