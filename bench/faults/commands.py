@@ -234,6 +234,11 @@ _SAID: dict[str, Command] = {
     "add with a key": Command(lambda m, u, n: u.add(f"once {n}", idempotency_key=f"request {n}")),
     "update": Command(lambda m, u, n: u.update(f"fact {n}", content=f"after {n}"), _a_fact),
     "delete": Command(lambda m, u, n: u.delete(f"fact {n}"), _a_fact),
+    "update if": Command(
+        lambda m, u, n: u.update(f"fact {n}", content=f"after {n}", filters={"n": n}),
+        _a_numbered_fact,
+    ),
+    "delete if": Command(lambda m, u, n: u.delete(f"fact {n}", filters={"n": n}), _a_numbered_fact),
     "restore": Command(lambda m, u, n: u.restore([f"fact {n}"]), _a_deleted_fact),
     "set_tier": Command(lambda m, u, n: u.set_tier(["pro", "enterprise"][n % 2])),
     "retrieve": Command(lambda m, u, n: u.retrieve(f"what is known of {n}")),

@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from memory_actors.api.finding import Chosen, matching, state_now
 from memory_actors.base.errors import NotFoundError
+from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Receipt
 from memory_actors.base.validation import check_name
 from memory_actors.kinds.kind import Kind, Restore
@@ -80,7 +81,7 @@ async def delete_many(scope: Scope, handles: Mapping[str, Handle], which: Chosen
     receipts: list[Receipt] = []
     for start in range(0, len(found), DELETED_AT_ONCE):
         batch = found[start : start + DELETED_AT_ONCE]
-        deleting = [_deleted(handles[one.kind.NAME], one) for one in batch]
+        deleting = [_deleted(handles[one.kind.NAME], one, which.matches) for one in batch]
         for outcome in await asyncio.gather(*deleting, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -88,9 +89,9 @@ async def delete_many(scope: Scope, handles: Mapping[str, Handle], which: Chosen
     return receipts
 
 
-async def _deleted(handle: Handle, one: Found) -> list[Receipt]:
-    """Delete one; return no receipt if it went meanwhile, or with another one."""
+async def _deleted(handle: Handle, one: Found, matches: Predicate | None) -> list[Receipt]:
+    """Delete one; return no receipt if it went, or was changed to match no more, meanwhile."""
     try:
-        return [await handle._delete(one.row)]
+        return [await handle._delete(one.row, matches)]
     except NotFoundError:
         return []

@@ -15,6 +15,7 @@ from memory_actors.api.purging import purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.filters import predicate
 from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import (
     Item,
@@ -208,26 +209,38 @@ class UserMemory(UserReads):
         )
 
     async def update(
-        self, memory_id: str, *, content: str | None = None, metadata: Metadata | None = None
+        self,
+        memory_id: str,
+        *,
+        content: str | None = None,
+        metadata: Metadata | None = None,
+        filters: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """Replace what a memory says, its metadata (as a whole), or both.
 
-        :raises NotFoundError: there is no such memory.
+        With `filters` on its metadata (see filters.py) it is changed only if it matches them at the
+        moment of the change: what somebody else has written since it was read is not overwritten.
+
+        :raises NotFoundError: there is no such memory, or it does not match.
         """
         if content is None and metadata is None:
             raise InvalidInputError("nothing to update: give a content, metadata, or both")
         self._scope.check_writable()
+        matches = predicate(filters)
         kind, row = await found(self._scope, memory_id)
-        return await self._handles[kind.NAME]._update(row, content, metadata)
+        return await self._handles[kind.NAME]._update(row, content, metadata, matches)
 
-    async def delete(self, memory_id: str) -> Receipt:
+    async def delete(self, memory_id: str, *, filters: Mapping[str, Any] | None = None) -> Receipt:
         """Delete a memory: it is never returned again. The log keeps what it was, for audits.
 
-        :raises NotFoundError: there is no such memory.
+        With `filters` on its metadata it is deleted only if it matches them at that moment.
+
+        :raises NotFoundError: there is no such memory, or it does not match.
         """
         self._scope.check_writable()
+        matches = predicate(filters)
         kind, row = await found(self._scope, memory_id)
-        return await self._handles[kind.NAME]._delete(row)
+        return await self._handles[kind.NAME]._delete(row, matches)
 
     async def full_id(self, beginning: str) -> str:
         """Return the id that begins so, of a memory that is there or, if none is, that was.
@@ -250,8 +263,9 @@ class UserMemory(UserReads):
         """Delete the memories that match; return a receipt for each. `count` says how many do.
 
         The arguments choose as in `list_memories`. It is done in batches: each memory is deleted
-        or not, and after a crash, or an error, repeat it. What goes with another one (the
-        relationships of an entity) has no receipt of its own.
+        or not, and after a crash, or an error, repeat it. One that is changed meanwhile, and no
+        longer matches `filters`, stays. What goes with another one (the relationships of an entity)
+        has no receipt of its own.
 
         :raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which
             matches everything, without `memory_types`.

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.filters import Predicate
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, QuotaUse
 from memory_actors.kinds.tainted import TaintedPast
@@ -54,6 +55,14 @@ class Outside(Protocol):
         ...
 
 
+class Condition(NamedTuple):
+    """What must hold of a memory when a command is decided: others may have changed it by then."""
+
+    memory_id: str
+    matches: Predicate
+    """Of its metadata, as it is read."""
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A request to change a user's memory. `now_us` is the only clock a decision knows."""
 
@@ -62,6 +71,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     frees: ClassVar[bool] = False
     """True: it makes room, and is carried out also where memory or the log is full."""
     now_us: int
+    condition: Condition | None = None
+    """Where it does not hold, the command is refused."""
 
     async def informed(self, _state: Any, _outside: Outside) -> Self:
         """Return the command with what its decision needs to know besides the state of its kind.

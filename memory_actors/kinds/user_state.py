@@ -14,6 +14,7 @@ import msgspec
 
 from eventlog import Decider, Dropped, EventRegistry, EventStore, Recorded
 from eventlog.core.logs import get_logger
+from memory_actors.base.errors import NotFoundError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Tier
@@ -37,7 +38,7 @@ from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import Command, Kind, Part, Restore, Tally
+from memory_actors.kinds.kind import Command, Condition, Kind, Part, Restore, Tally
 from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.provenance import Provenance, of_past, together
 from memory_actors.kinds.purging import Purge, purge, standing
@@ -153,6 +154,8 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         if isinstance(command, Extract | UndoExtraction):
             return extracting.decide(command, state.long_term, state.provenance, mine)
         part = _PART_OF_COMMAND[type(command)]
+        if command.condition is not None:
+            _check(command.condition, KIND_BY_NAME[part.NAME], state)
         if isinstance(command, AddMemories):
             command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
         events = part.decide(command, state.of(part), mine)
@@ -176,6 +179,19 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
 
 FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 """The decider of any user for who only folds: no limit has a say in that."""
+
+
+def _check(condition: Condition, kind: Kind, state: UserState) -> None:
+    """Refuse a change of a memory that is no longer what was asked for.
+
+    :raises NotFoundError: its metadata do not match. One that has gone is the kind's to refuse.
+    """
+    row = kind.find(state.of(kind), condition.memory_id)
+    if row is not None and not condition.matches(row.shown_metadata):
+        raise NotFoundError(
+            f"memory {condition.memory_id!r} does not match the filters: nothing was changed; "
+            "read it again"
+        )
 
 
 def _with_origins(event: Any, command: Command, state: UserState) -> Any:

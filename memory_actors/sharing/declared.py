@@ -66,7 +66,7 @@ DECLARED: Final[Mapping[str, Declared]] = {
         int,
         lambda self, filters=None, *, memory_types=None, sources=None, min_trust=None: ...,
     ),
-    "delete": Declared(AWAITED, Receipt, lambda self, memory_id: ...),
+    "delete": Declared(AWAITED, Receipt, lambda self, memory_id, *, filters=None: ...),
     "delete_many": Declared(
         AWAITED,
         list[Receipt],
@@ -102,7 +102,7 @@ DECLARED: Final[Mapping[str, Declared]] = {
     "undo": Declared(AWAITED, Undone, lambda self, extraction_id: ...),
     "undo_compaction": Declared(AWAITED, list[Receipt], lambda self, compressed_id: ...),
     "update": Declared(
-        AWAITED, Receipt, lambda self, memory_id, *, content=None, metadata=None: ...
+        AWAITED, Receipt, lambda self, memory_id, *, content=None, metadata=None, filters=None: ...
     ),
     "usage": Declared(AWAITED, Usage, lambda self: ...),
     "why": Declared(AWAITED, Why, lambda self, memory_id: ...),

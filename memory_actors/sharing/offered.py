@@ -116,12 +116,25 @@ OFFERED: Final[Mapping[str, Offered]] = {
     "update": Offered(
         "PATCH",
         "/v1/users/{user_id}/memories/{memory_id}",
-        {"content": "content", "metadata": "metadata", "source": "source", "trust": "trust"},
+        {
+            "content": "content",
+            "metadata": "metadata",
+            "filters": "filters",
+            "source": "source",
+            "trust": "trust",
+        },
         True,
         None,
         False,
     ),
-    "delete": Offered("DELETE", "/v1/users/{user_id}/memories/{memory_id}", {}, False, None, False),
+    "delete": Offered(
+        "DELETE",
+        "/v1/users/{user_id}/memories/{memory_id}",
+        {"filters": "filters"},
+        False,
+        None,
+        False,
+    ),
     "history": Offered(
         "GET", "/v1/users/{user_id}/memories/{memory_id}/history", {}, False, "entries", True
     ),

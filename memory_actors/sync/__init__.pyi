@@ -176,9 +176,14 @@ class UserMemory:
         on_duplicate: OnDuplicate | None = None,
     ) -> list[Receipt]: ...
     def update(
-        self, memory_id: str, *, content: str | None = None, metadata: Metadata | None = None
+        self,
+        memory_id: str,
+        *,
+        content: str | None = None,
+        metadata: Metadata | None = None,
+        filters: Mapping[str, Any] | None = None,
     ) -> Receipt: ...
-    def delete(self, memory_id: str) -> Receipt: ...
+    def delete(self, memory_id: str, *, filters: Mapping[str, Any] | None = None) -> Receipt: ...
     def full_id(self, beginning: str) -> str: ...
     def delete_many(
         self,

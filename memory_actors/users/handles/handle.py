@@ -22,6 +22,7 @@ from memory_actors.base.errors import (
     InvalidInputError,
     MemoryActorsError,
 )
+from memory_actors.base.filters import Predicate
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time
 from memory_actors.base.validation import (
@@ -31,7 +32,7 @@ from memory_actors.base.validation import (
     plain,
     time_us,
 )
-from memory_actors.kinds.kind import Command, Delete, Kind, Pruned, Restore, Update
+from memory_actors.kinds.kind import Command, Condition, Delete, Kind, Pruned, Restore, Update
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.protocol import Embedded
@@ -53,6 +54,7 @@ NO_VECTOR_YET = (
 _logger = get_logger("memory_actors.user")
 
 T = TypeVar("T", bound=msgspec.Struct)
+C = TypeVar("C", bound=Command)
 
 
 class Written(NamedTuple):
@@ -126,14 +128,21 @@ class Handle(metaclass=ABCMeta):
         """Return the text that a memory is found by when it says this."""
         return content
 
-    async def _update(self, row: Any, content: str | None, metadata: Metadata | None) -> Receipt:
-        """Replace what a memory says, its metadata, or both."""
+    async def _update(
+        self,
+        row: Any,
+        content: str | None,
+        metadata: Metadata | None,
+        matches: Predicate | None = None,
+    ) -> Receipt:
+        """Replace what a memory says, its metadata, or both, if it `matches` when decided."""
         if content is not None:
             content_bytes(content)
             content = plain(content)
         if metadata is not None:
             metadata = own_metadata(metadata, shown=row.compressed)
         command, texts = self._updating(row, content, metadata)
+        command = _on_condition(command, row, matches)
         return self._updated(row, await self._write(command, texts))
 
     def _updated(self, row: Any, written: Written) -> Receipt:
@@ -159,9 +168,10 @@ class Handle(metaclass=ABCMeta):
         """Return rows as records of their kind."""
         return [as_record(kind, one) for one in await self._read_rows(rows, origins)]
 
-    async def _delete(self, row: Any) -> Receipt:
-        """Delete a memory."""
+    async def _delete(self, row: Any, matches: Predicate | None = None) -> Receipt:
+        """Delete a memory, if it `matches` when that is decided."""
         command = self._delete_command(now_us=self._scope.now_us(), memory_id=row.memory_id)
+        command = _on_condition(command, row, matches)
         return self._receipt(row.memory_id, "delete", await self._write(command), row)
 
     def _restoring(self, memory_ids: Sequence[str]) -> Restore:
@@ -359,6 +369,13 @@ def as_record(kind: type[T], memory: Memory) -> T:
     return msgspec.convert(
         {**{name: getattr(memory, name) for name in fields}, **memory.data}, kind
     )
+
+
+def _on_condition(command: C, row: Any, matches: Predicate | None) -> C:
+    """Return a command that is refused where a memory does not match any more."""
+    if matches is None:
+        return command
+    return msgspec.structs.replace(command, condition=Condition(row.memory_id, matches))
 
 
 def _is_refusal(error: BaseException) -> bool:

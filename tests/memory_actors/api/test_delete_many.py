@@ -6,7 +6,14 @@ from typing import Any
 import anyio
 import pytest
 
-from memory_actors import InvalidInputError, Item, MemoryType, ReadOnlyError, UserMemory
+from memory_actors import (
+    InvalidInputError,
+    Item,
+    MemoryType,
+    NotFoundError,
+    ReadOnlyError,
+    UserMemory,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -138,3 +145,57 @@ async def test_the_past_is_counted_and_not_deleted(open_memory: Any) -> None:
             assert await past.count({"n": 1}) == len(KINDS)
             with pytest.raises(ReadOnlyError):
                 await past.delete_many({"n": 1})
+
+
+# --- one memory, on a condition
+
+
+async def test_a_memory_is_changed_and_deleted_only_if_it_matches(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await one_of_each(user)
+        for one in await user.list_memories():
+            metadata = one.metadata
+            for refused in (
+                user.update(one.memory_id, metadata={"n": 5}, filters={"n": 2}),
+                user.delete(one.memory_id, filters={"n": 2}),
+            ):
+                with pytest.raises(NotFoundError, match="does not match"):
+                    await refused
+            assert (await user.get(one.memory_id)).metadata == metadata
+            if one.memory_type != "context":
+                await user.update(one.memory_id, metadata={"n": 2}, filters={"n": 1})
+            await user.delete(one.memory_id, filters={"n": {"lte": 2}})
+        assert await user.count() == 0
+        with pytest.raises(InvalidInputError, match="unknown operator"):
+            await user.delete("gone", filters={"n": {"gtt": 1}})
+
+
+async def test_of_changes_that_wait_together_the_later_one_sees_the_earlier(
+    open_memory: Any,
+) -> None:
+    """The condition is decided with the change: a look beforehand would let both pass."""
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        receipt = await user.add("a fact", metadata={"n": 0})
+        outcomes = await asyncio.gather(
+            *(
+                user.update(receipt.memory_id, metadata={"n": n}, filters={"n": 0})
+                for n in range(1, 9)
+            ),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in outcomes].count(NotFoundError) == 7
+
+
+@pytest.mark.no_http  # of two requests at once either may come first
+async def test_delete_many_keeps_what_no_longer_matches(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        receipt = await user.add("a fact", metadata={"is_old": True})
+        _, deleted = await asyncio.gather(
+            user.update(receipt.memory_id, metadata={"is_old": False}),
+            user.delete_many({"is_old": True}),
+        )
+        assert deleted == []
+        assert await user.count() == 1
