@@ -107,7 +107,7 @@ class Room:
     def _tenths(self, candidates: Iterable[Any], fits: Fits | None = None) -> Victims:
         """Return tenths of the oldest that are not pinned, until there is room."""
         unpinned = [row for row in candidates if not row.pinned]
-        unpinned.sort(key=lambda row: (row.occurred_at_us, row.version))
+        unpinned.sort(key=lambda row: (_last_true_us(row), row.version))
         tenth, fits = max(1, self._held() // 10), fits or self._fits
         for count in range(0, len(unpinned) + tenth, tenth):
             gone = tuple(row.memory_id for row in unpinned[:count])
@@ -233,6 +233,11 @@ def check(decided: Decided, limits: Limits, version: int) -> None:
             for limit in (used, used - 1):
                 close = msgspec.structs.replace(ENDLESS, **{LIMITS[name[:2]]: limit})
                 _check(_decided(full, close, version), full.after, close)
+
+
+def _last_true_us(row: Any) -> int:
+    """Return when a row was true last: a fact that was said again is as old as its last time."""
+    return max(row.occurred_at_us, getattr(row, "last_seen_us", 0))
 
 
 LIMITS = {
