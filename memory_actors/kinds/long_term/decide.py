@@ -9,7 +9,7 @@ import msgspec
 from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import OnDuplicate, Origin
+from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
 from memory_actors.kinds import compression
 from memory_actors.kinds.compression import (
     compressible,
@@ -178,7 +178,8 @@ def duplicate_of(
 ) -> str | None:
     """Return the memory that stands for one which is not to be added beside it.
 
-    It lives, or is the `first` of the command that says so.
+    It lives, or is the `first` of the command that says so. One that was superseded does not stand
+    for what is said again after that: it was true until then, and is true anew.
     """
     if command.on_duplicate == "keep" or memory.memory_id in command.distinct:
         return None
@@ -187,7 +188,11 @@ def duplicate_of(
     for one in asked:
         for known in named(state.duplicates, one):
             row = state.held.rows[known]
-            if _stands_for(row, one) and command.origins_of.get(known, ()) == command.origins:
+            if (
+                _stands_for(row, one)
+                and command.origins_of.get(known, ()) == command.origins
+                and not _is_true_anew(command, memory, row, state)
+            ):
                 return known
     before = first.get(identity(memory))
     return before.memory_id if before is not None and _stands_for(before, memory) else None
@@ -195,6 +200,19 @@ def duplicate_of(
 
 def _stands_for(known: Row | MemoryAdded, memory: MemoryAdded) -> bool:
     return identity(known) == identity(memory) and (known.pinned or not memory.pinned)
+
+
+def _is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: LongTerm) -> bool:
+    """Say whether a memory says again what a newer one has spoken against, and may do so.
+
+    What was said before that newer one says nothing new, and whom less is believed than it may not
+    speak against it by saying the same once more.
+    """
+    newer = next(iter(newer_ones(row, state.held.rows)), None)
+    if newer is None or max(memory.occurred_at_us, memory.last_seen_us) < age(newer)[0]:
+        return False
+    against = least(command.origins_of.get(newer.memory_id, ()))
+    return LEVELS.index(least(command.origins)) >= LEVELS.index(against)
 
 
 # --- room

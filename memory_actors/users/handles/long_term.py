@@ -30,6 +30,7 @@ from memory_actors.kinds.long_term import (
     MemorySuperseded,
     SummaryAdded,
 )
+from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import Written
@@ -187,8 +188,9 @@ class LongTermMemory(Summarized):
         if written.reply.repeated:
             command = _as_added(command, list(added.values()))
         seen = (event for event in said if isinstance(event, MemorySeen))
-        state = written.reply.state
-        command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
+        before = written.reply.before  # of which the decision said what is a duplicate of what
+        command = msgspec.structs.replace(command, origins_of=before.provenance.origins)
+        first = {identity(one): one for one in reversed(added.values())}
         receipts = []
         for memory in command.memories:
             memory_id = memory.memory_id
@@ -196,8 +198,8 @@ class LongTermMemory(Summarized):
             if event is None and command.on_duplicate == "count":
                 event = None if memory_id in command.distinct else next(seen)
             if event is None:
-                known = long_term.duplicate_of(command, memory, state.long_term) or memory_id
-                receipts.append(self._receipt(known, "unchanged", written))
+                known = long_term.duplicate_of(command, memory, before.long_term, first)
+                receipts.append(self._receipt(known or memory_id, "unchanged", written))
             else:
                 receipts.append(self._receipt_of(event, written, marks))
         return receipts

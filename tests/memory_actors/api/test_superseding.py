@@ -72,6 +72,45 @@ async def test_facts_of_one_batch_are_compared_with_each_other(open_memory: Any)
         assert await found(user, "My weight") == [("w69", None), ("w71", "w69"), ("w74", "w69")]
 
 
+async def test_a_fact_said_again_after_it_was_superseded_is_the_present_one(
+    open_memory: Any,
+) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        first, between = await user.add(BRISTOL), await user.add(GLASGOW)
+        again = await user.add(BRISTOL)
+        assert (again.operation, again.supersedes) == ("add", (between.memory_id,))
+        assert again.memory_id != first.memory_id
+        hits = await user.retrieve("User lives in", memory_types=["long_term"])
+        assert (hits[0].memory_id, hits[0].superseded_by) == (again.memory_id, None)
+        assert (await user.add(BRISTOL)).memory_id == again.memory_id
+        back = await user.add(GLASGOW)
+        assert back.operation == "add"
+        assert set(back.supersedes) == {first.memory_id, again.memory_id}
+        assert await memory.check_replay() == []
+
+
+async def test_a_superseded_fact_that_is_imported_again_stays_superseded(open_memory: Any) -> None:
+    async with open_memory() as memory:
+        user = memory.user("u")
+        older, newer = await moved(user)
+        again = await user.add(BRISTOL, occurred_at="2023-05-01")
+        assert (again.operation, again.memory_id) == ("seen", older)
+        assert await found(user) == [(newer, None), (older, newer)]
+
+
+async def test_a_fact_that_is_skipped_has_the_id_of_the_one_that_stands_for_it(
+    open_memory: Any,
+) -> None:
+    """Also where the call that it is in supersedes both."""
+    async with open_memory() as memory:
+        user = memory.user("u")
+        items = [Item(content=text) for text in (BRISTOL, BRISTOL, GLASGOW)]
+        first, skipped, newer = await user.add_many(items, on_duplicate="skip")
+        assert newer.supersedes == (first.memory_id,)
+        assert (skipped.operation, skipped.memory_id) == ("unchanged", first.memory_id)
+
+
 async def test_an_import_of_older_facts_changes_nothing_newer(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("u")

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from support.given import Given, fold, recorded
 
+from memory_actors.base.records import Origin, Trust
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compression import passages_of
 from memory_actors.kinds.long_term import (
@@ -17,6 +18,7 @@ from memory_actors.kinds.long_term import (
     MemoryDeleted,
     MemoryReinstated,
     MemoryRestored,
+    MemorySeen,
     MemorySuperseded,
     MemoryUpdated,
     Pair,
@@ -128,6 +130,56 @@ def test_a_memory_comes_back_with_what_speaks_against_it() -> None:
     restore = RestoreMemories(now_us=9, memory_ids=("a",), past=past(*events))
     (back,) = Given(long_term, *events).when(restore)
     assert fold(long_term, (*events, back)).held.rows["a"].settled
+
+
+# --- said again
+
+
+def said_again(at: int, *origins: Origin, **of: tuple[Origin, ...]) -> AddMemories:
+    again = msgspec.structs.replace(added("a", at=at), memory_id="again")
+    return AddMemories(
+        now_us=9, memories=(again,), on_duplicate="count", origins=origins, origins_of=of
+    )
+
+
+def test_a_memory_said_again_after_it_was_superseded_is_added_anew() -> None:
+    given = Given(long_term, A, B, superseded("a", "b"))
+    for at in (LATER, 2 * LATER):
+        (event,) = given.when(said_again(at))
+        assert isinstance(event, MemoryAdded)
+        assert event.memory_id == "again"
+
+
+@pytest.mark.parametrize(
+    ("events", "at"),
+    [
+        ((A, B, superseded("a", "b")), LATER - 1),  # it is of the time before
+        ((A, B), LATER),
+        ((A, B, superseded("a", "b"), MemoryReinstated(memory_id="a")), LATER),
+        ((A, B, superseded("a", "b"), MemoryDeleted(memory_id="b")), LATER),
+    ],
+)
+def test_a_memory_that_holds_or_held_then_is_only_seen_again(
+    events: tuple[Any, ...], at: int
+) -> None:
+    (event,) = Given(long_term, *events).when(said_again(at))
+    assert event == MemorySeen(memory_id="a", occurred_at_us=at)
+
+
+def test_saying_it_again_does_not_speak_against_a_more_trusted_memory() -> None:
+    page, owner = Origin("page", Trust.UNTRUSTED), Origin("owner", Trust.TRUSTED)
+    given = Given(long_term, A, B, superseded("a", "b"))
+    (event,) = given.when(said_again(LATER, page, a=(page,), b=(owner,)))
+    assert isinstance(event, MemorySeen)
+    (event,) = given.when(said_again(LATER, owner, a=(owner,), b=(owner,)))
+    assert isinstance(event, MemoryAdded)
+
+
+def test_the_memory_that_was_added_anew_is_the_one_that_is_seen_from_then_on() -> None:
+    anew = msgspec.structs.replace(added("a", at=LATER), memory_id="anew")
+    given = Given(long_term, A, B, superseded("a", "b"), anew, superseded("b", "anew"))
+    (event,) = given.when(said_again(2 * LATER))
+    assert event == MemorySeen(memory_id="anew", occurred_at_us=2 * LATER)
 
 
 # --- fold
