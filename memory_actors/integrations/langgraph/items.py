@@ -6,6 +6,7 @@ and in which collection. What else an item has is in the document's metadata, un
     namespace   the labels, so that a search filters by a prefix
     ttl         minutes, and expires_us: microseconds since 1970, from the clock of the command
     index       what its put said of searching: false, or fields
+    created_us  of an item that was imported: when the store it comes from first had it
 
 The time of the last put is the document's `occurred_at`. A put, a refresh and a deletion are one
 command each, with their times in them, so a replay needs no clock and comes to the same.
@@ -16,12 +17,16 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from langgraph.store.base import Item, SearchItem
+from langgraph.store.base import Item, PutOp, SearchItem
 
+from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.validation import json_copy, own_metadata
 from memory_actors.integrations.langgraph.names import Namespace, namespace_of
 
 VALUE_BYTES_MAX: Final = 256 * 1024  # of a document
+MINUTE_US: Final = 60_000_000
+TTL_MINUTES_MAX: Final = 1e9  # 1,900 years
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -63,13 +68,14 @@ class Found(msgspec.Struct, frozen=True):
 def checked_value(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a value as JSON holds it: times, ids and the like as text.
 
-    :raises InvalidInputError: something in it cannot be JSON, or it is too large.
+    :raises InvalidInputError: a document cannot hold it: it is not JSON, too deep or too large.
     """
     try:
-        made: dict[str, Any] = msgspec.to_builtins(dict(value), str_keys=True)
-        size_bytes = len(msgspec.json.encode(made))
+        _check_keys(value)
+        made: dict[str, Any] = json_copy(msgspec.to_builtins(dict(value)), "it")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the value of an item must be JSON: {error}") from error
+    size_bytes = len(msgspec.json.encode(made))
     if size_bytes > VALUE_BYTES_MAX:
         raise InvalidInputError(
             f"the value takes {size_bytes:,} bytes (max: {VALUE_BYTES_MAX:,}): put it as several"
@@ -77,11 +83,45 @@ def checked_value(value: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _check_keys(value: Any) -> None:
+    """Refuse keys that are not text: as text, 1 and "1" would be one key, and a value lost."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"it has the key {key!r:.80}: keys must be strings")
+            _check_keys(inner)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for inner in value:
+            _check_keys(inner)
+
+
+def checked_metadata(op: PutOp, now_us: int) -> dict[str, Any]:
+    """Return the metadata of the item that is put at a time.
+
+    :raises InvalidInputError: its time to live is none, or they are too large or not JSON.
+    """
+    about: dict[str, Any] = {"namespace": list(op.namespace)}
+    if op.ttl is not None:
+        if not isinstance(op.ttl, int | float) or not 0 <= op.ttl <= TTL_MINUTES_MAX:
+            raise InvalidInputError(
+                f"ttl must be a number of minutes, or None for ever, not {op.ttl!r:.80}"
+            )
+        about |= {"ttl": op.ttl, "expires_us": now_us + int(op.ttl * MINUTE_US)}
+    if op.index is not None:
+        about["index"] = op.index
+    try:
+        return own_metadata({"langgraph": about})
+    except InvalidInputError as error:
+        raise InvalidInputError(f"the index of an item is part of its metadata: {error}") from error
+
+
 def item_of(user_id: str, collection: str, key: str, value: Any, memory: Any) -> Found | None:
     """Return an item; None: the document is none, but another's with metadata that looks so."""
     namespace = namespace_of(user_id, collection)
     if namespace is None:
         return None
+    created_us = memory.metadata.get("langgraph", {}).get("created_us")
+    created_at = memory.created_at if created_us is None else to_datetime(created_us)
     return Found(
         memory_id=memory.memory_id,
         user_id=user_id,
@@ -90,8 +130,8 @@ def item_of(user_id: str, collection: str, key: str, value: Any, memory: Any) ->
         key=key,
         value=value,
         metadata=memory.metadata,
-        created_at=memory.created_at,
-        updated_at=max(memory.created_at, memory.occurred_at),
+        created_at=created_at,
+        updated_at=max(created_at, memory.occurred_at),
     )
 
 

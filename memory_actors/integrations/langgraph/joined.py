@@ -54,7 +54,7 @@ class Joined:
         ops: list[Op] = []
         places: dict[object, int] = {}
         asked = [[_place(op, ops, places) for op in given] for given, _ in calls]
-        results = await self._operations.batch(ops)
+        results = await self._operations.carry_out(ops)
         for (_, future), mine in zip(calls, asked, strict=True):
             if not future.done():
                 future.set_result([results[at] for at in mine])

@@ -6,7 +6,7 @@ items.py says what an item is. Reads of a batch see what was there before its pu
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Set
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langgraph.store.base import (
     GetOp,
@@ -24,10 +24,12 @@ from langgraph.store.base import (
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import MemoryType
-from memory_actors.base.validation import check_count, check_name
+from memory_actors.base.validation import QUERY_BYTES_MAX, check_count, check_name, check_text
 from memory_actors.integrations.langgraph.filters import Filter, documents_filter
 from memory_actors.integrations.langgraph.items import (
+    MINUTE_US,
     Found,
+    checked_metadata,
     checked_value,
     item_of,
     items_of,
@@ -38,12 +40,12 @@ from memory_actors.sharing.system import MemorySystem
 
 KINDS: Final = (MemoryType.STRUCTURED,)
 ALL: Final = 1 << 40  # more than there are
-MINUTE_US: Final = 60_000_000
-TTL_MINUTES_MAX: Final = 1e9  # 1,900 years
 RANKED_MIN: Final = 64  # hits to ask for where values are filtered behind the ranking
 RANKED_MAX: Final = 10_000  # what `retrieve` gives at most
 REFRESH_SHARE: Final = 0.01  # of a TTL: what gains less is not written, so reads stay cheap
 AT_ONCE: Final = 64  # commands that wait for the same commit, and batches that run side by side
+
+T = TypeVar("T")
 
 
 class Operations:
@@ -65,9 +67,13 @@ class Operations:
         """Carry out operations: reads see what was there before, of two puts the last one counts.
 
         :raises InvalidNamespaceError: of one of them; nothing was done.
-        :raises InvalidInputError: a value that is not JSON, or a bad filter.
+        :raises InvalidInputError: a value that no document can hold, or a bad filter; the same.
         """
         self.check(given)
+        return await self.carry_out(given)
+
+    async def carry_out(self, given: Sequence[Op]) -> list[Result]:
+        """Carry out operations that were checked. See `batch`."""
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
         values = {at: checked_value(op.value) for at, op in puts.items() if op.value is not None}
         if self._index is not None:
@@ -87,8 +93,12 @@ class Operations:
         for user_id in await self._users(()):
             user = self._memory.user(user_id)
             over = items_of(user_id, await user.list_memories(KINDS, filters=expired, limit=ALL))
-            await self._all(self._unless_gone(user.delete, one.memory_id) for one in over)
-            swept += len(over)
+            # Each only if it is over still: a put or a read may have renewed it since.
+            swept += sum(
+                await self._all(
+                    self._if_still_so(user.delete, one.memory_id, filters=expired) for one in over
+                )
+            )
         return swept
 
     def check(self, given: Sequence[Op]) -> None:
@@ -102,11 +112,14 @@ class Operations:
             user_id, collection = self._names.place(op.namespace)
             for name, what in ((user_id, "user"), (collection, "collection"), (op.key, "key")):
                 check_name(name, what)
-            if op.ttl is not None and not 0 <= op.ttl <= TTL_MINUTES_MAX:
-                raise InvalidInputError(f"ttl must be minutes, or None for ever: {op.ttl!r:.80}")
+            if op.value is not None:
+                checked_value(op.value)
+                checked_metadata(op, self._clock())
         if isinstance(op, SearchOp | ListNamespacesOp):
             check_count(op.limit, "limit")
             check_count(op.offset, "offset")
+        if isinstance(op, SearchOp) and op.query is not None:
+            check_text(op.query, "query")
 
     # --- reads
 
@@ -137,10 +150,11 @@ class Operations:
         return item_of(user_id, collection, key, document.value, document)
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
-        if op.query and self._index is not None:
-            ranked = await self._by_vectors(op, self._index)
-        elif op.query:
-            ranked = await self._by_retrieval(op)
+        query = op.query or ""
+        if query.strip() and self._index is not None:
+            ranked = await self._by_vectors(op, query, self._index)
+        elif query.strip():
+            ranked = await self._by_retrieval(op, query)
         else:
             ranked = [(one, None) for one in await self._matching(op, op.offset + op.limit)]
         page = ranked[op.offset : op.offset + op.limit]
@@ -180,22 +194,23 @@ class Operations:
                     found.append(one)
         return found
 
-    async def _by_vectors(self, op: SearchOp, index: Index) -> list[tuple[Found, float | None]]:
+    async def _by_vectors(
+        self, op: SearchOp, query: str, index: Index
+    ) -> list[tuple[Found, float | None]]:
         """Rank by the caller's embeddings; what has no vector comes behind what has."""
-        assert op.query
         matching = await self._matching(op)
         texts = [index.texts(found.value, found.about.get("index")) for found in matching]
-        scores = await index.scores(op.query, texts, self._embed)
+        scores = await index.scores(query, texts, self._embed)
         return _best_first(zip(matching, scores, strict=True))
 
-    async def _by_retrieval(self, op: SearchOp) -> list[tuple[Found, float | None]]:
+    async def _by_retrieval(self, op: SearchOp, query: str) -> list[tuple[Found, float | None]]:
         """Rank by our own retrieval; what it does not return comes behind what it does."""
         wanted = op.offset + op.limit
         matching = await self._matching(op) if op.filter else []
         among = {one.memory_id for one in matching} if op.filter else None
         hits: list[tuple[Found, float | None]] = []
         for user_id in await self._users(op.namespace_prefix):
-            hits += await self._retrieved(user_id, op, among)
+            hits += await self._retrieved(user_id, op, _as_much_as_is_read(query), among)
         if not op.filter and len(hits) < wanted:
             matching = await self._matching(op, wanted + len(hits))
         scored = {found.memory_id for found, _ in hits}
@@ -203,17 +218,16 @@ class Operations:
         return [*_best_first(hits), *others]
 
     async def _retrieved(
-        self, user_id: str, op: SearchOp, among: Set[str] | None
+        self, user_id: str, op: SearchOp, query: str, among: Set[str] | None
     ) -> list[tuple[Found, float | None]]:
         """Return what one user's retrieval finds, as many as are wanted of those that match."""
-        assert op.query
         user = self._memory.user(user_id)
         about = {"and": [self._about(op), {"langgraph.index": {"ne": False}}]}
         wanted = min(max(op.offset + op.limit, 1), RANKED_MAX)
         top_k = wanted if among is None else min(max(wanted, RANKED_MIN), RANKED_MAX)
         while True:
             hits = await user.retrieve(
-                op.query, memory_types=KINDS, filters=about, top_k=top_k, compressed=False
+                query, memory_types=KINDS, filters=about, top_k=top_k, compressed=False
             )
             asked = [hit for hit in hits if among is None or hit.memory_id in among]
             if len(asked) >= wanted or len(hits) < top_k or top_k == RANKED_MAX:
@@ -257,14 +271,9 @@ class Operations:
         if value is None:
             found = await self._find(op.namespace, op.key)
             if found is not None:
-                await self._unless_gone(user.delete, found.memory_id)
+                await self._if_still_so(user.delete, found.memory_id)
             return
-        about: dict[str, Any] = {"namespace": list(op.namespace)}
-        if op.ttl is not None:
-            about |= {"ttl": op.ttl, "expires_us": self._clock() + int(op.ttl * MINUTE_US)}
-        if op.index is not None:
-            about["index"] = op.index
-        metadata = {"langgraph": about}
+        metadata = checked_metadata(op, self._clock())
         await user.documents.put(collection, value, key=op.key, metadata=metadata)
 
     async def _refresh(self, found: Found) -> None:
@@ -278,23 +287,29 @@ class Operations:
         user = self._memory.user(found.user_id)
         about = found.about | {"expires_us": later_us}
         metadata = found.metadata | {"langgraph": about}
-        await self._unless_gone(user.update, found.memory_id, metadata=metadata)
+        # A put since it was read has said anew how long the item lives, and how it is found.
+        as_read = {"langgraph": {"eq": found.about}}
+        await self._if_still_so(user.update, found.memory_id, metadata=metadata, filters=as_read)
 
-    async def _unless_gone(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Change a document; one that somebody else has deleted meanwhile is left alone."""
+    async def _if_still_so(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+        """Change a document, and say so; what others have changed or deleted is left alone."""
         try:
             await call(*args, **kwargs)
         except NotFoundError:
-            return
+            return False
+        return True
 
     # --- how
 
-    async def _all(self, changes: Iterator[Coroutine[Any, Any, None]]) -> None:
+    async def _all(self, changes: Iterator[Coroutine[Any, Any, T]]) -> list[T]:
         """Make changes, many at once: they wait for the same commit. The first error is raised."""
+        made: list[T] = []
         while some := list(islice(changes, AT_ONCE)):
             for outcome in await asyncio.gather(*some, return_exceptions=True):
-                if outcome is not None:
+                if isinstance(outcome, BaseException):
                     raise outcome
+                made.append(outcome)
+        return made
 
     async def _embed(self, method: str, given: Any) -> Any:
         assert self._index is not None
@@ -324,6 +339,11 @@ def _best_first(
 ) -> list[tuple[Found, float | None]]:
     """Return by score; those without one behind the others, in their order."""
     return sorted(found, key=lambda one: -1e9 if one[1] is None else one[1], reverse=True)
+
+
+def _as_much_as_is_read(query: str) -> str:
+    """Return the beginning of a query: other stores take any length, and a model reads no more."""
+    return query.strip().encode()[:QUERY_BYTES_MAX].decode(errors="ignore")
 
 
 def _matches(condition: MatchCondition, namespace: Namespace) -> bool:

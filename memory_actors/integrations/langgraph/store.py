@@ -122,11 +122,11 @@ class MemoryActorsStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations: reads see what was there before the puts.
 
-        A batch with a bad namespace, or a value that is no JSON, does nothing. Each put is a
-        command of its own: where one is refused, for a quota say, others may be carried out.
+        A batch with a bad namespace, or a value that no document can hold, does nothing. Each put
+        is a command of its own: where one is refused for a quota, others may be carried out.
 
         :raises InvalidNamespaceError: a label that is empty, no string, or has a dot.
-        :raises InvalidInputError: a value, a key or a filter that cannot be.
+        :raises InvalidInputError: a value, a key, a time to live or a filter that cannot be.
         :raises QuotaExceededError: the user has no room for it.
         :raises asyncio.InvalidStateError: this is the store's own event loop.
         """

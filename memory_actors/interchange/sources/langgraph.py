@@ -27,8 +27,8 @@ SHARED_USER: Final = "langgraph"
 """Has the items whose namespaces are too short to name a user."""
 OF_NAMESPACE: Final = re.compile(r"namespace\.(\d{1,9})")
 ITEMS: Final = (
-    "SELECT prefix, key, value, coalesce(updated_at, created_at), expires_at, ttl_minutes "
-    "FROM store ORDER BY rowid"
+    "SELECT prefix, key, value, coalesce(updated_at, created_at), created_at, "
+    "expires_at, ttl_minutes FROM store ORDER BY rowid"
 )
 ITEMS_WITHOUT_END: Final = ITEMS.replace("expires_at, ttl_minutes", "NULL, NULL")
 """Of versions that let nothing expire."""
@@ -44,7 +44,7 @@ def read(path: Path, reading: Reading) -> Iterator[Found]:
     at = int(place_of_user[1]) if place_of_user else None
     with database(path, "store") as connection:
         whole = {"expires_at", "ttl_minutes"} <= columns(connection, "store")
-        for prefix, key, value, when, *ends in rows(
+        for prefix, key, value, when, created_at, *ends in rows(
             connection, path, ITEMS if whole else ITEMS_WITHOUT_END
         ):
             place = f"{path}, {prefix!r:.60} {key!r:.60}"
@@ -58,7 +58,8 @@ def read(path: Path, reading: Reading) -> Iterator[Found]:
                 continue
             if reading.user_field is None:
                 reading.note(ONE_USER)
-            life = present(ttl=ends[1], expires_us=expires_us)
+            created_us = _moment_us(created_at)
+            life = present(ttl=ends[1], expires_us=expires_us, created_us=created_us)
             yield _found(item, at, when, life, place)
 
 
@@ -69,9 +70,9 @@ def _decoded(value: object) -> Any:
         return None
 
 
-def _moment_us(expires_at: object) -> int | None:
+def _moment_us(time: object) -> int | None:
     try:
-        moment = datetime.fromisoformat(str(expires_at))
+        moment = datetime.fromisoformat(str(time))
     except ValueError:
         return None
     return to_us(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, closing, contextmanager
+from datetime import UTC, date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import foreign
 from support.fakes import FakeClock, FakeEmbedder
 
 from memory_actors import (
@@ -43,6 +45,7 @@ from langgraph.store.memory import InMemoryStore
 from memory_actors.integrations.langgraph import MemoryActorsStore
 from memory_actors.integrations.langgraph.items import VALUE_BYTES_MAX
 from memory_actors.integrations.langgraph.names import Names, namespace_of
+from memory_actors.interchange import import_from
 
 pytestmark = pytest.mark.anyio
 
@@ -220,6 +223,14 @@ def test_random_calls_are_answered_as_langgraphs_own_store_does(
 # --- what a value may be
 
 
+def nested(levels: int) -> list[Any]:
+    """Return lists in lists."""
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 def test_values_of_python_are_kept_as_json(opened: Opened) -> None:
     with opened() as store:
         store.put(ADA, "k", {"at": datetime(2026, 3, 4, tzinfo=UTC), "pair": (1, 2), "b": b"x"})
@@ -238,17 +249,54 @@ def test_values_of_python_are_kept_as_json(opened: Opened) -> None:
         PutOp(("x" * 513,), "bad", {"n": 1}),
         PutOp(ADA, "bad", {"n": 1}, ttl=float("nan")),
         PutOp(ADA, "bad", {"n": 1}, ttl=-1),
+        PutOp(ADA, "bad", {"n": 1}, ttl="5"),  # type: ignore[arg-type]
+        PutOp(ADA, "bad", {"n": 1}, index=["x" * 9_000] * 2),
+        PutOp(ADA, "bad", {"n": float("nan")}),
+        PutOp(ADA, "bad", {"n": 2**64}),
+        PutOp(ADA, "bad", {"n": nested(33)}),
+        PutOp(ADA, "bad", {"s": "half a pair \ud800"}),
+        PutOp(ADA, "bad", {1: "a", "1": "b"}),  # type: ignore[dict-item]
+        PutOp(ADA, "bad", {"in": [{date(2026, 3, 4): "a", "2026-03-04": "b"}]}),
         SearchOp(ADA, limit=-1),
         SearchOp(ADA, offset=-1, query="n"),
+        SearchOp(ADA, query=5),  # type: ignore[arg-type]
         ListNamespacesOp(limit=-1),
     ],
-    ids=str,
+    ids=lambda op: f"{op!r:.60}".encode("ascii", "replace").decode(),
 )
 def test_a_batch_with_what_cannot_be_done_does_nothing(opened: Opened, bad: Any) -> None:
     with opened() as store:
         with pytest.raises(InvalidInputError):
             store.batch([PutOp(ADA, "good", {"n": 1}), bad])
         assert store.search(()) == []
+
+
+def test_a_refusal_of_a_value_says_what_is_wrong(opened: Opened) -> None:
+    with opened() as store:
+        for value, said in [
+            ({"n": float("nan")}, "finite float"),
+            ({"n": 2**64}, "64 bit"),
+            ({"n": nested(40)}, "deeper than 32 levels"),
+            ({"a": {2: "b"}}, "keys must be strings"),
+        ]:
+            with pytest.raises(InvalidInputError, match=f"value of an item .*{said}"):
+                store.put(ADA, "k", value)
+        with pytest.raises(InvalidInputError, match="number of minutes"):
+            store.put(ADA, "k", {"n": 1}, ttl="5")  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="16,384"):
+            store.put(ADA, "k", {"n": 1}, index=["x" * 20_000])
+        store.put(ADA, "k", {"n": nested(31), "most": 2**63 - 1})
+
+
+async def test_of_puts_at_once_a_bad_one_is_its_callers_alone(tmp_path: Path) -> None:
+    """Also where a later put of the same key takes its place in the batch."""
+    async with MemoryActorsStore.aopen(tmp_path, embedder=FakeEmbedder()) as store:
+        bad, good = await asyncio.gather(
+            store.aput(ADA, "k", {"n": 2**64}), store.aput(ADA, "k", {"n": 1}),
+            return_exceptions=True,
+        )  # fmt: skip
+        assert isinstance(bad, InvalidInputError)
+        assert good is None
 
 
 def test_a_full_quota_is_said(tmp_path: Path) -> None:
@@ -343,6 +391,51 @@ def test_a_renewal_that_gains_little_is_not_written(
         ]
 
 
+def written_between(
+    memory: MemorySystem, monkeypatch: pytest.MonkeyPatch, read: str, ttl: float | None
+) -> None:
+    """Have another writer put an item right after it is read by this method."""
+    other, user = MemoryActorsStore(memory), memory.user("ada")
+    owner = type(user.documents if read == "get" else user)
+    original = getattr(owner, read)
+
+    async def and_then_put(*args: Any, **kwargs: Any) -> Any:
+        result = await original(*args, **kwargs)
+        monkeypatch.undo()
+        await other.aput(ADA, "k", {"n": 2}, ttl=ttl)
+        return result
+
+    monkeypatch.setattr(owner, read, and_then_put)
+
+
+async def test_what_is_put_again_while_a_sweep_runs_stays(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder(), clock=clock) as memory:
+        store = MemoryActorsStore(memory, clock=clock)
+        await store.aput(ADA, "k", {"n": 1}, ttl=1)
+        await store.aput(ADA, "l", {"n": 1}, ttl=1)
+        clock.move(61)
+        written_between(memory, monkeypatch, "list_memories", ttl=None)
+        assert await store.asweep_ttl() == 1
+        assert [(item.key, item.value) for item in await store.asearch(ADA)] == [("k", {"n": 2})]
+
+
+@pytest.mark.parametrize("ttl", [None, 5])
+async def test_a_read_that_renews_leaves_what_was_put_since(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, ttl: float | None
+) -> None:
+    async with MemorySystem.open(tmp_path, embedder=FakeEmbedder(), clock=clock) as memory:
+        store = MemoryActorsStore(memory, clock=clock, ttl={"refresh_on_read": True})
+        await store.aput(ADA, "k", {"n": 1}, ttl=1)
+        clock.move(30)
+        written_between(memory, monkeypatch, "get", ttl=ttl)
+        assert await store.aget(ADA, "k") is not None
+        document = await memory.user("ada").documents.get("k", "langgraph@0/memories")
+        assert document.value == {"n": 2}
+        assert document.metadata["langgraph"].get("ttl") == ttl
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_the_sweeper_sweeps_until_the_store_is_closed(tmp_path: Path, is_async: bool) -> None:
     ttl: Any = {"default_ttl": 0.0001, "sweep_interval_minutes": 0.001}
@@ -398,6 +491,16 @@ def test_pages_of_a_query_are_those_of_all_its_results(opened: Opened) -> None:
             assert len(everything) == 9
             pages = [store.search(ADA, query=query, limit=4, offset=at) for at in (0, 4, 8)]
             assert [item.key for page in pages for item in page] == everything
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+def test_a_blank_query_is_none_and_a_long_one_is_cut(opened: Opened, has_index: bool) -> None:
+    with opened(**({"index": {"dims": 8, "embed": letters}} if has_index else {})) as store:
+        store.put(ADA, "a", {"text": "aaa"})
+        store.put(ADA, "b", {"text": "bbb"})
+        for blank in ("", " \n"):
+            assert store.search(ADA, query=blank) == store.search(ADA)
+        assert len(store.search(ADA, query="aaa é" * 20_000)) == 2
 
 
 def letters(texts: list[str]) -> list[list[float]]:
@@ -524,6 +627,26 @@ async def test_a_bad_label_in_a_batch_refuses_all_of_it(opened: Opened) -> None:
         with pytest.raises(InvalidNamespaceError):
             await store.abatch([PutOp(ADA, "k", {}), GetOp(("a.b",), "k")])
         assert store.get(ADA, "k") is None
+
+
+# --- what was imported
+
+
+async def test_what_was_imported_has_its_times_until_it_is_put_again(tmp_path: Path) -> None:
+    path = foreign.langgraph(tmp_path)
+    then, later = datetime(2025, 1, 10, 14, 30, tzinfo=UTC), datetime(2025, 3, 1, tzinfo=UTC)
+    with closing(sqlite3.connect(path)) as database, database:
+        changed = "UPDATE store SET updated_at = '2025-03-01 00:00:00' WHERE key = 'k2'"
+        database.execute(changed)
+    async with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()) as memory:
+        await import_from(memory, "langgraph", path, user_field="namespace.1")
+        store = MemoryActorsStore(memory, user=1)
+        items = await store.asearch(("memories",))
+        assert [(one.created_at, one.updated_at) for one in items] == [(then, later), (then, then)]
+        await store.aput(("memories", "ada"), "k1", {"data": "likes coffee"})
+        item = await store.aget(("memories", "ada"), "k1")
+        assert item is not None
+        assert item.updated_at > later
 
 
 # --- one log: crashes, processes, replays

@@ -231,7 +231,8 @@ async def test_langgraph(imported, tmp_path: Path) -> None:
     assert (tea.data["collection"], tea.data["key"]) == ("langgraph@1/memories", "k1")
     assert tea.data["value"] == {"data": "likes tea", "mood": "good"}
     assert city.data["value"] == {"city": "Rome", "since": 2020}
-    assert tea.metadata == {"langgraph": {"namespace": ["memories", "ada"]}}
+    about = {"namespace": ["memories", "ada"], "created_us": int(WHEN.timestamp() * 1e6)}
+    assert tea.metadata == {"langgraph": about}
     assert got.said() == {langgraph.EXPIRED: 1}
 
 
