@@ -326,9 +326,10 @@ class Operations:
 
     def _about(self, op: SearchOp) -> Filter:
         """Return the filter of what the metadata says: the prefix, and that it has not expired."""
-        asked: list[Filter] = [{"langgraph.namespace": {"exists": True}}]
         labels = enumerate(op.namespace_prefix)
-        asked += [{f"langgraph.namespace.{at}": {"eq": label}} for at, label in labels]
+        asked: list[Filter] = [{f"langgraph.namespace.{at}": {"eq": label}} for at, label in labels]
+        if not asked:  # a label says it too, and each condition is asked of every document
+            asked.append({"langgraph.namespace": {"exists": True}})
         if self._omits:
             asked.append({"not": {"langgraph.expires_us": {"lte": self._clock()}}})
         return {"and": asked}
