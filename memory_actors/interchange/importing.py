@@ -160,6 +160,9 @@ class ImportPlan:
             fields = {k: v for k, v in fields.items() if k not in ("data", "memory_type")}
         made_id = _made_id(self._source.name, found, fields, seen)
         fields["id"] = made_id if found.own_id is None else found.own_id
+        for end, key in zip(("source_id", "target_id"), found.ends, strict=True):
+            if key is not None and "data" in fields:
+                fields["data"] = {**fields["data"], end: _id_of_key(self._source.name, key)}
         line = lines.entry(fields, found.place)
         if found.own_id is not None:
             line = line._replace(other_id=made_id)
@@ -175,6 +178,15 @@ def _made_id(program: str, found: Found, fields: Mapping[str, Any], seen: Counte
     ordinal = seen[digest] if found.key is None else 0
     if found.key is None:
         seen[digest] += 1
+    return _id_of_digest(program, digest, ordinal)
+
+
+def _id_of_key(program: str, key: Any) -> str:
+    """Return the id of a record that stays the same memory when it says something else."""
+    return _id_of_digest(program, hashlib.sha256(_encoded([key])).digest(), 0)
+
+
+def _id_of_digest(program: str, digest: bytes, ordinal: int) -> str:
     whole = hashlib.sha256(digest + ordinal.to_bytes(8, "big")).hexdigest()[:32]
     return f"{program}_{whole}"
 

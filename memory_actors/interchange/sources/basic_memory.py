@@ -5,13 +5,14 @@
 
 A note becomes an entity by its title, of its `type`, with its observations; what it says besides
 becomes facts. A link in the running text is a relation `links_to`. A note that is linked to, and
-not there, becomes an entity without observations, which is told.
+not there, becomes an entity without observations, which is told. Of notes that share a title, all
+but the first have their file in their name: each stays an entity of its own.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.found import (
@@ -19,6 +20,7 @@ from memory_actors.interchange.sources.found import (
     Reading,
     Source,
     check_names,
+    entity_key,
     present,
 )
 from memory_actors.interchange.sources.markdown import (
@@ -28,35 +30,46 @@ from memory_actors.interchange.sources.markdown import (
     markdown_files,
     passages,
 )
+from memory_actors.kinds.entity.graph import name_key
 
 OBSERVATION: Final = re.compile(r"\[(?![ xX\-]\])([^\[\]()]+)\][ \t]+\S")
-RELATION: Final = re.compile(r"([^\[\]\n]*?)[ \t]*\[\[([^\[\]\n]+)\]\][ \t]*(?:\((.*)\))?[ \t]*")
+SPECIAL: Final = re.compile(r"[\[\]\n]")
 LINK: Final = re.compile(r"\[\[([^\[\]\n]+)\]\]")
 LINKS_TO: Final = "links_to"
 RELATES_TO: Final = "relates_to"
 MISSING: Final = "a note is linked to that is not there: it was added as an entity"
 TIMES: Final = ("created", "date", "created_at")
+Known: TypeAlias = dict[str, tuple[str, list[Any]]]
+"""The names of the entities that links name, and their keys, by what a link may say."""
 
 
 def read(path: Path, reading: Reading) -> Iterator[Found]:
     """Yield the notes as entities, then what relates them, then what they say besides."""
-    titles: dict[str, str] = {}
+    known: Known = {}
     for place, title, note in _notes(path, reading):
+        key = _key(title, note)
         for name in (title, note["permalink"], PurePosixPath(note["file"]).stem):
-            titles.setdefault(str(name).casefold(), title)
-        check_names(titles, str(path))
+            known.setdefault(str(name).casefold(), (title, key))
+        check_names(known, str(path))
         yield _entity(place, title, note)
     for place, title, note in _notes(path, Reading()):
-        yield from _relations(place, title, note, titles, reading)
+        yield from _relations(place, title, note, known, reading)
         yield from _others(place, title, note)
 
 
 def _notes(path: Path, reading: Reading) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    titles: set[str] = set()
     for name, text in markdown_files(path, reading):
         fields, body = front_matter(text)
         title = str(fields.get("title") or PurePosixPath(name).stem)
+        title = f"{title} ({name})" if name_key(title) in titles else title
+        titles.add(name_key(title))
         note = {"file": name, "fields": fields, "body": body}
         yield f"{path}, {name}", title, note | {"permalink": fields.get("permalink") or name}
+
+
+def _key(title: str, note: Mapping[str, Any]) -> list[Any]:
+    return entity_key("note", title, note["fields"].get("type"))
 
 
 def _entity(place: str, title: str, note: Mapping[str, Any]) -> Found:
@@ -66,7 +79,7 @@ def _entity(place: str, title: str, note: Mapping[str, Any]) -> Found:
     return Found(
         place=place,
         raw={"title": title, "file": note["file"], **fields},
-        key=["note", title],
+        key=_key(title, note),
         replaces=True,
         fields=present(
             memory_type="entity",
@@ -80,19 +93,22 @@ def _entity(place: str, title: str, note: Mapping[str, Any]) -> Found:
 
 
 def _relations(
-    place: str, title: str, note: Mapping[str, Any], titles: dict[str, str], reading: Reading
+    place: str, title: str, note: Mapping[str, Any], known: Known, reading: Reading
 ) -> Iterator[Found]:
     for relation, link in dict.fromkeys(_links(note["body"])):
-        target = titles.get(link.casefold())
-        if target is None:
-            target = titles[link.casefold()] = link
+        if link.casefold() not in known:
+            missing = {"fields": {}, "body": "", "file": note["file"]}
+            known[link.casefold()] = link, _key(link, missing)
+            check_names(known, place)
             reading.note(MISSING)
-            yield _entity(place, link, {"fields": {}, "body": "", "file": note["file"]})
+            yield _entity(place, link, missing)
+        target, target_key = known[link.casefold()]
         data = {"relation": relation, "source": title, "target": target}
         yield Found(
             place=f"{place}, {link!r:.60}",
             raw={"title": title, **data},
             key=["relation", title, relation, target],
+            ends=(_key(title, note), target_key),
             replaces=True,
             fields={"memory_type": "entity", "data": data},
         )
@@ -102,8 +118,18 @@ def _observes(passage: Passage) -> bool:
     return passage.is_item and bool(OBSERVATION.match(passage.text))
 
 
-def _relates(passage: Passage) -> re.Match[str] | None:
-    return RELATION.fullmatch(passage.text) if passage.is_item else None
+def _relates(passage: Passage) -> tuple[str, str] | None:
+    """Return the relation and the link of an item that has nothing else but a context."""
+    relation, _, rest = passage.text.partition("[[")
+    link, closed, context = rest.partition("]]")
+    if not (passage.is_item and closed and link) or SPECIAL.search(relation + link):
+        return None
+    return (relation, link) if _is_context(context.strip(" \t")) else None
+
+
+def _is_context(text: str) -> bool:
+    in_brackets = len(text) > 1 and text[0] == "(" and text[-1] == ")" and "\n" not in text
+    return in_brackets or not text
 
 
 def _links(body: str) -> Iterator[tuple[str, str]]:
@@ -111,7 +137,8 @@ def _links(body: str) -> Iterator[tuple[str, str]]:
     for passage in passages(body):
         related = _relates(passage)
         if related:
-            yield related[1].strip().strip("\"'") or RELATES_TO, _named(related[2])
+            relation, link = related
+            yield relation.strip().strip("\"'") or RELATES_TO, _named(link)
             continue
         for link in LINK.findall(passage.text):
             yield LINKS_TO, _named(link)

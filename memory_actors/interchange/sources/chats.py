@@ -41,7 +41,7 @@ def message(
     return Found(
         place=place,
         raw=raw,
-        key=[conversation, own_id],
+        key=None if own_id is None else [conversation, own_id],
         fields=present(
             content=text,
             timestamp=said_at,

@@ -136,7 +136,7 @@ def _found(record: Mapping[str, Any], place: str) -> Found:
         place=place,
         raw=record,
         user=own["user_id"],
-        key=[record.get("collection"), record["id"]],
+        key=None if record["id"] is None else [record.get("collection"), record["id"]],
         fields=present(
             content=record["document"],
             timestamp=next(times, record.get("added_at")),

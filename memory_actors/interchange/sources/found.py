@@ -15,6 +15,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.noting import NOTES_MAX, ImportNote
+from memory_actors.kinds.entity.graph import name_key
 
 STRANGE_RECORDS_MAX: Final = 10_000
 """So many records of which none is understood are another sort of file, or an attack."""
@@ -36,6 +37,8 @@ class Found(msgspec.Struct, kw_only=True):
     """The user whose memory it is, if the record says so."""
     key: Any = None
     """What tells it from others of its file, if anything does; JSON."""
+    ends: tuple[Any, Any] = (None, None)
+    """Of a relationship: the keys of the records that are its source and its target, if known."""
     own_id: Any = None
     """Its id, if that is one in all the world: it keeps it, unless another memory has it here."""
     replaces: bool = False
@@ -120,6 +123,11 @@ def as_object(value: object, place: str, reading: Reading) -> dict[str, Any] | N
         return value
     reading.leave_out(place, f"a record must be a JSON object, not {type(value).__name__}")
     return None
+
+
+def entity_key(sort: str, name: object, kind: object) -> list[Any]:
+    """Return the key of an entity: what memory takes for one entity has one."""
+    return [sort, *(name_key(one) if isinstance(one, str) else one for one in (name, kind))]
 
 
 def check_names(names: object, place: str) -> None:

@@ -4,15 +4,20 @@ An agent file is JSON, or a JSON string that holds it. Its blocks become documen
 `letta`, by their labels: what an agent always has before it is replaced, not added to. The messages
 of the user and the agent become memories of a session for each agent; what tools and the system
 said is left out, and told. A passage, `{"text", "created_at", "tags", ...}`, becomes a fact: agent
-files have none, so ask the server for them. An agent has no user: `--user-field agent` makes one
-of each.
+files have none, so ask the server for them.
+
+An agent has no user: `--user-field agent` makes one of each, which has its messages and blocks.
+Without it all is of one user, where the blocks of several agents are in a collection of each,
+`letta/NAME`. A block that agents share is of each of them; one that no agent names is of the only
+agent there is, or of nobody.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import (
@@ -20,6 +25,7 @@ from memory_actors.interchange.sources.found import (
     Reading,
     Source,
     as_object,
+    check_names,
     metadata_of,
     present,
     words,
@@ -39,69 +45,160 @@ TOOL_THAT_SPEAKS: Final = "send_message"
 
 def read(path: Path, reading: Reading) -> Iterator[Found]:
     """Yield what a file has, in its order."""
+    agents = _agents(path)
+    shelf = _Shelf(agents, together=reading.user_field != "agent")
+    names = iter(agents.names)
     with open_file(path) as file:
         for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
             place = f"{path}, {member or 'record'} {number}"
             if member in (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages"):
+                agent = next(names) if member == "agents" else agents.only
                 record = as_object(value, place, reading)
                 if record is not None:
-                    yield from _of(member, record, place, reading)
+                    yield from _of(member, record, agent, shelf, place, reading)
             elif isinstance(value, dict | list) and value and member != "metadata":
                 reading.note(f"{member[:60]!r} is not memory: it was not taken over")
 
 
-def _of(member: str, record: Mapping[str, Any], place: str, reading: Reading) -> Iterator[Found]:
-    if member == "agents":
-        yield from _agent(record, place, reading)
-    elif member == "messages":
-        yield from _message(record, "letta", place, reading)
-    elif member in OF_BLOCKS:
-        yield _block(record, place)
-    else:
-        yield _passage(record, place, reading)
+# --- whose
 
 
-def _agent(agent: Mapping[str, Any], place: str, reading: Reading) -> Iterator[Found]:
+class _Agents(NamedTuple):
+    """The agents of a file."""
+
+    names: list[str]
+    """What each is called, in their order; agents of one name are told apart by their ids."""
+    of_blocks: dict[str, list[str]]
+    """The agents that have a block, by its id: several may share one."""
+
+    @property
+    def only(self) -> str | None:
+        """The agent, if it is the only one: of what the file has beside it."""
+        return self.names[0] if len(self.names) == 1 else None
+
+
+def _agents(path: Path) -> _Agents:
+    """Return the agents that a file has; one that is an agent itself has its name at the top."""
+    names: dict[str, None] = {}
+    of_blocks: dict[str, list[str]] = {}
+    own: str | None = None
+    with open_file(path) as file:
+        for member, value in json_items(file, str(path)):
+            if member == "name" and isinstance(value, str):
+                own = value
+            if member != "agents":
+                continue
+            agent = value if isinstance(value, dict) else {}
+            name = _name(agent, len(names) + 1, names)
+            names[name] = None
+            blocks = agent.get("block_ids")
+            for block_id in blocks if isinstance(blocks, list) else []:
+                of_blocks.setdefault(str(block_id), []).append(name)
+            check_names(names, str(path))
+    return _Agents(list(names) or ([] if own is None else [own]), of_blocks)
+
+
+def _name(agent: Mapping[str, Any], number: int, taken: Container[str]) -> str:
     name = str(agent.get("name") or agent.get("id") or "agent")
+    if name not in taken:
+        return name
+    told_apart = f"{name} ({agent.get('id')})"
+    return told_apart if told_apart not in taken else f"{name} ({number})"
+
+
+class _Shelf:
+    """Where the blocks of a file are put, each at a place of its own."""
+
+    def __init__(self, agents: _Agents, *, together: bool):
+        self._of_blocks, self._only = agents.of_blocks, agents.only
+        self._together = together and self._only is None
+        """True if several agents share one user: each then has a collection of its own."""
+        self._taken: set[tuple[str | None, str]] = set()
+        self._repeats: Counter[tuple[str | None, str]] = Counter()
+
+    def owners(self, block: Mapping[str, Any]) -> list[str | None]:
+        """Return the agents that have a block, or None for a block that nobody has."""
+        return [*self._of_blocks.get(str(block.get("id")), [self._only])]
+
+    def place(self, label: str, owner: str | None) -> tuple[str, str]:
+        """Return a collection and a key for a block, which no other block of the file has."""
+        key = label
+        while (owner, key) in self._taken:
+            self._repeats[owner, label] += 1
+            key = f"{label} ({self._repeats[owner, label] + 1})"
+        self._taken.add((owner, key))
+        check_names(self._taken, "the file")
+        apart = self._together and owner is not None
+        return f"{COLLECTION}/{owner}" if apart else COLLECTION, key
+
+
+# --- its parts
+
+
+def _of(
+    member: str,
+    record: Mapping[str, Any],
+    agent: str | None,
+    shelf: _Shelf,
+    place: str,
+    reading: Reading,
+) -> Iterator[Found]:
+    if member == "agents":
+        yield from _agent(record, str(agent), shelf, place, reading)
+    elif member == "messages":
+        yield from _message(record, agent or COLLECTION, place, reading)
+    elif member in OF_BLOCKS:
+        for owner in shelf.owners(record):
+            yield from _block(record, owner, shelf, place, reading)
+    else:
+        yield _passage(record, agent, place, reading)
+
+
+def _agent(
+    agent: Mapping[str, Any], name: str, shelf: _Shelf, place: str, reading: Reading
+) -> Iterator[Found]:
     messages, blocks = agent.get("messages") or [], agent.get("memory_blocks") or []
     if not isinstance(messages, list) or not isinstance(blocks, list):
         reading.leave_out(place, "its messages or blocks are no list")
         return
-    own = ((_block, one) for one in blocks)
-    for number, (_, one) in enumerate(chain(own, ((_message, one) for one in messages)), start=1):
+    for number, one in enumerate(chain(blocks, messages), start=1):
         inner = f"{place}, {name!r:.60}, {number}"
         record = as_object(one, inner, reading)
         if record is None:
             continue
         if number <= len(blocks):
-            yield _block(record, inner)
+            yield from _block(record, name, shelf, inner, reading)
         else:
             yield from _message(record, name, inner, reading)
 
 
-def _block(block: Mapping[str, Any], place: str) -> Found:
-    label = block.get("label")
-    value = present(
-        label=label, description=block.get("description"), text=str(block.get("value")).strip()
-    )
-    return Found(
+def _block(
+    block: Mapping[str, Any], owner: str | None, shelf: _Shelf, place: str, reading: Reading
+) -> Iterator[Found]:
+    label, text = block.get("label"), block.get("value") or ""
+    if not isinstance(label, str) or not isinstance(text, str):
+        reading.leave_out(place, "a block must have a label, and a value that is a text")
+        return
+    collection, key = shelf.place(label, owner)
+    value = present(label=label, description=block.get("description"), text=text.strip())
+    yield Found(
         place=place,
-        raw=block,
-        key=["block", label],
+        raw={**block, **present(agent=owner)},
+        key=["block", collection, key],
         replaces=True,
         fields={
             "memory_type": "structured",
-            "data": present(collection=COLLECTION, key=label) | {"value": value},
+            "data": {"collection": collection, "key": key, "value": value},
         },
     )
 
 
-def _passage(passage: Mapping[str, Any], place: str, reading: Reading) -> Found:
+def _passage(passage: Mapping[str, Any], agent: str | None, place: str, reading: Reading) -> Found:
     own = passage.get("metadata") or passage.get("metadata_")
     own = own if isinstance(own, dict) else {}
     return Found(
         place=place,
-        raw=passage,
+        raw={**present(agent=agent), **passage},
         key=["passage", passage.get("id")] if passage.get("id") else None,
         fields=present(
             content=passage.get("text"),
@@ -124,10 +221,11 @@ def _message(
     if not text.strip():
         reading.note("a message without words (a tool call, a thought, a picture) was left out")
         return
+    which = [message.get("id"), message.get("created_at")]
     yield Found(
         place=place,
         raw={**message, "agent": agent},
-        key=["message", agent, message.get("id"), message.get("created_at")],
+        key=["message", agent, *which] if any(which) else None,
         fields=present(
             content=text,
             timestamp=message.get("created_at"),

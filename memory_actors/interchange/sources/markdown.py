@@ -19,7 +19,7 @@ ENDINGS: Final = (".md", ".markdown")
 FRONT: Final = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 FIELD: Final = re.compile(r"([\w.-]+):[ \t]*(.*)")
 LIST_ITEM: Final = re.compile(r"[ \t]*-[ \t]+(.*)")
-COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+COMMENT: Final = ("<!--", "-->")
 
 
 def markdown_files(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
@@ -100,7 +100,7 @@ class Passage(NamedTuple):
 def passages(text: str) -> Iterator[Passage]:
     """Yield what each block says that is no heading."""
     headings: dict[int, str] = {}
-    for block in parse(COMMENT.sub("", text)):
+    for block in parse(_without_comments(text)):
         raw = block.raw.lstrip("\r\n")
         if block.heading is not None:
             depth = len(raw) - len(raw.lstrip("#"))
@@ -108,6 +108,20 @@ def passages(text: str) -> Iterator[Passage]:
             headings[depth] = block.heading
         elif said := entry_text(block.raw).strip():
             yield Passage(said, tuple(headings.values()), bool(ITEM.match(raw)))
+
+
+def _without_comments(text: str) -> str:
+    """Return a text without its comments, in time that grows with it also if many never end."""
+    begins, ends = COMMENT
+    kept: list[str] = []
+    at = 0
+    while (begin := text.find(begins, at)) >= 0:
+        end = text.find(ends, begin + len(begins))
+        if end < 0:
+            break
+        kept.append(text[at:begin])
+        at = end + len(ends)
+    return "".join(kept) + text[at:]
 
 
 def facts(

@@ -19,10 +19,12 @@ from memory_actors.interchange.sources.found import (
     Source,
     as_object,
     check_names,
+    entity_key,
     metadata_of,
     present,
 )
 from memory_actors.interchange.sources.json_items import json_items, json_lines
+from memory_actors.kinds.entity.graph import name_key
 
 ENTITY: Final = frozenset(("type", "name", "entityType", "observations"))
 RELATION: Final = frozenset(("type", "from", "to", "relationType"))
@@ -32,17 +34,17 @@ MEMBERS: Final = {"entities": "entity", "relations": "relation"}
 
 def read(path: Path, reading: Reading) -> Iterator[Found]:
     """Yield the entities, then the relations: in the file they stand in any order."""
-    names: set[str] = set()
+    keys: dict[str, list[Any]] = {}
     for place, record in _records(path, reading):
         if record.get("type") == "entity":
-            names.add(str(record.get("name")))
-            check_names(names, str(path))
+            _know(record, keys)
+            check_names(keys, str(path))
             yield _entity(record, place, reading)
     quiet = Reading()
     for place, record in _records(path, quiet):
         if record.get("type") == "relation":
-            yield from _missing(record, place, names, reading)
-            yield _relation(record, place, reading)
+            yield from _missing(record, place, keys, reading)
+            yield _relation(record, place, keys, reading)
 
 
 def _records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -70,13 +72,24 @@ def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
             yield f"{path}, {member} {number}", named or value
 
 
+def _know(record: Mapping[str, Any], keys: dict[str, list[Any]]) -> None:
+    """Remember the key of an entity by its name: of several that share one, the first."""
+    name = record.get("name")
+    if isinstance(name, str):
+        keys.setdefault(name_key(name), _key(record))
+
+
+def _key(record: Mapping[str, Any]) -> list[Any]:
+    return entity_key("entity", record.get("name"), record.get("entityType"))
+
+
 def _entity(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
     name, kind = record.get("name"), record.get("entityType")
     parts = present(name=name, type=kind, observations=record.get("observations"))
     return Found(
         place=place,
         raw=record,
-        key=["entity", name],
+        key=_key(record),
         replaces=True,
         fields=present(
             memory_type="entity", data=parts, metadata=metadata_of(record, ENTITY, reading)
@@ -85,23 +98,29 @@ def _entity(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
 
 
 def _missing(
-    record: Mapping[str, Any], place: str, names: set[str], reading: Reading
+    record: Mapping[str, Any], place: str, keys: dict[str, list[Any]], reading: Reading
 ) -> Iterator[Found]:
     for end in ("from", "to"):
         name = record.get(end)
-        if isinstance(name, str) and name not in names:
-            names.add(name)
+        if isinstance(name, str) and name_key(name) not in keys:
+            missing = {"name": name}
+            _know(missing, keys)
+            check_names(keys, place)
             reading.note(MISSING)
-            yield _entity({"name": name}, place, reading)
+            yield _entity(missing, place, reading)
 
 
-def _relation(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
+def _relation(
+    record: Mapping[str, Any], place: str, keys: Mapping[str, list[Any]], reading: Reading
+) -> Found:
     ends = [record.get("from"), record.get("to")]
+    source, target = (keys.get(name_key(end)) if isinstance(end, str) else None for end in ends)
     relation = record.get("relationType")
     return Found(
         place=place,
         raw=record,
-        key=["relation", *ends, relation],
+        key=["relation", source, target, relation],
+        ends=(source, target),
         replaces=True,
         fields=present(
             memory_type="entity",

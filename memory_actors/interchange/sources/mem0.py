@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.sources.databases import database, rows
+from memory_actors.interchange.sources.databases import VALUE_BYTES_MAX, database, rows
 from memory_actors.interchange.sources.found import (
     Found,
     Reading,
@@ -48,7 +48,8 @@ LISTS: Final = ("", "results", "memories")
 STORAGE: Final = "storage.sqlite"
 OTHER_COLLECTIONS: Final = ("entities", "migrations")
 """Ends of the names of collections that hold no memories."""
-PARTS_MAX: Final = 100_000  # of one payload: a pickle may name one thing many times
+PARTS_MAX: Final = 200_000  # of one payload, its names among them
+DEPTH_MAX: Final = 100
 
 
 def read(path: Path, reading: Reading) -> Iterator[Found]:
@@ -155,10 +156,17 @@ def _record(blob: object) -> dict[str, Any]:
     """Return a point as `get_all` has it: its payload has metadata beside the other fields."""
     point = _point(blob)
     payload = point["payload"]
-    _check_parts(payload, [0])
+    _Room().take(payload)
     own = {name: value for name, value in payload.items() if name in KNOWN}
     others = {name: value for name, value in payload.items() if name not in KNOWN}
-    return {**own, "id": point["id"], "metadata": others}
+    return {**own, "id": _plain_id(point.get("id")), "metadata": others}
+
+
+def _plain_id(own_id: object) -> object:
+    """Return the id of a point, which Qdrant has as a text or a number."""
+    if not isinstance(own_id, str | int | None):
+        raise TypeError("the id of a point must be a text or a number")
+    return own_id
 
 
 def _point(blob: object) -> dict[str, Any]:
@@ -177,24 +185,65 @@ def _point(blob: object) -> dict[str, Any]:
     return fields
 
 
+def _taking_texts(handler: Any, names: slice) -> Any:
+    """Return what an opcode does, if that part of the stack which it hashes has texts alone."""
+
+    def load(unpickler: Any) -> None:
+        if not all(isinstance(one, str) for one in unpickler.stack[names]):
+            raise TypeError("the names of a point must be texts")
+        handler(unpickler)
+
+    return load
+
+
+HANDLERS: Final[dict[int, Any]] = pickle._Unpickler.dispatch  # noqa: SLF001 - see `_point`
+LEFT_OUT: Final = (pickle.BYTEARRAY8, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER)
+"""They make room for as many bytes as they say, or for what no point has."""
+HASHING: Final = {
+    pickle.SETITEM: slice(-2, -1),
+    pickle.SETITEMS: slice(None, None, 2),
+    pickle.DICT: slice(None, None, 2),
+    pickle.ADDITEMS: slice(None),
+    pickle.FROZENSET: slice(None),
+}
+"""What hashes names, and where they are above the last mark: a tuple would take endless time, as
+one of 50 that have the next one twice is hashed in 2**50 steps."""
+
+
 class _Plain(pickle._Unpickler):  # noqa: SLF001 - see `_point`
+    dispatch: ClassVar[dict[int, Any]] = {
+        **{code: do for code, do in HANDLERS.items() if bytes((code,)) not in LEFT_OUT},
+        **{code[0]: _taking_texts(HANDLERS[code[0]], names) for code, names in HASHING.items()},
+    }
+
     def find_class(self, module: str, name: str) -> Any:
         if not module.startswith("qdrant_client."):
             raise pickle.UnpicklingError(f"{module}.{name} is no part of a point")
         return type("Point", (), {})
 
 
-def _check_parts(value: object, counted: list[int], depth: int = 0) -> None:
-    """See that a value has a size that fits what it was read from: one part may stand for many."""
-    counted[0] += 1
-    if counted[0] > PARTS_MAX or depth > 100:
-        raise ValueError("a payload is too large")
-    if isinstance(value, dict):
-        for one in value.values():
-            _check_parts(one, counted, depth + 1)
-    elif isinstance(value, list | tuple | set):
-        for one in value:
-            _check_parts(one, counted, depth + 1)
+class _Room:
+    """What a payload may have: one part of a pickle may stand in many places of it."""
+
+    def __init__(self) -> None:
+        self._parts, self._characters = PARTS_MAX, VALUE_BYTES_MAX
+
+    def take(self, value: object, depth: int = 0) -> None:
+        """Take in a value with all that is in it.
+
+        :raises ValueError: there is no room left for it.
+        """
+        self._parts -= 1
+        self._characters -= len(value) if isinstance(value, str | bytes) else 0
+        if self._parts < 0 or self._characters < 0 or depth > DEPTH_MAX:
+            raise ValueError("a payload is too large")
+        if isinstance(value, dict):
+            for name, one in value.items():
+                self.take(name, depth + 1)
+                self.take(one, depth + 1)
+        elif isinstance(value, list | tuple | set | frozenset):
+            for one in value:
+                self.take(one, depth + 1)
 
 
 SOURCE: Final = Source("mem0", "a JSON file of what get_all returns, or a local Qdrant store", read)

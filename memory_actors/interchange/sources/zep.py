@@ -6,24 +6,34 @@ Any of the lists may be missing. A node becomes an entity, its summary an observ
 relationship with its fact, true from `valid_at` to `invalid_at`; an episode and a message a memory
 of its thread. `user_id`, `user_uuid` or `group_id` says whose. Times are those of the record:
 `reference_time` or `created_at`.
+
+Two nodes may have several edges of one name at a time, each with a fact. Here there is one such
+relationship: it has the fact of the first edge, and those of the others become facts.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from memory_actors.interchange.files import open_file
+from memory_actors.interchange.noting import is_time, micros_of
 from memory_actors.interchange.sources.found import (
     Found,
     Reading,
     Source,
     as_object,
     check_names,
+    entity_key,
     metadata_of,
     present,
     words,
 )
 from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.kinds.entity.graph import name_key, relation_key
 
 USERS: Final = ("user_id", "user_uuid", "group_id")
 NODE: Final = words(
@@ -42,22 +52,40 @@ SAID: Final = words(
     "processed source source_description content_policy document_id entity_edges labels",
 )
 LISTS: Final = ("nodes", "edges", "episodes", "messages")
+SPANS_MAX: Final = 100  # of one relationship: each is compared with all of them
+ANOTHER_FACT: Final = (
+    "an edge has another fact of a relationship that is there at that time: it became a fact"
+)
 USUAL_LABELS: Final = ("Entity", "EntityNode")
+
+
+class Node(NamedTuple):
+    """A node that edges may name."""
+
+    name: str
+    key: list[Any] | None
+    """The key of its record; None if there is none in the file."""
+
+
+Nodes: TypeAlias = dict[tuple[str, str], Node]
+"""Nodes by their uuids, and by their names: of several that share a name, the first."""
 
 
 def read(path: Path, reading: Reading) -> Iterator[Found]:
     """Yield nodes first, as edges name them, then all else in the order of the file."""
-    nodes: dict[str, str] = {}
+    nodes: Nodes = {}
     for place, _, record in _records(path, reading, ("nodes",)):
-        nodes[_uuid(record)] = str(record.get("name"))
+        _know(record, nodes)
         check_names(nodes, str(path))
         yield _node(record, place, reading)
+    told = _Told()
     for place, member, record in _records(path, reading, LISTS[1:]):
-        yield (
-            _edge(record, place, nodes, reading)
-            if member == "edges"
-            else _said(record, place, reading)
-        )
+        if member != "edges":
+            yield _said(record, place, reading)
+            continue
+        edge = _edge(record, place, nodes, reading)
+        yield _fact_of(edge, reading) if told.before(edge) else edge
+        check_names(told.facts, str(path))
     _note_others(path, reading)
 
 
@@ -80,8 +108,9 @@ def _note_others(path: Path, reading: Reading) -> None:
                 reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
 
 
-def _uuid(record: Mapping[str, Any]) -> str:
-    return str(record.get("uuid") or record.get("uuid_"))
+def _uuid(record: Mapping[str, Any]) -> str | None:
+    uuid = record.get("uuid") or record.get("uuid_")
+    return None if uuid is None else str(uuid)
 
 
 def _user(record: Mapping[str, Any]) -> Any:
@@ -92,25 +121,56 @@ def _more(record: Mapping[str, Any], reading: Reading, known: frozenset[str]) ->
     """Return metadata: what is not known, its own attributes, and the id that Zep gave it."""
     own = record.get("attributes") or record.get("metadata")
     own = own if isinstance(own, dict) else {}
-    return {**metadata_of(record, known, reading), **own, "zep_uuid": _uuid(record)}
+    return {**metadata_of(record, known, reading), **own, **present(zep_uuid=_uuid(record))}
+
+
+def _label(record: Mapping[str, Any]) -> Any:
+    labels = record.get("labels")
+    others = (one for one in labels if one not in USUAL_LABELS) if isinstance(labels, list) else ()
+    return next(iter(others), None)
+
+
+def _know(record: Mapping[str, Any], nodes: Nodes) -> None:
+    """Remember a node by its uuid and by its name."""
+    uuid, name = _uuid(record), record.get("name")
+    if not isinstance(name, str):
+        return
+    node = Node(name, _key_of_node(record))
+    nodes.setdefault(("name", name_key(name)), node)
+    if uuid is not None:
+        nodes.setdefault(("uuid", uuid), node)
+
+
+def _end(record: Mapping[str, Any], end: str, nodes: Nodes) -> Node | None:
+    """Return the node that an edge names as its source or target, by its uuid or else its name."""
+    by_uuid = nodes.get(("uuid", str(record.get(f"{end}_node_uuid"))))
+    name = record.get(f"{end}_node_name")
+    if by_uuid is not None or not isinstance(name, str):
+        return by_uuid
+    by_name = nodes.get(("name", name_key(name)))
+    return Node(name, None) if by_name is None else by_name
+
+
+def _key_of_node(record: Mapping[str, Any]) -> list[Any]:
+    uuid = _uuid(record)
+    by_name = entity_key("node", record.get("name"), _label(record))
+    return by_name if uuid is None else ["node", uuid]
 
 
 def _node(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
-    labels = record.get("labels")
-    labels = [one for one in labels if one not in USUAL_LABELS] if isinstance(labels, list) else []
     summary = record.get("summary")
     return Found(
         place=place,
         raw=record,
         user=_user(record),
-        key=["node", _uuid(record)],
+        key=_key_of_node(record),
         replaces=True,
         fields=present(
             memory_type="entity",
             timestamp=record.get("created_at"),
             data=present(
                 name=record.get("name"),
-                type=labels[0] if labels else None,
+                type=_label(record),
                 observations=[summary] if summary else None,
             ),
             metadata=_more(record, reading, NODE),
@@ -118,40 +178,91 @@ def _node(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
     )
 
 
-def _edge(
-    record: Mapping[str, Any], place: str, nodes: Mapping[str, str], reading: Reading
-) -> Found:
-    ends = {
-        end: record.get(f"{end}_node_name") or nodes.get(str(record.get(f"{end}_node_uuid")))
-        for end in ("source", "target")
-    }
+def _edge(record: Mapping[str, Any], place: str, nodes: Nodes, reading: Reading) -> Found:
+    source, target = (_end(record, end, nodes) for end in ("source", "target"))
+    names = {"source": source and source.name, "target": target and target.name}
     began = record.get("valid_at") or record.get("created_at")
-    data = present(
-        fact=record.get("fact"), valid_from=began, valid_to=record.get("invalid_at"), **ends
+    said = present(
+        fact=record.get("fact"), valid_from=began, valid_to=record.get("invalid_at"), **names
     )
+    data = said | {"relation": record.get("name")}
+    uuid = _uuid(record)
     return Found(
         place=place,
         raw=record,
         user=_user(record),
-        key=["edge", _uuid(record)],
+        key=["edge", data if uuid is None else uuid],
+        ends=(source and source.key, target and target.key),
         replaces=True,
         fields=present(
             memory_type="entity",
-            data=data | {"relation": record.get("name")},
+            data=data,
             metadata=_more(record, reading, EDGE),
         ),
     )
+
+
+class _Told:
+    """The relationships that the edges read so far have told."""
+
+    def __init__(self) -> None:
+        self.facts: dict[bytes, Any] = {}
+        """The fact of each, by what no two relationships have in common at a time."""
+        self._spans: dict[bytes, list[tuple[float, float]]] = {}
+        """When each holds."""
+
+    def before(self, edge: Found) -> bool:
+        """Say whether an edge has another fact of a relationship that was told; remember it."""
+        data = edge.fields["data"]
+        relation = data["relation"]
+        if not isinstance(relation, str):
+            return False
+        what = [
+            edge.user,
+            *edge.ends,
+            data.get("source"),
+            relation_key(relation),
+            data.get("target"),
+        ]
+        key = hashlib.sha256(repr(what).encode("utf-8", "replace")).digest()
+        span = _moment(data.get("valid_from"), -inf), _moment(data.get("valid_to"), inf)
+        spans = self._spans.setdefault(key, [])
+        told = any(span[0] < end and begin < span[1] for begin, end in spans)
+        if told or len(spans) >= SPANS_MAX:
+            return data.get("fact") not in (None, self.facts[key])
+        spans.append(span)
+        self.facts[key] = data.get("fact")
+        return False
+
+
+def _moment(when: object, otherwise: float) -> float:
+    micros = micros_of(when, "a time") if is_time(when) else None  # type: ignore[arg-type]
+    return otherwise if micros is None else micros
+
+
+def _fact_of(edge: Found, reading: Reading) -> Found:
+    """Return what an edge says as a fact, with whom it is about in its metadata."""
+    reading.note(ANOTHER_FACT)
+    data = edge.fields["data"]
+    about = {name: data.get(name) for name in ("source", "relation", "target", "valid_to")}
+    fields = present(
+        content=data["fact"],
+        timestamp=data.get("valid_from"),
+        metadata={**edge.fields.get("metadata", {}), **present(**about)},
+    )
+    return msgspec.structs.replace(edge, ends=(None, None), replaces=False, fields=fields)
 
 
 def _said(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
     when = (record.get(name) for name in ("reference_time", "valid_at", "created_at"))
     threads = (record.get(name) for name in ("thread_id", "session_id", "thread_uuid"))
     speaker = record.get("role_name") or record.get("name")
+    uuid = _uuid(record)
     return Found(
         place=place,
         raw=record,
         user=_user(record),
-        key=["said", _uuid(record)],
+        key=None if uuid is None else ["said", uuid],
         fields=present(
             content=record.get("content"),
             timestamp=next(filter(None, when), None),

@@ -5,7 +5,10 @@ import json
 import pickle
 import shutil
 import sqlite3
+import subprocess
+import sys
 import zipfile
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from support.foreign import AT, write_json
 from memory_actors import InvalidInputError, MemorySystem
 from memory_actors.integrations.mem0 import AsyncMemory
 from memory_actors.interchange import ImportReport, import_from, plan_import
-from memory_actors.interchange.sources import langgraph
+from memory_actors.interchange.sources import langgraph, zep
 
 pytestmark = pytest.mark.anyio
 
@@ -180,6 +183,49 @@ async def test_a_pickle_that_is_larger_than_it_looks_is_left_out(imported, tmp_p
         blob = foreign.point("1", {"data": "x", "user_id": "ada", "many": many})
         database.execute("INSERT INTO points VALUES ('many', ?)", (blob,))
     assert (await imported("mem0", tmp_path)).report.left_out == 1
+
+
+def nested(leaf: Any, make: Any, depth: int) -> Any:
+    """Return a value of a few parts that looks like 2**depth of them."""
+    for _ in range(depth):
+        leaf = make((leaf, leaf))
+    return leaf
+
+
+def hashing(opcodes: bytes) -> bytes:
+    """Return a point whose payload comes of opcodes, with a nested tuple of 2**60 on the stack."""
+    key = b"K\x01K\x01\x86" + b"2\x86" * 60
+    head = b"\x80\x04cqdrant_client.http.models.models\nPointStruct\n)\x81}X\x07\x00\x00\x00payload"
+    return head + opcodes.replace(b"KEY", key) + b"sb."
+
+
+HOSTILE_POINTS = {
+    "an id of shared lists": foreign.point(nested("x", list, 40), {"data": "x"}),
+    "a name of shared tuples": hashing(b"}KEYK\x01s"),
+    "names of shared tuples": hashing(b"}(KEYK\x01u"),
+    "a name of shared tuples in a dict": hashing(b"(KEYK\x01d"),
+    "a set of shared tuples": hashing(b"\x8f(KEY\x90"),
+    "a frozen set of shared tuples": hashing(b"(KEY\x91"),
+    "room for 1 TiB": b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".",
+    "one long text in many places": foreign.point(
+        "1", {"data": "x", "user_id": "ada", "many": ["a" * 1_000_000] * 50_000}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HOSTILE_POINTS)
+def test_a_hostile_point_takes_neither_endless_time_nor_memory(tmp_path: Path, what: str) -> None:
+    path = foreign.mem0_store(tmp_path) / "collection/mem0/storage.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT INTO points VALUES ('evil', ?)", (HOSTILE_POINTS[what],))
+    code = (
+        "import asyncio, resource; from memory_actors.interchange import plan_import; "
+        "resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30)); "
+        f"plan = asyncio.run(plan_import('mem0', {str(tmp_path)!r})); "
+        "print(plan.records, plan.report().left_out)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, check=True, capture_output=True)
+    assert done.stdout.split() == [b"2", b"1"]
 
 
 async def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
@@ -358,6 +404,122 @@ async def test_zep(imported, tmp_path: Path) -> None:
     assert any("'tasks'" in says for says in got.said())
 
 
+async def test_records_of_zep_without_ids_stay_several(imported, tmp_path: Path) -> None:
+    edge = {"source_node_name": "Ada", "target_node_name": "Acme"}
+    graph = {
+        "nodes": [{"name": "Ada"}, {"name": "Acme"}],
+        "edges": [edge | {"name": "KNOWS"}, edge | {"name": "WORKS_AT"}],
+        "episodes": [{"content": "yes"}, {"content": "yes"}, {"content": "no"}],
+    }
+    got = await imported("zep", write_json(tmp_path / "x.json", graph))
+    assert sorted(got.texts("me")) == [
+        "Acme (entity)", "Ada (entity)", "Ada KNOWS Acme", "Ada WORKS AT Acme", "no", "yes", "yes"
+    ]  # fmt: skip
+    assert not any("zep_uuid" in one.metadata for one in got.users["me"])
+
+
+async def test_an_edge_of_zep_relates_the_nodes_that_its_ids_name(imported, tmp_path: Path) -> None:
+    graph = {
+        "nodes": [
+            {"uuid": "1", "name": "Alex", "labels": ["Person"]},
+            {"uuid": "2", "name": "Alex", "labels": ["Dog"]},
+        ],
+        "edges": [{"uuid": "e", "name": "HAS", "source_node_uuid": "1", "target_node_uuid": "2"}],
+    }
+    got = await imported("zep", write_json(tmp_path / "x.json", graph))
+    person, dog, has = got.users["me"]
+    assert (has.data["source_id"], has.data["target_id"]) == (person.memory_id, dog.memory_id)
+    assert got.report.left_out == 0
+
+
+async def test_several_facts_of_one_relationship_of_zep_are_all_kept(store, tmp_path: Path) -> None:
+    edge = {"name": "KNOWS", "source_node_uuid": "1", "target_node_uuid": "2"}
+    graph = {
+        "nodes": [{"uuid": "1", "name": "Ada"}, {"uuid": "2", "name": "Bob"}],
+        "edges": [
+            edge | {"uuid": "a", "fact": "met at school", "valid_at": "2020-01-01",
+                    "invalid_at": "2021-01-01"},
+            edge | {"uuid": "b", "fact": "play chess", "valid_at": "2020-06-01"},
+            edge | {"uuid": "c", "fact": "met again", "valid_at": "2023-01-01"},
+        ],
+    }  # fmt: skip
+    path = write_json(tmp_path / "x.json", graph)
+    async with store() as memory:
+        first = await import_from(memory, "zep", path, user_id="me")
+        again = await import_from(memory, "zep", path, user_id="me")
+        kinds = {one.content: one.memory_type async for one in memory.user("me").export()}
+    assert kinds["met at school"] == kinds["met again"] == "entity"
+    assert kinds["play chess"] == "long_term"
+    assert (first.added, again.added, again.unchanged) == (5, 0, 5)
+    assert {note.says: note.lines for note in again.notes}[zep.ANOTHER_FACT] == 1
+
+
+async def test_entities_of_one_name_and_several_types_are_all_added(
+    imported, tmp_path: Path
+) -> None:
+    """A relation that names them is of the first, and the case of a name makes no other one."""
+    path = tmp_path / "memory.jsonl"
+    lines = [
+        {"type": "entity", "name": "Alice", "entityType": "person", "observations": ["a"]},
+        {"type": "entity", "name": "Alice", "entityType": "cat", "observations": ["b"]},
+        {"type": "relation", "from": "alice", "to": "Acme", "relationType": "works_at"},
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    got = await imported("mcp-memory", path)
+    assert got.texts("me") == [
+        "Alice (person):\na", "Alice (cat):\nb", "Acme (entity)", "Alice works at Acme"
+    ]  # fmt: skip
+    assert (got.report.added, got.report.left_out) == (4, 0)
+
+
+async def test_a_relation_is_of_the_entity_in_its_file_not_of_another_of_that_name(
+    store, tmp_path: Path
+) -> None:
+    async with store() as memory:
+        await memory.user("me").entities.add_entity("Alice", "song")
+        await import_from(memory, "mcp-memory", foreign.mcp_memory(tmp_path), user_id="me")
+        alice = await memory.user("me").entities.get("Alice", "person")
+        (works,) = await memory.user("me").entities.relationships(alice.memory_id)
+    assert works.target == "Acme"
+
+
+async def test_notes_of_one_title_stay_several(store, tmp_path: Path) -> None:
+    for name in ("a/index.md", "b/index.md"):
+        (tmp_path / "notes" / name).parent.mkdir(parents=True)
+        (tmp_path / "notes" / name).write_text(f"- [is] {name}\n- in [[index]]\n")
+    async with store() as memory:
+        await import_from(memory, "basic-memory", tmp_path / "notes", user_id="me")
+        again = await import_from(memory, "basic-memory", tmp_path / "notes", user_id="me")
+        texts = [one.content async for one in memory.user("me").export()]
+    assert texts[:2] == [
+        "index (entity):\n[is] a/index.md", "index (b/index.md) (entity):\n[is] b/index.md"
+    ]  # fmt: skip
+    assert (len(texts), again.added) == (4, 0)
+
+
+@pytest.mark.parametrize("program", ["basic-memory", "memory-md"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- " + "a\t " * 80_000 + "x",
+        "<!--" * 65_000,
+        "- [[a]]" + " " * 120_000 + ")" * 120_000 + "x",
+    ],
+    ids=["blanks", "comments", "contexts"],
+)
+def test_a_hostile_note_is_read_in_time_that_grows_with_it(
+    tmp_path: Path, program: str, text: str
+) -> None:
+    """What takes a time that grows with the square of a note takes an hour for one of these."""
+    (tmp_path / "a.md").write_text(text)
+    code = (
+        "import asyncio; from memory_actors.interchange import plan_import; "
+        f"print(asyncio.run(plan_import({program!r}, {str(tmp_path)!r})).records)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, check=True, capture_output=True)
+    assert int(done.stdout) >= 1
+
+
 async def test_basic_memory(imported, tmp_path: Path) -> None:
     got = await imported("basic-memory", foreign.basic_memory(tmp_path))
     texts = got.texts("me")
@@ -378,10 +540,9 @@ async def test_basic_memory(imported, tmp_path: Path) -> None:
 
 async def test_letta(imported, tmp_path: Path) -> None:
     got = await imported("letta", foreign.letta(tmp_path), user_field="agent")
-    tea, hello = got.users["anna"]
+    tea, hello, block = got.users["anna"]
     assert (tea.content, tea.role, tea.session_id) == ("likes tea", "user", "anna")
     assert (hello.content, hello.role, hello.occurred_at) == ("Hello, Ada.", "assistant", WHEN)
-    (block,) = got.users["me"]
     assert (block.data["collection"], block.data["key"]) == ("letta", "human")
     assert block.data["value"]["text"] == "lives in Rome"
     assert sum(got.said().values()) == 3  # the system, a tool, the tools
@@ -391,6 +552,80 @@ async def test_the_sample_of_letta(imported) -> None:
     got = await imported("letta", sample("customer_service.af"))
     assert sorted(one.data["key"] for one in got.users["me"]) == ["human", "persona"]
     assert got.report.left_out == 0
+
+
+def two_agents(folder: Path) -> Path:
+    """Write a file of two agents with a block each of one label, and one that they share."""
+    agents = [
+        {"id": "agent-0", "name": "anna", "block_ids": ["b0", "b2"], "messages": []},
+        {"id": "agent-1", "name": "bert", "block_ids": ["b1", "b2"], "messages": []},
+    ]
+    blocks = [
+        {"id": "b0", "label": "human", "value": "lives in Rome"},
+        {"id": "b1", "label": "human", "value": "lives in Oslo"},
+        {"id": "b2", "label": "shared", "value": "be kind"},
+    ]
+    return write_json(folder / "two.af", {"agents": agents, "blocks": blocks})
+
+
+def blocks_of(got: Got, user: str) -> dict[tuple[str, str], str]:
+    return {
+        (one.data["collection"], one.data["key"]): one.data["value"]["text"]
+        for one in got.users[user]
+    }
+
+
+async def test_the_blocks_of_several_agents_of_letta_stay_several(imported, tmp_path: Path) -> None:
+    got = await imported("letta", two_agents(tmp_path))
+    assert blocks_of(got, "me") == {
+        ("letta/anna", "human"): "lives in Rome",
+        ("letta/bert", "human"): "lives in Oslo",
+        ("letta/anna", "shared"): "be kind",
+        ("letta/bert", "shared"): "be kind",
+    }
+
+
+async def test_each_agent_of_letta_is_a_user_on_request(imported, tmp_path: Path) -> None:
+    got = await imported("letta", two_agents(tmp_path), user_field="agent")
+    assert list(got.users) == ["anna", "bert"]
+    shared = {("letta", "shared"): "be kind"}
+    assert blocks_of(got, "anna") == {("letta", "human"): "lives in Rome"} | shared
+    assert blocks_of(got, "bert") == {("letta", "human"): "lives in Oslo"} | shared
+
+
+async def test_agents_and_blocks_of_letta_of_one_name_are_told_apart(
+    imported, tmp_path: Path
+) -> None:
+    own = [{"label": "human", "value": one} for one in ("first", "second")]
+    said = [letta_said("yes"), letta_said("yes")]
+    agents = [{"id": f"agent-{n}", "name": "anna", "memory_blocks": own, "messages": said}
+              for n in range(3)]  # fmt: skip
+    path = write_json(tmp_path / "x.af", {"agents": agents, "blocks": [{"label": 1}]})
+    got = await imported("letta", path, user_field="agent")
+    assert list(got.users) == ["anna", "anna (agent-1)", "anna (agent-2)"]
+    for user in got.users:
+        assert [one.content for one in got.users[user] if one.role] == ["yes", "yes"]
+        assert {one.data["value"]["text"] for one in got.users[user] if one.data} == {
+            "first", "second"
+        }  # fmt: skip
+    assert got.report.left_out == 1
+
+
+def letta_said(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+async def test_an_older_agent_file_of_letta_has_its_agent_at_the_top(
+    imported, tmp_path: Path
+) -> None:
+    agent = {
+        "core_memory": [{"label": "human", "value": "lives in Rome"}],
+        "messages": [letta_said("likes tea")],
+        "name": "anna",
+    }
+    got = await imported("letta", write_json(tmp_path / "x.af", agent), user_field="agent")
+    tea, block = got.users["anna"]
+    assert (tea.session_id, block.data["key"]) == ("anna", "human")
 
 
 async def test_passages_of_letta(imported, tmp_path: Path) -> None:
