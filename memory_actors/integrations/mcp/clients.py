@@ -149,12 +149,8 @@ def installing(client: str, path: Path, data: Mapping[str, Any], *, replace: boo
         raise InvalidInputError(
             f"{path} has a server {NAME!r} already, started otherwise: say --replace to change it"
         )
-    if known is not None:
-        text = _changed(path, without_member, text, where, it)
     after = _changed(path, with_member, text, where, it, data)
-    return Change(
-        path, before, f"{after.rstrip()}\n".encode() if before is None else _as(after, before)
-    )
+    return Change(path, before, f"{after}\n".encode() if before is None else _as(after, before))
 
 
 def removing(client: str, path: Path) -> Change:
@@ -165,10 +161,11 @@ def removing(client: str, path: Path) -> Change:
     it, before = CLIENTS[client], _read(path)
     if before is None:
         return Change(path, None, None)
-    text = _changed(path, without_member, _text(path, before), (it.key, NAME), it)
-    if text.strip() == "{}" and _text(path, before).strip() != "{}":
+    had = _text(path, before)
+    left = _changed(path, without_member, had, (it.key, NAME), it)
+    if had.startswith("{") and left == "\n":  # `installing` made the file for our server
         return Change(path, before, None)
-    return Change(path, before, _as(text, before))
+    return Change(path, before, _as(left, before))
 
 
 def _known(path: Path, text: str, it: Client) -> Any:

@@ -7,6 +7,10 @@ dialect).
 
     changed = with_member("{}", ("servers", "memory"), {"command": "memory-actors"})
     without_member(changed, ("servers", "memory"))     # "{}"
+
+What is taken out later has to leave what was there before, and nobody keeps that. So the text says
+it: what goes into an empty object stands right behind its brace, and what an object was made for
+stands on a line of its own. An object goes with its last member in the second case only.
 """
 
 import json
@@ -150,18 +154,25 @@ def parsed(text: str, *, comments: bool = False) -> Value:
 
 
 def with_member(text: str, path: Sequence[str], data: Any, *, comments: bool = False) -> str:
-    """Return a text with a new member in an object in the root; that object is made if missing.
+    """Return a text with a member in an object in the root, where one of its key gets a new value.
+
+    That object is made if it is missing.
 
     :raises InvalidInputError: the text is damaged, or one of the two is no object.
     """
-    if not text.strip():
-        text = "{}"
-    root = _object(parsed(text, comments=comments), "the file")
     outer, key = path
+    if not text.strip():
+        return text + json.dumps({outer: {key: data}}, indent=2, ensure_ascii=False)
+    root = _object(parsed(text, comments=comments), "the file")
     held = root.member(outer)
     if held is None:
         return _put(text, root, outer, {key: data}, _depth_of(text))
-    return _put(text, _object(held.value, repr(outer)), key, data, _depth_of(text))
+    into = _object(held.value, repr(outer))
+    known = into.member(key)
+    if known is None:
+        return _put(text, into, key, data, _depth_of(text))
+    value = _value(data, _indent_at(text, known.start), _depth_of(text), _line_feed(text))
+    return f"{text[: known.value.start]}{value}{text[known.value.end :]}"
 
 
 def _object(value: Value, what: str) -> Value:
@@ -180,22 +191,20 @@ def _depth_of(text: str) -> str:
 
 
 def _put(text: str, into: Value, key: str, data: Any, unit: str) -> str:
-    """Put a member behind the last one."""
-    line_feed = "\r\n" if "\r\n" in text else "\n"
+    """Put a member behind the last one, or right behind the brace."""
+    line_feed = _line_feed(text)
     members = into.members or ()
     outer = _indent_at(text, into.start)
     if not members:
-        rest = text[into.start + 1 : into.end - 1].rstrip()
-        said = _said(key, data, outer + unit, unit, line_feed)
-        inside = f"{rest}{line_feed}{outer}{unit}{said}{line_feed}{outer}"
-        return f"{text[: into.start + 1]}{inside}{text[into.end - 1 :]}"
+        said = _said(key, data, outer, unit, line_feed)
+        return f"{text[: into.start + 1]}{said}{text[into.start + 1 :]}"
     last = members[-1]
     begin, end = text[into.start + 1 : members[0].start], text[last.value.end : into.end - 1]
     tail = len(text[: into.end - 1].rstrip())
     comma = "," if last.comma is None else ""
     more = "" if last.comma is None else ","
     if "\n" not in begin and "//" not in end:  # all on one line
-        said = f" {json.dumps(key)}: {json.dumps(data, ensure_ascii=False)}"
+        said = f" {_said(key, data, outer, unit, line_feed)}"
     else:
         inner = _indent_at(text, last.start)
         said = f"{line_feed}{inner}{_said(key, data, inner, unit, line_feed)}"
@@ -204,8 +213,16 @@ def _put(text: str, into: Value, key: str, data: Any, unit: str) -> str:
 
 
 def _said(key: str, data: Any, indent: str, unit: str, line_feed: str) -> str:
+    return f"{json.dumps(key)}: {_value(data, indent, unit, line_feed)}"
+
+
+def _value(data: Any, indent: str, unit: str, line_feed: str) -> str:
     lines = json.dumps(data, indent=unit, ensure_ascii=False).split("\n")
-    return f"{json.dumps(key)}: " + f"{line_feed}{indent}".join(lines)
+    return f"{line_feed}{indent}".join(lines)
+
+
+def _line_feed(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _indent_at(text: str, at: int) -> str:
@@ -215,7 +232,9 @@ def _indent_at(text: str, at: int) -> str:
 
 
 def without_member(text: str, path: Sequence[str], *, comments: bool = False) -> str:
-    """Return a text without a member of an object in the root; that object goes if it is empty.
+    """Return a text without a member of an object in the root.
+
+    That object goes with it if it was made for it, and so does the root.
 
     :raises InvalidInputError: the text is damaged, or one of the two is no object.
     """
@@ -230,11 +249,18 @@ def without_member(text: str, path: Sequence[str], *, comments: bool = False) ->
     found = inner.member(key)
     if found is None:
         return text
-    only = len(inner.members or ()) == 1
-    bare = text[inner.start + 1 : found.start].strip() == ""
-    if only and bare and text[found.value.end : inner.end - 1].strip(" \t\r\n,") == "":
+    if not _made_for(text, inner, found):
+        return _cut(text, inner, found)
+    if not _made_for(text, root, held):
         return _cut(text, root, held)
-    return _cut(text, inner, found)
+    return f"{text[: root.start]}{text[root.end :]}"
+
+
+def _made_for(text: str, it: Value, member: Member) -> bool:
+    """Say whether an object has one member alone, on a line of its own."""
+    begin, end = text[it.start + 1 : member.start], text[member.value.end : it.end - 1]
+    alone = len(it.members or ()) == 1 and not begin.strip() and not end.strip(" \t\r\n,")
+    return alone and "\n" in begin
 
 
 def _cut(text: str, out_of: Value, member: Member) -> str:
@@ -249,13 +275,7 @@ def _cut(text: str, out_of: Value, member: Member) -> str:
     comments = "//" in text[text.rfind("\n", 0, before) + 1 : before]
     if comments and not text[end:].lstrip(" \t\r").startswith("\n"):
         before = member.start
-    if len(members) == 1:
-        left = f"{text[:before]}{text[end:]}"
-        inside = left[out_of.start + 1 : out_of.end - 1 - (len(text) - len(left))]
-        if inside.strip():
-            return left
-        return f"{text[: out_of.start + 1]}{text[out_of.end - 1 :]}"
-    if member.comma is not None:  # the next one, or the end, takes its place
+    if len(members) == 1 or member.comma is not None:  # the next one, or the end, takes its place
         return f"{text[:before]}{text[end:]}"
     last = members[-2]
     assert last.comma is not None

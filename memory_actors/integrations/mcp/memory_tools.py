@@ -4,15 +4,17 @@ What a tool takes is read from the operation (`api/operations.py`): its signatur
 and defaults. Here stand the words for models; `answers.py` has what they get.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from time import time
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from memory_actors.api.operations import OPERATIONS, in_json, struct_of
-from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import Item, MemoryType, Receipt
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import Item, MemoryType
+from memory_actors.base.validation import check_name, content_bytes, time_us
 from memory_actors.integrations.mcp.answers import (
     About,
     AllWritten,
@@ -26,12 +28,12 @@ from memory_actors.integrations.mcp.answers import (
     written,
 )
 from memory_actors.integrations.mcp.tool import Answer, Call, Tool
-from memory_actors.integrations.mcp.undoing import all_or_none
 from memory_actors.sharing.system import UserMemory
 
-BATCH: Final = 16  # memories between two reports of progress: about 50 ms of embedding
 MANY_MAX: Final = 1_000
 SIMILAR: Final = 5
+AN_ID: Final = re.compile(r"mem_([0-9a-f]{4,}|[0-9a-z]{20,})", re.IGNORECASE)
+"""Matches ids of memories, also those with a slip in them."""
 KINDS: Final = tuple(kind.value for kind in MemoryType)
 SEARCHED: Final = tuple(kind for kind in KINDS if kind != MemoryType.CONTEXT)
 """The kinds that are searched and listed where none is named."""
@@ -94,31 +96,28 @@ async def _remember(call: Call) -> Answer:
 
 
 async def _remember_many(call: Call) -> Answer:
-    """Add memories, all or none: what was added goes again if a later batch fails."""
+    """Add memories by one write, so that all are there or none, whatever becomes of the call."""
     items = [Item(**msgspec.structs.asdict(one)) for one in call.given.items]
-    receipts: list[Receipt] = []
-    async with all_or_none() as undo:
-        await call.progress(0, len(items))
-        for start in range(0, len(items), BATCH):
-            batch = await call.user.add_many(items[start : start + BATCH])
-            for one in batch:
-                if one.supersedes:
-                    undo.append(partial(call.user.restore, one.supersedes))
-                if one.operation == "add":
-                    undo.append(partial(call.user.delete, one.memory_id))
-            receipts += batch
-            await call.progress(len(receipts), len(items))
+    await call.progress(0, len(items))
+    receipts = await call.user.add_many(items)
+    await call.progress(len(items), len(items))
     return Answer(AllWritten([written(one) for one in receipts]), changed=True)
 
 
 async def _recall(call: Call) -> Answer:
-    hits = await call.user.retrieve(**_given(call))
+    hits = await call.user.retrieve(**_sought(call))
     return Answer(await _memories(call, [shown(hit) for hit in hits]))
 
 
 async def _list(call: Call) -> Answer:
-    found = await call.user.list_memories(**_given(call))
+    found = await call.user.list_memories(**_sought(call))
     return Answer(await _memories(call, [shown(one) for one in found]))
+
+
+def _sought(call: Call) -> dict[str, Any]:
+    """Return what is searched for; no kinds are all kinds, as models fill in an empty list."""
+    given = _given(call)
+    return {**given, "memory_types": given["memory_types"] or None}
 
 
 async def _memories(call: Call, found: list[Shown]) -> Memories:
@@ -175,17 +174,45 @@ async def _explain(call: Call) -> Answer:
 
 
 async def _relate(call: Call) -> Answer:
-    """Relate two entities; one that is not there yet is added, if the rest succeeds."""
-    user = call.user
-    async with all_or_none() as undo:
-        for name in (call.given.source, call.given.target):
-            try:
-                await user.entities.get(name)
-            except NotFoundError:
-                added = await user.entities.add_entity(name)
-                undo.append(partial(user.delete, added.memory_id))
-        receipt = await user.entities.relate(**_given(call))
-    return Answer(written(receipt), changed=True)
+    """Relate two entities; one that is not there yet is added, if the rest can be."""
+    _check_link(call.given)
+    names = dict.fromkeys((call.given.source, call.given.target))
+    for name in [name for name in names if not await _is_there(call.user, name)]:
+        await call.user.entities.add_entity(name)
+    return Answer(written(await call.user.entities.relate(**_given(call))), changed=True)
+
+
+def _check_link(given: Any) -> None:
+    """Refuse a relation that cannot be before a name is added for it."""
+    check_name(given.relation, "relation")
+    if given.fact is not None:
+        content_bytes(given.fact)
+    begins_us, ends_us = (
+        time_us(given.valid_from, "valid_from"),
+        time_us(given.valid_to, "valid_to"),
+    )
+    now_us = int(time() * 1e6)
+    if ends_us is not None and ends_us < (now_us if begins_us is None else begins_us):
+        raise InvalidInputError(
+            "valid_to is before valid_from, which is now if left out: say since when it was true"
+        )
+
+
+async def _is_there(user: UserMemory, name: str) -> bool:
+    """Say whether there is an entity of a name.
+
+    :raises NotFoundError: there is none, and the name is an id: nothing is named so.
+    """
+    try:
+        await user.entities.get(name)
+    except NotFoundError as error:
+        if AN_ID.fullmatch(name):
+            raise NotFoundError(
+                f"no entity has the memory_id {name!r}: give the name of a person, thing or place, "
+                "or the memory_id of one as another tool returned it"
+            ) from error
+        return False
+    return True
 
 
 async def _look_up(call: Call) -> Answer:

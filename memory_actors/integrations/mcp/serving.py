@@ -331,7 +331,7 @@ def _failed(error: Exception, tool: str) -> types.CallToolResult:
 def _told(error: Exception, tool: str = "") -> str:
     """Return what a caller is told of an error."""
     if isinstance(error, CALLERS):
-        return str(error)
+        return "\n".join([str(error), *getattr(error, "__notes__", ())])
     _logger.warning("call failed", tool=tool, error=reason(error))
     return BY_US
 

@@ -220,39 +220,42 @@ def _ended(service: Service) -> bool:
 
 
 class Slow:
-    """A user whose batches wait until somebody lets them go, but for the first."""
+    """A user whose batches begin, and wait for ever before they write."""
 
-    def __init__(self, user: Any, stalls: threading.Event):
-        self._user, self._stalls, self._calls = user, stalls, 0
+    def __init__(self, user: Any, begun: threading.Event, ended: threading.Event):
+        self._user, self._begun, self._ended = user, begun, ended
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._user, name)
 
-    async def add_many(self, items: Any) -> Any:
-        self._calls += 1
-        if self._calls > 1:
-            self._stalls.set()
+    async def add_many(self, _items: Any) -> Any:
+        self._begun.set()
+        try:
             await anyio.sleep_forever()
-        return await self._user.add_many(items)
+        finally:
+            self._ended.set()
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_cancelled_call_leaves_nothing(tmp_path: Path, mode: str) -> None:
-    stalls = threading.Event()
+async def test_a_call_that_is_cancelled_before_it_writes_leaves_nothing(
+    tmp_path: Path, mode: str
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
 
     def slow(memory: Any) -> Any:
-        return StandIn(memory, user=lambda *given, **how: Slow(memory.user(*given, **how), stalls))
+        def user(*given: Any, **how: Any) -> Slow:
+            return Slow(memory.user(*given, **how), begun, ended)
+
+        return StandIn(memory, user=user)
 
     items = [{"content": f"Fact number {number}"} for number in range(40)]
     with serving(tmp_path, wrap=slow) as own:
         async with client(own, own.alice, mode=mode) as mine, anyio.create_task_group() as tasks:
             tasks.start_soon(mine.call_tool, "remember_many", {"items": items})
-            assert await anyio.to_thread.run_sync(stalls.wait, 20)
-            assert await anyio.to_thread.run_sync(count, own) == 16
+            assert await anyio.to_thread.run_sync(begun.wait, 20)
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(20):
-            while await anyio.to_thread.run_sync(count, own):
-                await anyio.sleep(0.05)
+        assert await anyio.to_thread.run_sync(ended.wait, 20)
+        assert await anyio.to_thread.run_sync(count, own) == 0
 
 
 def count(service: Service) -> int:

@@ -82,6 +82,18 @@ DIFFERENCES: Final = (
         {"entities": []},
     ),
     Difference(
+        "observations of another spelling",
+        "Observations are added to, and deleted from, the entity of that name in another spelling, "
+        "if none has just this one; the answer has the entity's own name.",
+        "What cannot be created beside an entity, as it is the same, must be reached by its name.",
+        [
+            ("create_entities", {"entities": [ANN]}),
+            ("add_observations", {"observations": [{"entityName": "ANN", "contents": ["tall"]}]}),
+        ],
+        REFUSED,
+        {"results": [{"entityName": "Ann", "addedObservations": ["tall"]}]},
+    ),
+    Difference(
         "another spelling of a relation",
         "Relations of the same two entities whose types differ only in case, or in blanks for "
         "underscores, are one.",

@@ -8,7 +8,7 @@ from suites.npm.differences import DIFFERENCES
 from suites.npm.reference import both, compare, ordered
 from suites.obtaining import NotObtainedError
 
-from memory_actors import MemorySystem, UserMemory
+from memory_actors import MemorySystem, QuotaExceededError, UserMemory
 
 pytestmark = pytest.mark.anyio
 NINE = {
@@ -89,6 +89,46 @@ async def test_observations_of_an_unknown_entity_add_nothing_at_all(graph) -> No
     assert await graph("read_graph") == {"entities": [BOB], "relations": []}
 
 
+async def relations_of(user: UserMemory, name: str) -> list[dict[str, Any]]:
+    """Return all that is known of each relation that a name ever had, the oldest first."""
+    fields = ("source", "relation", "target", "fact", "valid_from", "valid_to", "metadata")
+    fields += ("pinned", "trust", "origins")
+    found = await user.entities.relationships(name, ended=True)
+    links = sorted(found, key=lambda one: (one.valid_from, one.target))
+    return [{field: getattr(one, field) for field in fields} for one in links]
+
+
+async def test_a_mentioned_name_that_is_created_loses_nothing_of_its_relations(
+    graph, memory: MemorySystem
+) -> None:
+    """Facts, times, metadata, trust, what has ended, and what others have observed of the name."""
+    user = memory.user("ada")
+    page = user.from_source("https://example.com", "untrusted")
+    await graph("create_relations", relations=[KNOWS])
+    relate = user.entities.relate
+    await relate("Ann", "worked_at", "Bob", fact="Ann was Bob's cook", valid_from="2019-01-01",
+                 valid_to="2021-06-01", metadata={"by": "mail"}, pinned=True)  # fmt: skip
+    await relate("Ann", "worked_at", "Bob", valid_from="2023-01-01", valid_to="2024-01-01")
+    await relate("Ann", "admires", "Ann", valid_from="2090-01-01")
+    await page.entities.relate("Bob", "likes", "Ann", valid_from="2020-02-02")
+    await user.entities.observe("Ann", "sings")
+    before = await relations_of(user, "Ann"), await relations_of(user, "Bob")
+    assert len(before[0]) == 5
+    await graph("create_entities", entities=[ANN, BOB])
+    assert (await relations_of(user, "Ann"), await relations_of(user, "Bob")) == before
+    ann = await user.entities.get("Ann")
+    assert (ann.type, set(ann.observations)) == ("person", {"likes tea", "sings"})
+
+
+async def test_what_has_ended_keeps_the_name_that_it_mentions(graph, memory: MemorySystem) -> None:
+    user = memory.user("ada")
+    await graph("create_relations", relations=[KNOWS, {**KNOWS, "to": "Cy"}])
+    (known,) = await user.entities.relationships("Bob")
+    await user.entities.end(known.memory_id)
+    await graph("delete_relations", relations=[{**KNOWS, "to": "Cy"}])
+    assert len(await user.entities.relationships("Bob", ended=True)) == 1
+
+
 class Failing:
     """A user whose entities take so many writes, and then fail."""
 
@@ -97,32 +137,55 @@ class Failing:
         self.entities = self
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("add_entity", "relate", "observe"):
+        if name in ("add_entity", "relate", "observe", "delete"):
             self.left -= 1
             if self.left < 0:
-                raise OSError("a disk")
-        if name in ("restore", "delete", "list_memories", "why", "count"):
+                raise QuotaExceededError("full", kind="entity", used=1, limit=1, unit="count",
+                                         tier="free")  # fmt: skip
+        if name in ("list_memories", "user_id"):
             return getattr(self._user, name)
-        return getattr(self._user.entities, name, None) or getattr(self._user, name)
+        return getattr(self._user.entities, name)
 
 
-@pytest.mark.parametrize("writes", range(5))
-async def test_a_call_that_fails_half_way_leaves_all_as_it_was(
+@pytest.mark.parametrize("writes", range(6))
+async def test_a_call_that_fails_half_way_is_finished_by_calling_again(
     serve, memory: MemorySystem, writes: int
 ) -> None:
-    """Also where it had begun to give a mentioned name its entity."""
+    """Also where it had begun to give a mentioned name its entity; it says how far it came."""
+    third = {"name": "Third", "entityType": "t", "observations": []}
+    wanted = {"entities": [ANN, BOB, third]}
     async with serve("graph") as client:
         mentions = [{"from": "Cy", "to": "Ann", "relationType": "likes"}, {**KNOWS, "from": "Cy"}]
         await client.call_tool("create_entities", {"entities": [{**BOB, "name": "Cy"}]})
         await client.call_tool("create_relations", {"relations": mentions})
-        before = (await client.call_tool("read_graph", {})).structured_content
     async with serve("graph", user=Failing(memory.user("ada"), writes)) as client:
-        third = {"name": "Third", "entityType": "t", "observations": []}
-        done = await client.call_tool("create_entities", {"entities": [ANN, BOB, third]})
+        done = await client.call_tool("create_entities", wanted)
         assert done.is_error
+        assert ("The first 1 of 3 are done and stay" in done.content[0].text) == (3 <= writes < 6)
     async with serve("graph") as client:
+        await client.call_tool("create_entities", wanted)
         after = (await client.call_tool("read_graph", {})).structured_content
-    assert ordered(after) == ordered(before)
+    cy = {**BOB, "name": "Cy"}
+    assert ordered(after) == ordered({"entities": [cy, ANN, BOB, third], "relations": mentions})
+    for name in ("Ann", "Bob"):
+        assert len(await memory.user("ada").entities.relationships(name)) == 1
+
+
+async def test_a_name_in_another_spelling_is_told_and_means_the_same(graph) -> None:
+    await graph("create_entities", entities=[ANN])
+    done = await graph.client.call_tool("create_entities", {"entities": [{**ANN, "name": "ANN"}]})
+    assert done.structured_content == {"entities": []}
+    assert "'ANN' is there as 'Ann'" in done.content[1].text
+    added = await graph("add_observations", observations=[
+        {"entityName": "ANN", "contents": ["sings", "likes tea"]},
+        {"entityName": "ann", "contents": ["sings"]},
+    ])  # fmt: skip
+    assert added == {"results": [
+        {"entityName": "Ann", "addedObservations": ["sings"]},
+        {"entityName": "Ann", "addedObservations": []},
+    ]}  # fmt: skip
+    await graph("delete_observations", deletions=[{"entityName": "ANN", "observations": ["sings"]}])
+    assert await graph("read_graph") == {"entities": [ANN], "relations": []}
 
 
 @pytest.mark.filterwarnings("ignore:resources/subscribe is removed")

@@ -54,6 +54,7 @@ def test_it_is_shown_written_and_undone(client: str) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = run("install", client, "--data", "m")
     assert "is so already" in again.output
+    assert run("install", client, "--data", "n", "--replace", "--yes").exit_code == 0
     done = run("uninstall", client, answer="y\n")
     assert done.exit_code == 0, done.output
     assert not path.exists()
@@ -144,6 +145,34 @@ def test_mode_link_and_mark_stay(home: Path) -> None:
     assert [one.name for one in real.parent.iterdir()] == ["claude.json"]
 
 
+@pytest.mark.parametrize("client", ["claude-code", "cursor"])
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}", "{}\n", "{ }", "{\n}\n", "{\r\n}\r\n", "", "\n", " \n\n", '{"a":1,"mcpServers":{}}',
+        '{"mcpServers": {}}\n', '{\n  "mcpServers": {},\n  "a": 1\n}\n',
+        '{\n  "mcpServers": {\n  }\n}\n', '{"mcpServers":{"b":{}}}', '{"a": {"mcpServers": {}}}',
+    ],
+)  # fmt: skip
+def test_uninstalling_restores_what_was_there(
+    home: Path, client: str, linked: bool, text: str
+) -> None:
+    path = config_path(client)
+    real = home / "dotfiles" / "file.json" if linked else path
+    real.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    real.write_bytes(text.encode())
+    if linked:
+        path.symlink_to(real)
+    assert run("install", client, "--yes").exit_code == 0
+    assert NAME in json.loads(path.read_text())["mcpServers"]
+    assert run("install", client, "--yes", "--replace", "--user", "bob").exit_code == 0
+    assert run("uninstall", client, "--yes").exit_code == 0
+    assert real.read_bytes() == text.encode()
+    assert path.is_symlink() == linked
+
+
 def test_a_file_that_changed_since_it_was_shown_is_left(home: Path) -> None:
     path = home / ".claude.json"
     change = installing("claude-code", path, entry(["x"]), replace=False)
@@ -191,11 +220,11 @@ def test_what_was_there_stays_byte_for_byte(comments: bool, data: Any) -> None:
     changed = with_member(text, PATH, server, comments=comments)
     now = parsed(changed, comments=comments).plain
     assert now == {**was, "servers": {**was.get("servers", {}), NAME: server}}
-    undone = without_member(changed, PATH, comments=comments)
-    left = parsed(undone, comments=comments).plain
-    assert left == was or {**left, "servers": {}} == was  # an empty object goes, whoever made it
-    if was.get("servers") != {} and was:
-        assert undone == text
+    other = with_member(changed, PATH, {"command": "y"}, comments=comments)
+    now["servers"][NAME] = {"command": "y"}
+    assert parsed(other, comments=comments).plain == now
+    undone = without_member(other, PATH, comments=comments)
+    assert undone == text
 
 
 def test_a_plain_file_reads_as_json_reads_it() -> None:

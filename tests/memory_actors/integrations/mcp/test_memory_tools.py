@@ -8,7 +8,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from memory_actors import MemorySystem, UserMemory
+from memory_actors import Item, MemorySystem, UserMemory
 from memory_actors.integrations.mcp.memory_tools import MANY_MAX, SEARCHED, TOOLS
 from memory_actors.integrations.mcp.tool import Tool, schema
 
@@ -88,6 +88,17 @@ async def test_an_empty_answer_says_where_was_searched(serve, memory, name: str)
     assert "1 memories of these kinds" in found["note"]
 
 
+@pytest.mark.parametrize("name", ["recall", "list_memories"])
+async def test_no_kinds_are_all_kinds_that_it_says_it_searched(serve, memory, name: str) -> None:
+    """Models fill in an empty list where they mean nothing in particular."""
+    await memory.user("ada").add("Ann likes tea")
+    query = {"query": "tea"} if name == "recall" else {}
+    async with serve() as client:
+        found = (await client.call_tool(name, {"memory_types": [], **query})).structured_content
+    assert [one["content"] for one in found["memories"]] == ["Ann likes tea"]
+    assert found["searched"]["kinds"] == list(SEARCHED)
+
+
 async def test_an_answer_with_hits_says_where_was_searched_too(serve, memory) -> None:
     await memory.user("ada").add("Ann likes tea")
     async with serve() as client:
@@ -112,12 +123,39 @@ async def test_looking_up_a_name_that_is_not_there_says_what_is_near(serve) -> N
     assert any("Ann" in one for one in unknown["similar"])
 
 
-async def test_a_relation_that_is_refused_adds_no_names(serve, memory) -> None:
-    given = {"source": "Ann", "relation": "works_at", "target": "Acme", "valid_from": "never"}
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"valid_from": "never"}, {"relation": " "}, {"fact": ""}, {"valid_to": "2020-01-01"},
+        {"valid_from": "2021-01-01", "valid_to": "2020-01-01"}, {"target": " "},
+    ],
+)  # fmt: skip
+async def test_a_relation_that_is_refused_adds_no_names(serve, memory, wrong) -> None:
+    given = {"source": "Ann", "relation": "works_at", "target": "Acme", **wrong}
     async with serve() as client:
         assert (await client.call_tool("relate", given)).is_error
-        assert (await client.call_tool("relate", {**given, "relation": " "})).is_error
     assert await memory.user("ada").count() == 0
+
+
+async def test_an_id_that_nothing_has_is_no_name(serve, memory) -> None:
+    """A slip in an id would else make an entity that is named so."""
+    user = memory.user("ada")
+    ann = (await user.entities.add_entity("Ann")).memory_id
+    fact = (await user.add("Ann likes tea")).memory_id
+    given = {"source": ann, "relation": "works_at"}
+    async with serve() as client:
+        for target in (ann[:-1], ann + "0", ann.replace("0", "o", 1), ann[:-1] + "x", fact):
+            done = await client.call_tool("relate", {**given, "target": target})
+            assert done.is_error
+            assert f"no entity has the memory_id '{target}'" in done.content[0].text
+        done = await client.call_tool("relate", {**given, "target": "mem_cache"})
+        assert not done.is_error
+    known = await user.list_memories(["entity"])
+    assert {one.data.get("name", "a relation") for one in known} == {
+        "Ann",
+        "mem_cache",
+        "a relation",
+    }
 
 
 async def test_the_log_knows_which_program_wrote(serve, memory) -> None:
@@ -177,63 +215,62 @@ async def test_what_is_wrong_on_this_side_is_told_without_details(serve) -> None
 
 # --- progress, cancellation, all or none
 
+MANY = [{"content": f"Fact number {number}"} for number in range(40)]
 
-async def test_progress_is_told_batch_by_batch(serve) -> None:
+
+async def test_progress_is_told_before_and_after_the_write(serve) -> None:
     told: list[tuple[float, float | None]] = []
 
     async def progress(done: float, total: float | None, _message: str | None) -> None:
         told.append((done, total))
 
-    items = [{"content": f"Fact number {number}"} for number in range(40)]
     async with serve() as client:
-        await client.call_tool("remember_many", {"items": items}, progress_callback=progress)
-    assert told == [(0, 40), (16, 40), (32, 40), (40, 40)]
+        await client.call_tool("remember_many", {"items": MANY}, progress_callback=progress)
+    assert told == [(0, 40), (40, 40)]
 
 
-class Stalling:
-    """A user whose second batch waits for ever, or fails."""
+class Watched:
+    """A user whose batches say that they begin."""
 
-    def __init__(self, user: UserMemory, error: Exception | None = None):
-        self._user, self._error = user, error
-        self.stalls = anyio.Event()
-        self.calls = 0
+    def __init__(self, user: UserMemory):
+        self._user = user
+        self.begins = anyio.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._user, name)
 
     async def add_many(self, items: Any) -> Any:
-        self.calls += 1
-        if self.calls > 1:
-            self.stalls.set()
-            if self._error is not None:
-                raise self._error
-            await anyio.sleep_forever()
+        self.begins.set()
         return await self._user.add_many(items)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_cancelled_call_leaves_nothing(serve, memory, mode: str) -> None:
-    user = Stalling(memory.user("ada"))
-    items = [{"content": f"Fact number {number}"} for number in range(40)]
+async def test_a_cancelled_call_leaves_all_or_nothing(serve, memory, mode: str) -> None:
+    user, counts = Watched(memory.user("ada")), set()
     async with serve(user=user, mode=mode) as client, anyio.create_task_group() as tasks:
-        tasks.start_soon(client.call_tool, "remember_many", {"items": items})
+        tasks.start_soon(client.call_tool, "remember_many", {"items": MANY})
         with anyio.fail_after(10):
-            await user.stalls.wait()
-            assert await user.count() == 16
-            tasks.cancel_scope.cancel()
-    with anyio.fail_after(10):
-        while await user.count():
-            await anyio.sleep(0.01)
+            await user.begins.wait()
+        tasks.cancel_scope.cancel()
+    for _ in range(20):
+        counts.add(await user.count())
+        await anyio.sleep(0.01)
+    assert counts <= {0, 40}
 
 
-async def test_a_batch_that_fails_takes_the_ones_before_with_it(serve, memory) -> None:
-    user = Stalling(memory.user("ada"), OSError("a disk"))
-    await memory.user("ada").add("Fact number 3", on_duplicate="keep")
-    items = [{"content": f"Fact number {number}"} for number in range(40)]
-    async with serve(user=user) as client:
+async def test_a_call_that_is_refused_leaves_what_was_there(serve, memory) -> None:
+    """Also what the call has only said again."""
+    user = memory.user("ada")
+    await user.set_tier("free")
+    await user.add_many([Item(content=f"Older fact {number}") for number in range(70)])
+    items = [{"content": "Older fact 3"}, *MANY]
+    async with serve() as client:
         done = await client.call_tool("remember_many", {"items": items})
     assert done.is_error
-    assert [one.content for one in await user.list_memories()] == ["Fact number 3"]
+    assert "70" in done.content[0].text
+    assert await user.count() == 70
+    (known,) = await user.retrieve("Older fact 3", top_k=1)
+    assert known.times_seen == 1
 
 
 # --- resources and prompts

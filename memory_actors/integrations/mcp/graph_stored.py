@@ -1,0 +1,66 @@
+"""The graph of a user as the tools of the reference memory server see it.
+
+A relation may name what is no entity. Ours needs both ends, so such a name becomes an entity of the
+type `MENTIONED`, which no tool here shows; it gives way to the real one when that is created.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from memory_actors.base.records import Memory, MemoryType
+from memory_actors.integrations.mcp.graph_shapes import Graph, Link, Node
+from memory_actors.kinds.entity.graph import name_key
+from memory_actors.sharing.system import UserMemory
+
+MENTIONED: Final = "(mentioned)"
+ALL: Final = 1_000_000  # more than any quota lets in
+
+
+class Stored:
+    """The graph of a user, read once."""
+
+    def __init__(self, memories: Iterable[Memory]):
+        entities = [one for one in memories if "observations" in one.data]
+        self.entities = [one for one in entities if one.data["type"] != MENTIONED]
+        self.mentioned = [one for one in entities if one.data["type"] == MENTIONED]
+        self.ever_related = [one for one in memories if "relation" in one.data]
+        self.relations = [one for one in self.ever_related if _holds(one)]
+
+    def named(self, name: str) -> Memory | None:
+        """Return the first entity of a name, or else of that name in another spelling."""
+        by_key = (one for one in self.entities if name_key(one.data["name"]) == name_key(name))
+        return next((one for one in self.entities if one.data["name"] == name), next(by_key, None))
+
+    def shown(self, chosen: Sequence[Memory]) -> Graph:
+        """Return some entities, and each relation that touches one of them."""
+        names = {one.data["name"] for one in chosen}
+        links = [link(one) for one in self.relations]
+        links = [one for one in links if one.source in names or one.target in names]
+        return Graph([node(one) for one in chosen], links)
+
+
+def _holds(relation: Memory) -> bool:
+    end = relation.data["valid_to"]
+    return end is None or datetime.fromisoformat(end) > datetime.now(UTC)
+
+
+def node(entity: Memory) -> Node:
+    """Return an entity as the reference shows it."""
+    return Node(**{name: entity.data[name] for name in Node.__struct_fields__})
+
+
+def link(relation: Memory) -> Link:
+    """Return a relation as the reference shows it."""
+    return Link(**{name: relation.data[name] for name in Link.__struct_fields__})
+
+
+async def stored(user: UserMemory) -> Stored:
+    """Return the graph of a user as it is now."""
+    found = await user.list_memories([MemoryType.ENTITY], limit=ALL)
+    return Stored(found[::-1])
+
+
+def ends(relation: Memory) -> tuple[str, str]:
+    """Return the ids of the entities that a relation is between."""
+    return relation.data["source_id"], relation.data["target_id"]
