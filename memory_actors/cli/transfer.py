@@ -128,7 +128,7 @@ def _foreign(
                 trust=app.trust, progress=was_read,
             )  # fmt: skip
             if dry_run and not has_log(app.directory):
-                return plan.report(app.user_id)
+                return await plan.report(app.user_id)
             if not dry_run:
                 ensure_model(app)
             async with opened(app, create=not dry_run) as memory:

@@ -73,21 +73,6 @@ class Adder:
                 for entry in run:
                     await self._add_one(entry)
 
-    async def look(self, entries: Sequence[ReadLine]) -> None:
-        """Count entries by whether their ids were used before; add none."""
-        for entry in entries:
-            known = await self._is_known(entry)
-            self._unchanged += known
-            self._added += not known
-
-    async def _is_known(self, entry: ReadLine) -> bool:
-        there = await self._living(entry.memory_id)
-        if there is None:
-            return await self._has_gone(entry.memory_id)
-        if entry.other_id is not None and there.content != entry.item.content:
-            return await self._is_known(_with_other_id(entry))
-        return True
-
     def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
         """Return what came of all that was added so far; `notes` are of what was read."""
         kept = ImportNote(OTHER_METADATA, self._other_metadata)
@@ -112,8 +97,10 @@ class Adder:
             for entry in entries:
                 await self._add_one(entry)
         else:
+            ids: set[str] = set()
             for entry, receipt in zip(entries, receipts, strict=True):
-                self._count(receipt)
+                self._count(None if entry.memory_id in ids else receipt)  # the first has added it
+                ids.add(entry.memory_id)
                 await self._compare(entry, receipt)
 
     async def _add_one(self, entry: ReadLine) -> None:
@@ -173,7 +160,7 @@ class Adder:
 
     async def _was_added(self, entry: ReadLine, error: Exception) -> bool:
         """Say whether what is refused is there all the same, or was: it may have changed since."""
-        if not isinstance(error, InvalidInputError) or isinstance(entry.parts, EpisodeParts):
+        if isinstance(error, QuotaExceededError) or isinstance(entry.parts, EpisodeParts):
             return False
         memory = await self._living(entry.memory_id)
         if memory is None:

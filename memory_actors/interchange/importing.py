@@ -19,7 +19,7 @@ and trust is data, kept as metadata.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -32,6 +32,7 @@ from memory_actors.base.origins import origin
 from memory_actors.base.records import Trust
 from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
+from memory_actors.interchange.looking import Looker
 from memory_actors.interchange.noting import ImportReport
 from memory_actors.interchange.records import LineReader, Progress, ReadLine
 from memory_actors.interchange.sources import SOURCES, Source
@@ -71,17 +72,9 @@ class ImportPlan:
         self.users: Counter[str] = Counter()
         self._reading = self._new_reading()
 
-    def report(self, user_id: str | None = None) -> ImportReport:
+    async def report(self, user_id: str | None = None) -> ImportReport:
         """Return what would be added to an empty store; `user_id` has what names nobody."""
-        nobodys = {user_id} if user_id is not None and self.nobodys else set()
-        return ImportReport(
-            users=sorted(self.users.keys() | nobodys),
-            added=self.records,
-            unchanged=0,
-            notes=self._reading.notes(),
-            left_out=self._reading.left_out,
-            dry_run=True,
-        )
+        return await self._look(None, user_id, None)
 
     def _new_reading(self) -> Reading:
         """Return what hears of one reading."""
@@ -111,7 +104,7 @@ class ImportPlan:
     ) -> ImportReport:
         """Add what was read; `progress` hears records.
 
-        With `dry_run` nothing is added: the report tells what would be, by what ids there are.
+        With `dry_run` nothing is added: the report tells what would be, if there is room for it.
 
         :raises InvalidInputError: a record names no user, and `user_id` none, either.
         :raises QuotaExceededError: no room for one; what came before it is kept.
@@ -121,17 +114,39 @@ class ImportPlan:
                 f"{self.nobodys:,} of {self.records:,} records of {self._path} name no user: say "
                 "whose they are with user_id (--user), or which field says it with user_field"
             )
-        reading, adders, done = self._new_reading(), dict[str, Adder](), 0
-        batches = _batches(self._entries(reading))
+        if dry_run:
+            return await self._look(memory, user_id, progress)
+        reading, adders = self._new_reading(), dict[str, Adder]()
+        async for user, lines in self._by_user(reading, user_id, progress):
+            assert user is not None, "checked before anything is added"
+            if user not in adders:
+                adders[user] = Adder(memory.user(user), _leaving_out(reading))
+            await adders[user].add(lines)
+        return _told([one.report() for one in adders.values()], reading)
+
+    async def _look(
+        self, memory: MemorySystem | None, user_id: str | None, progress: Progress | None
+    ) -> ImportReport:
+        """Tell what would be added; a memory of None is an empty one."""
+        reading, lookers = self._new_reading(), dict[str | None, Looker]()
+        async for user, lines in self._by_user(reading, user_id, progress):
+            if user not in lookers:
+                there = None if memory is None or user is None else memory.user(user)
+                lookers[user] = Looker(user, there, _leaving_out(reading))
+            await lookers[user].look(lines)
+        return _told([one.report() for one in lookers.values()], reading, dry_run=True)
+
+    async def _by_user(
+        self, reading: Reading, user_id: str | None, progress: Progress | None
+    ) -> AsyncIterator[tuple[str | None, list[ReadLine]]]:
+        """Yield batch by batch the entries of each user; `user_id` has those of nobody."""
+        batches, done = _batches(self._entries(reading)), 0
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             for user, lines in _by_user(batch, user_id).items():
-                if user not in adders:
-                    adders[user] = Adder(memory.user(user), _leaving_out(reading))
-                await (adders[user].look(lines) if dry_run else adders[user].add(lines))
+                yield user, lines
             done += len(batch)
             if progress is not None:
                 progress(done, self.records)
-        return _told([one.report() for one in adders.values()], reading, dry_run=dry_run)
 
     def _entries(self, reading: Reading) -> Iterator[Entry]:
         """Yield the records that are memories; the others are left out."""
@@ -226,12 +241,11 @@ def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
         yield batch
 
 
-def _by_user(batch: Sequence[Entry], nobodys: str | None) -> dict[str, list[ReadLine]]:
+def _by_user(batch: Sequence[Entry], nobodys: str | None) -> dict[str | None, list[ReadLine]]:
     """Return the entries of each user, in their order; those of nobody are of `nobodys`."""
-    whose: dict[str, list[ReadLine]] = {}
+    whose: dict[str | None, list[ReadLine]] = {}
     for entry in batch:
         user = nobodys if entry.user is None else entry.user
-        assert user is not None, "checked before anything is added"
         whose.setdefault(user, []).append(entry.line)
     return whose
 
@@ -243,7 +257,9 @@ def _leaving_out(reading: Reading) -> Any:
     return leave_out
 
 
-def _told(reports: Sequence[ImportReport], reading: Reading, *, dry_run: bool) -> ImportReport:
+def _told(
+    reports: Sequence[ImportReport], reading: Reading, *, dry_run: bool = False
+) -> ImportReport:
     kept = [note for report in reports for note in report.notes]
     return ImportReport(
         users=sorted(user for report in reports for user in report.users),

@@ -70,7 +70,7 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add a relationship, or bring the one up to date that says the same."""
     new = command.relationship
     source, target = (_end(state, end) for end in (new.source_id, new.target_id))
-    _check_validity(new.valid_from_us, new.valid_to_us)
+    check_validity(new.valid_from_us, new.valid_to_us)
     _check_id(command, state)
     known = known_as(new, state.graph)
     if known is not None:
@@ -91,7 +91,11 @@ def _end(state: Entities, entity_id: str) -> EntityRow:
     return entity
 
 
-def _check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
+def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
+    """Refuse a relationship that ends before it begins.
+
+    :raises InvalidInputError: it does.
+    """
     if valid_to_us is not None and valid_to_us < valid_from_us:
         begins, ends = to_datetime(valid_from_us), to_datetime(valid_to_us)
         raise InvalidInputError(f"valid_to {ends} is before valid_from {begins}: swap them")
@@ -229,7 +233,7 @@ def _ends_after(row: RelationshipRow, time_us: int) -> bool:
 def end(command: EndRelationship, state: Entities, _limits: Limits) -> Sequence[Event]:
     """End a relationship, or move its end to an earlier time."""
     row = _living(state, command.memory_id)
-    _check_validity(row.valid_from_us, command.valid_to_us)
+    check_validity(row.valid_from_us, command.valid_to_us)
     if row.valid_to_us == command.valid_to_us:
         return []
     if not _ends_after(row, command.valid_to_us):

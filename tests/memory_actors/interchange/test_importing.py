@@ -52,6 +52,70 @@ async def test_a_dry_run_tells_what_would_be_added(store, tmp_path: Path, sample
     assert (later.added, later.unchanged) == (0, real.added)
 
 
+ALICE = {"name": "Alice", "entityType": "person", "observations": ["a"]}
+EDGE = {"name": "KNOWS", "source_node_name": "Ada", "target_node_name": "Bob"}
+NODES = [{"name": "Ada"}, {"name": "Bob"}]
+TRICKY = {
+    "an entity twice": ("mcp-memory", {"entities": [ALICE, ALICE, ALICE | {"observations": []}]}),
+    "an entity in two spellings": ("mcp-memory", {"entities": [ALICE, ALICE | {"name": "alice"}]}),
+    "two types": ("mcp-memory", {"entities": [ALICE, ALICE | {"entityType": "cat"}]}),
+    "a name that is too long": ("mcp-memory", {"entities": [ALICE | {"name": "x" * 600}]}),
+    "a relation twice": (
+        "mcp-memory",
+        {"entities": [ALICE], "relations": [{"from": "Alice", "to": "B", "relationType": "r"}] * 2},
+    ),
+    "a memory twice": ("mem0", [mem0_record("1", "likes tea", ADA)] * 2),
+    "an id with two texts": (
+        "mem0",
+        [mem0_record("6d20fe15-73c6-4608-97ad-dd8da786a19f", text, ADA) for text in "abab"],
+    ),
+    "a fact that changes": ("zep", {"nodes": NODES, "edges": [EDGE, EDGE | {"fact": "chess"}]}),
+    "an end before its start": (
+        "zep",
+        {
+            "nodes": NODES,
+            "edges": [EDGE | {"valid_at": "2024-05-01", "invalid_at": "2020-05-01"}],
+        },
+    ),
+    "an edge to nobody": ("zep", {"nodes": NODES, "edges": [EDGE | {"target_node_name": "C"}]}),
+    "a document that is too large": ("letta", {"blocks": [{"label": "a", "value": "x" * 300_000}]}),
+}
+
+
+@pytest.mark.parametrize("what", TRICKY)
+async def test_a_dry_run_counts_what_an_import_does(store, tmp_path: Path, what: str) -> None:
+    program, value = TRICKY[what]
+    path = write_json(tmp_path / "x.json", value)
+    empty = await (await plan_import(program, path)).report("me")
+    async with store() as memory:
+        for planned in (empty, None):
+            dry = await import_from(memory, program, path, user_id="me", dry_run=True)
+            real = await import_from(memory, program, path, user_id="me")
+            for told in (dry, planned or dry):
+                assert (told.added, told.unchanged, told.left_out, told.notes) == (
+                    real.added, real.unchanged, real.left_out, real.notes
+                )  # fmt: skip
+        assert real.added == 0
+
+
+async def test_a_dry_run_knows_what_has_changed_and_what_was_there(store, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    works = {"from": "Alice", "to": "Acme", "relationType": "works_at"}
+    graph = {"entities": [ALICE], "relations": [works]}
+    async with store() as memory:
+        await memory.user("me").entities.add_entity("Alice", "person", ["likes tea"])
+        for observations, added in [(["likes tea"], 2), (["likes tea", "has a dog"], 1), ([], 0)]:
+            graph["entities"] = [ALICE | {"observations": observations}]
+            write_json(path, graph)
+            dry = await import_from(memory, "mcp-memory", path, user_id="me", dry_run=True)
+            real = await import_from(memory, "mcp-memory", path, user_id="me")
+            assert (dry.added, dry.unchanged) == (real.added, real.unchanged) == (added, 3 - added)
+        await memory.user("me").entities.delete("Acme")
+        for dry_run in (True, False):
+            later = await import_from(memory, "mcp-memory", path, user_id="me", dry_run=dry_run)
+            assert (later.added, later.unchanged, later.left_out) == (0, 3, 0)
+
+
 @every_sample
 async def test_all_of_it_has_its_program_as_source(store, tmp_path: Path, sample: str) -> None:
     """All of it is of unknown trust, whatever the file says, unless the caller vouches for it."""

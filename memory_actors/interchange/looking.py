@@ -1,0 +1,225 @@
+"""What an import would do with each entry, without doing it: a dry run.
+
+An entry is compared with what is there, and with what the entries before it would have added. It
+counts as `adding` counts it: as added if anything of it is new, else as unchanged; what memory
+refuses for itself is left out. How much room there is has no say: an import that finds none is
+refused at that place, and is run again later.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from eventlog.core.records import to_datetime
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import Item, Memory
+from memory_actors.base.validation import check_name, content_bytes, plain, time_us
+from memory_actors.interchange.adding import LeaveOut
+from memory_actors.interchange.noting import ImportReport, micros_of
+from memory_actors.interchange.parts import DocumentParts, EntityParts, RelationshipParts
+from memory_actors.interchange.records import ReadLine
+from memory_actors.kinds.entity.graph import name_key, relation_key
+from memory_actors.kinds.entity.relationships import check_validity
+from memory_actors.kinds.usual import same_json
+from memory_actors.sharing.system import UserMemory
+from memory_actors.users.handles.documents import DEFAULT_COLLECTION, checked_document
+
+REFUSALS: Final = (InvalidInputError, NotFoundError)
+Told: TypeAlias = tuple[str | None, dict[str, Any]]
+"""What a relationship or a document says, and its metadata."""
+
+
+class _Entity(NamedTuple):
+    """An entity as it would be."""
+
+    memory_id: str
+    observations: set[str]
+    metadata: dict[str, Any]
+
+
+class Looker:
+    """Looks at the entries of one file that are one user's, in their order, and counts them."""
+
+    def __init__(self, user_id: str | None, user: UserMemory | None, leave_out: LeaveOut):
+        self._users = [] if user_id is None else [user_id]
+        self._user, self._leave_out = user, leave_out
+        """None: a user who has nothing yet."""
+        self._added = self._unchanged = 0
+        self._texts: dict[str, int] = {}
+        """What a memory of each id says that would be added, as a hash."""
+        self._ids: dict[str, str] = {}
+        """The ids that the entities of the file would have, by those in the file."""
+        self._entities: dict[tuple[str, str], _Entity] = {}
+        self._named_here: dict[str, set[str]] = {}
+        """The ids of these entities by what their names have in common."""
+        self._relationships: dict[str, Told] = {}
+        self._documents: dict[tuple[str, str], Told] = {}
+
+    async def look(self, entries: Sequence[ReadLine]) -> None:
+        """Count entries; add none."""
+        for entry in entries:
+            try:
+                is_new = await self._is_new(entry)
+            except REFUSALS as error:
+                self._leave_out(entry, error)
+            else:
+                self._added += is_new
+                self._unchanged += not is_new
+
+    def report(self) -> ImportReport:
+        """Return what was counted so far."""
+        return ImportReport(
+            users=self._users, added=self._added, unchanged=self._unchanged, dry_run=True
+        )
+
+    async def _is_new(self, entry: ReadLine) -> bool:
+        match entry.parts:
+            case EntityParts() as parts:
+                return await self._is_new_entity(entry.item, parts)
+            case RelationshipParts() as parts:
+                return await self._is_new_relationship(entry, parts)
+            case DocumentParts() as parts:
+                return await self._is_new_document(entry, parts)
+        return await self._is_new_text(entry.memory_id, entry)
+
+    async def _is_new_text(self, memory_id: str, entry: ReadLine) -> bool:
+        """Say whether no memory has this id, or this one is to have its other id for that."""
+        said = hash(entry.item.content)
+        there = await self._living(memory_id)
+        known = self._texts.get(memory_id) if there is None else hash(there.content)
+        if known is None:
+            if await self._was_used(memory_id):
+                return False
+            self._texts[memory_id] = said
+            return True
+        if said != known and entry.other_id not in (None, memory_id):
+            return await self._is_new_text(str(entry.other_id), entry)
+        return False
+
+    # --- entities
+
+    async def _is_new_entity(self, item: Item, parts: EntityParts) -> bool:
+        name, kind = check_name(parts.name, "name"), check_name(parts.type, "type")
+        said = {plain(one) for one in parts.observations if content_bytes(one)}
+        key = name_key(name), name_key(kind)
+        known = self._entities.get(key) or await self._stored_entity(name, kind)
+        if known is None and await self._was_used(str(item.memory_id)):
+            return False
+        there = known or _Entity(str(item.memory_id), set(), {})
+        metadata = {**there.metadata, **(item.metadata or {})}
+        same = said <= there.observations and same_json(metadata, there.metadata)
+        self._entities[key] = _Entity(there.memory_id, there.observations | said, metadata)
+        self._named_here.setdefault(key[0], set()).add(there.memory_id)
+        self._ids[str(item.memory_id)] = there.memory_id
+        return known is None or not same
+
+    async def _stored_entity(self, name: str, kind: str) -> _Entity | None:
+        if self._user is None:
+            return None
+        try:
+            found = await self._user.entities.get(name, kind)
+        except NotFoundError:
+            return None
+        return _Entity(found.memory_id, set(found.observations), dict(found.metadata))
+
+    # --- relationships
+
+    async def _is_new_relationship(self, entry: ReadLine, parts: RelationshipParts) -> bool:
+        check_name(parts.relation, "relation")
+        if parts.fact is not None:
+            content_bytes(parts.fact)
+        there = await self._living(entry.memory_id)
+        if there is None and await self._was_used(entry.memory_id):
+            return False
+        source = await self._end(parts.source_id, parts.source)
+        target = await self._end(parts.target_id, parts.target)
+        begins_us = micros_of(parts.valid_from, "valid_from") or time_us(entry.item.occurred_at, "")
+        ends_us = micros_of(parts.valid_to, "valid_to")
+        if begins_us is not None:
+            check_validity(begins_us, ends_us)
+        known = self._relationships.get(entry.memory_id)
+        if known is None:
+            known = (
+                await self._holding(source, parts.relation, target, begins_us)
+                if there is None
+                else (there.data["fact"], there.metadata)
+            )
+        fact, metadata = known or (None, {})
+        both = {**metadata, **(entry.item.metadata or {})}
+        self._relationships[entry.memory_id] = parts.fact or fact, both
+        return known is None or parts.fact not in (None, fact) or not same_json(both, metadata)
+
+    async def _holding(
+        self, source: str, relation: str, target: str, at_us: int | None
+    ) -> Told | None:
+        """Return what is there of these two that says the same and holds when a new one begins."""
+        if self._user is None:
+            return None
+        as_of = None if at_us is None else to_datetime(at_us)
+        try:
+            found = await self._user.entities.relationships(source, direction="out", as_of=as_of)
+        except NotFoundError:  # it is none yet
+            return None
+        same = (one for one in found if one.target_id == target)
+        key = relation_key(relation)
+        return next(
+            ((one.fact, one.metadata) for one in same if relation_key(one.relation) == key), None
+        )
+
+    async def _end(self, entity_id: str | None, name: str | None) -> str:
+        """Return the id of an endpoint, as `Adder` would find it."""
+        if entity_id in self._ids:
+            return self._ids[entity_id]
+        if entity_id is not None and (name is None or await self._living(entity_id) is not None):
+            return entity_id
+        return await self._named(str(name))
+
+    async def _named(self, name: str) -> str:
+        ids = set(self._named_here.get(name_key(check_name(name, "entity")), ()))
+        if self._user is not None:
+            with suppress(NotFoundError):
+                ids.add((await self._user.entities.get(name)).memory_id)
+        if not ids:
+            raise NotFoundError(f"no entity {name!r}: add it first, with add_entity")
+        if len(ids) > 1:
+            raise InvalidInputError(f"several entities are named {name!r}: give the id of one")
+        return ids.pop()
+
+    # --- documents
+
+    async def _is_new_document(self, entry: ReadLine, parts: DocumentParts) -> bool:
+        if await self._living(entry.memory_id) is None and await self._was_used(entry.memory_id):
+            return False
+        collection = check_name(parts.collection or DEFAULT_COLLECTION, "collection")
+        key = entry.memory_id if parts.key is None else check_name(parts.key, "key")
+        _, said = checked_document(parts.value)
+        known = self._documents.get((collection, key)) or await self._stored(collection, key)
+        value, metadata = known or (None, {})
+        own = metadata if entry.item.metadata is None else dict(entry.item.metadata)
+        self._documents[collection, key] = said, own
+        return known is None or said != value or not same_json(own, metadata)
+
+    async def _stored(self, collection: str, key: str) -> Told | None:
+        if self._user is None:
+            return None
+        try:
+            found = await self._user.documents.get(key, collection)
+        except NotFoundError:
+            return None
+        return checked_document(found.value)[1], found.metadata
+
+    # --- what is there
+
+    async def _living(self, memory_id: str) -> Memory | None:
+        if self._user is None:
+            return None
+        with suppress(NotFoundError):
+            return await self._user.get(memory_id)
+        return None
+
+    async def _was_used(self, memory_id: str) -> bool:
+        if self._user is None:
+            return False
+        with suppress(NotFoundError):
+            return bool(await self._user.history(memory_id))
+        return False
