@@ -11,8 +11,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from memory_actors.api.plumbing import from_origins
 from memory_actors.base.errors import MemoryActorsError, NotFoundError
-from memory_actors.base.records import IS_COMPRESSED, LEVELS, Memory, MemoryType
+from memory_actors.base.records import IS_COMPRESSED, Memory, MemoryType
 from memory_actors.base.validation import content_bytes
 from memory_actors.integrations.mcp.graph_shapes import (
     Added,
@@ -113,7 +114,7 @@ async def _replace_mentioned(user: UserMemory, name: str, memory_id: str) -> Non
     entity = next(one for one in graph.entities if one.memory_id == memory_id)
     for old in (one for one in graph.mentioned if one.data["name"] == name):
         if old.data["observations"] or old.metadata or old.pinned:
-            await user.entities.add_entity(
+            await from_origins(user, old.origins).entities.add_entity(
                 entity.data["name"], entity.data["type"], old.data["observations"],
                 metadata=_metadata(old), pinned=old.pinned,
             )  # fmt: skip
@@ -123,15 +124,9 @@ async def _replace_mentioned(user: UserMemory, name: str, memory_id: str) -> Non
 
 
 async def _relate_again(user: UserMemory, old: Memory, instead: Mapping[str, str]) -> None:
-    """Say a relation again of other entities, with all that is known of it.
-
-    One that several sources have told is said to come from the least trusted of them, as a relation
-    is trusted no more than that.
-    """
-    told = min(old.origins, key=lambda one: LEVELS.index(one.trust), default=None)
-    teller = user if told is None else user.from_source(told.source, told.trust)
+    """Say a relation again of other entities, with all that is known of it, and by whom."""
     source, target = (instead.get(end, end) for end in ends(old))
-    await teller.entities.relate(
+    await from_origins(user, old.origins).entities.relate(
         source,
         old.data["relation"],
         target,

@@ -110,14 +110,18 @@ async def test_a_mentioned_name_that_is_created_loses_nothing_of_its_relations(
                  valid_to="2021-06-01", metadata={"by": "mail"}, pinned=True)  # fmt: skip
     await relate("Ann", "worked_at", "Bob", valid_from="2023-01-01", valid_to="2024-01-01")
     await relate("Ann", "admires", "Ann", valid_from="2090-01-01")
-    await page.entities.relate("Bob", "likes", "Ann", valid_from="2020-02-02")
-    await user.entities.observe("Ann", "sings")
+    for teller in (page, user.from_source("mail", "trusted")):
+        known = {"known": teller is page}
+        await teller.entities.relate("Bob", "likes", "Ann", valid_from="2020-02-02", metadata=known)
+    await page.entities.observe("Ann", "sings")
     before = await relations_of(user, "Ann"), await relations_of(user, "Bob")
     assert len(before[0]) == 5
+    assert [len(one["origins"]) for one in before[1] if one["relation"] == "likes"] == [2]
     await graph("create_entities", entities=[ANN, BOB])
     assert (await relations_of(user, "Ann"), await relations_of(user, "Bob")) == before
     ann = await user.entities.get("Ann")
     assert (ann.type, set(ann.observations)) == ("person", {"likes tea", "sings"})
+    assert ann.trust == "untrusted"
 
 
 async def test_what_has_ended_keeps_the_name_that_it_mentions(graph, memory: MemorySystem) -> None:
@@ -142,6 +146,8 @@ class Failing:
             if self.left < 0:
                 raise QuotaExceededError("full", kind="entity", used=1, limit=1, unit="count",
                                          tier="free")  # fmt: skip
+        if name == "_speaking_for":
+            return lambda _origins: self
         if name in ("list_memories", "user_id"):
             return getattr(self._user, name)
         return getattr(self._user.entities, name)
