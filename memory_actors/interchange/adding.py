@@ -36,6 +36,7 @@ from memory_actors.interchange.parts import (
     StepParts,
 )
 from memory_actors.interchange.records import COMPRESSED_FLAG, ReadLine
+from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
@@ -43,6 +44,7 @@ from memory_actors.users.handles.handle import as_record
 from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
+OTHER_NAME = "a new name or type was not taken over: the entity of that id keeps its own"
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 LeaveOut: TypeAlias = Callable[[ReadLine, Exception], None]
 
@@ -56,7 +58,9 @@ class Adder:
         """Hears of an entry that can never be added, so that others may be; None: it is raised."""
         self._entity_ids: dict[str, str] = {}
         """Ids of entities here, by those in the file. Bounded by the quota of entities."""
-        self._added = self._unchanged = self._unindexed = self._other_metadata = 0
+        self._added = self._unchanged = self._unindexed = self._other_metadata = (
+            self._other_names
+        ) = 0
 
     async def add(self, entries: Sequence[ReadLine]) -> None:
         """Add entries, up to the first that is refused.
@@ -75,13 +79,16 @@ class Adder:
 
     def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
         """Return what came of all that was added so far; `notes` are of what was read."""
-        kept = ImportNote(OTHER_METADATA, self._other_metadata)
+        kept = (
+            ImportNote(OTHER_METADATA, self._other_metadata),
+            ImportNote(OTHER_NAME, self._other_names),
+        )
         return ImportReport(
             users=[self._user.user_id],
             added=self._added,
             unchanged=self._unchanged,
             unindexed=self._unindexed,
-            notes=(*notes, *([kept] if kept.lines else [])),
+            notes=(*notes, *(one for one in kept if one.lines)),
         )
 
     # --- how it is carried out
@@ -165,7 +172,9 @@ class Adder:
         memory = await self._living(entry.memory_id)
         if memory is None:
             return await self._has_gone(entry.memory_id)
-        return (memory.memory_type, memory.content) == (entry.kind, entry.item.content)
+        # An export for another program has every memory as a text: its kind is lost on the way.
+        same_kind = memory.memory_type == entry.kind or entry.other_id is not None
+        return same_kind and memory.content == entry.item.content
 
     async def _living(self, memory_id: str) -> Memory | None:
         try:
@@ -208,13 +217,17 @@ class Adder:
         return receipt
 
     async def _add_entity(self, item: Item, parts: EntityParts) -> Receipt:
-        receipt = await self._user.entities.add_entity(
-            parts.name,
-            parts.type,
-            parts.observations,
-            occurred_at=item.occurred_at,
-            **_own(item),
-        )
+        more = {"occurred_at": item.occurred_at, **_own(item)}
+        try:
+            receipt = await self._user.entities.add_entity(
+                parts.name, parts.type, parts.observations, **more
+            )
+        except InvalidInputError:
+            there = named_otherwise(await self._living(str(item.memory_id)), parts)
+            if there is None or self._leave_out is None:
+                raise
+            receipt = await self._user.entities.add_entity(*there, parts.observations, **more)
+            self._other_names += 1
         self._entity_ids[str(item.memory_id)] = receipt.memory_id
         return receipt
 
@@ -269,6 +282,15 @@ class Adder:
             if goal == parts.goal or (memory is None and await self._has_gone(entry.memory_id)):
                 return None
             raise
+
+
+def named_otherwise(there: Memory | None, parts: EntityParts) -> tuple[str, str] | None:
+    """Return the name and the type of an entity that has been given others since, else None."""
+    if there is None or there.memory_type != MemoryType.ENTITY or "relation" in there.data:
+        return None
+    name, kind = str(there.data["name"]), str(there.data["type"])
+    same = (name_key(name), name_key(kind)) == (name_key(parts.name), name_key(parts.type))
+    return None if same else (name, kind)
 
 
 def _was_counted(item: Item) -> bool:

@@ -14,7 +14,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item, Memory
 from memory_actors.base.validation import check_name, content_bytes, plain, time_us
-from memory_actors.interchange.adding import LeaveOut
+from memory_actors.interchange.adding import LeaveOut, named_otherwise
 from memory_actors.interchange.noting import ImportReport, micros_of
 from memory_actors.interchange.parts import DocumentParts, EntityParts, RelationshipParts
 from memory_actors.interchange.records import ReadLine
@@ -49,6 +49,8 @@ class Looker:
         """What a memory of each id says that would be added, as a hash."""
         self._ids: dict[str, str] = {}
         """The ids that the entities of the file would have, by those in the file."""
+        self._names: dict[str, tuple[str, str]] = {}
+        """The name and the type that each of these was given first."""
         self._entities: dict[tuple[str, str], _Entity] = {}
         self._named_here: dict[str, set[str]] = {}
         """The ids of these entities by what their names have in common."""
@@ -100,6 +102,7 @@ class Looker:
 
     async def _is_new_entity(self, item: Item, parts: EntityParts) -> bool:
         name, kind = check_name(parts.name, "name"), check_name(parts.type, "type")
+        name, kind = await self._name_here(str(item.memory_id), parts) or (name, kind)
         said = {plain(one) for one in parts.observations if content_bytes(one)}
         key = name_key(name), name_key(kind)
         known = self._entities.get(key) or await self._stored_entity(name, kind)
@@ -111,7 +114,14 @@ class Looker:
         self._entities[key] = _Entity(there.memory_id, there.observations | said, metadata)
         self._named_here.setdefault(key[0], set()).add(there.memory_id)
         self._ids[str(item.memory_id)] = there.memory_id
+        self._names.setdefault(str(item.memory_id), (name, kind))
         return known is None or not same
+
+    async def _name_here(self, memory_id: str, parts: EntityParts) -> tuple[str, str] | None:
+        """Return the name and type of the entity that has an id, if it has been given others."""
+        if memory_id in self._names:
+            return self._names[memory_id]
+        return named_otherwise(await self._living(memory_id), parts)
 
     async def _stored_entity(self, name: str, kind: str) -> _Entity | None:
         if self._user is None:

@@ -20,7 +20,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.databases import database, has_table, rows
-from memory_actors.interchange.sources.found import Found, Reading, Source, present
+from memory_actors.interchange.sources.found import Found, Reading, Source, is_ours, present
 from memory_actors.interchange.sources.json_items import json_lines
 
 FILE: Final = "chroma.sqlite3"
@@ -131,12 +131,14 @@ def _found(record: Mapping[str, Any], place: str) -> Found:
     metadata = dict(record["metadata"])
     times = (metadata[name] for name in TIMES if is_time(metadata.get(name)))
     own = {name: metadata.pop(name, None) for name in OURS}
+    our_id = record["id"] if is_ours(record["id"]) else None
     kept = present(collection=record.get("collection"), chroma_id=record["id"])
     return Found(
         place=place,
         raw=record,
         user=own["user_id"],
         key=None if record["id"] is None else [record.get("collection"), record["id"]],
+        own_id=our_id,
         fields=present(
             content=record["document"],
             timestamp=next(times, record.get("added_at")),

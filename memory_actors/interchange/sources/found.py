@@ -6,6 +6,7 @@ damaged is an error. A record that cannot be understood is left out whole, and t
 a record says that has no place here.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ STRANGE_RECORDS_MAX: Final = 10_000
 """So many records of which none is understood are another sort of file, or an attack."""
 NAMES_MAX: Final = 1_000_000
 """Of the entities of a file, which a reader has to know: far above any quota of them."""
+OUR_ID: Final = re.compile(r"mem_[0-9a-f]{30}|imp_[0-9a-f]{40}|[a-z0-9-]{1,20}_[0-9a-f]{32}")
+"""Of what was added here, or by an import."""
 SHOWN_CHARACTERS_MAX: Final = 300
 
 
@@ -128,6 +131,11 @@ def as_object(value: object, place: str, reading: Reading) -> dict[str, Any] | N
 def entity_key(sort: str, name: object, kind: object) -> list[Any]:
     """Return the key of an entity: what memory takes for one entity has one."""
     return [sort, *(name_key(one) if isinstance(one, str) else one for one in (name, kind))]
+
+
+def is_ours(own_id: object) -> bool:
+    """Say whether an id is one of our own, as an export has it: what comes back is not doubled."""
+    return isinstance(own_id, str) and bool(OUR_ID.fullmatch(own_id))
 
 
 def check_names(names: object, place: str) -> None:

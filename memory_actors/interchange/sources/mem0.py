@@ -27,6 +27,7 @@ from memory_actors.interchange.sources.found import (
     Reading,
     Source,
     as_object,
+    is_ours,
     metadata_of,
     present,
     words,
@@ -95,13 +96,14 @@ def _found(record: Mapping[str, Any], place: str, reading: Reading) -> Iterator[
         return
     own_id = record.get("id")
     kept = present(**{name: record.get(name) for name in KEPT})
-    if not _is_uuid(own_id):
+    keeps_id = _is_uuid(own_id) or is_ours(own_id)
+    if not keeps_id:
         kept |= present(mem0_id=own_id)
     yield Found(
         place=place,
         user=_owner(record),
         key=own_id,
-        own_id=own_id if _is_uuid(own_id) else None,
+        own_id=own_id if keeps_id else None,
         raw=record,
         fields=present(
             content=next((record[name] for name in TEXTS if name in record), None),

@@ -85,6 +85,35 @@ async def test_chroma_takes_so_many_at_a_time(store, tmp_path: Path, monkeypatch
 
 
 @in_text
+async def test_what_comes_back_is_not_doubled(store, tmp_path: Path, program: str) -> None:
+    async with store() as memory:
+        user = memory.user("ada")
+        await fill(user)
+        report = await export_to(user, program, tmp_path / "out")
+        for dry_run in (True, False):
+            back = await import_from(
+                memory, program, tmp_path / "out", user_id="ada", dry_run=dry_run
+            )
+            assert (back.added, back.unchanged, back.left_out) == (0, report.memories, 0)
+
+
+async def test_entities_of_one_name_have_their_own_relations_at_the_mcp_server(
+    store, tmp_path: Path
+) -> None:
+    async with store() as memory:
+        entities = memory.user("ada").entities
+        for kind in ("person", "cat"):
+            await entities.add_entity("Alice", kind)
+        cat = await entities.get("Alice", "cat")
+        await entities.add_entity("Bob")
+        await entities.relate(cat.memory_id, "owns", "Bob")
+        await export_to(memory.user("ada"), "mcp-memory", tmp_path / "out")
+    lines = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert [one["name"] for one in lines[:3]] == ["Alice", "Alice (cat)", "Bob"]
+    assert (lines[3]["from"], lines[3]["to"]) == ("Alice (cat)", "Bob")
+
+
+@in_text
 async def test_what_is_exported_can_be_imported(exported, store, program: str) -> None:
     report, path = await exported(program)
     async with store("other") as memory:

@@ -20,7 +20,7 @@ from support.foreign import AT, write_json
 
 from memory_actors import InvalidInputError, MemorySystem
 from memory_actors.integrations.mem0 import AsyncMemory
-from memory_actors.interchange import ImportReport, import_from, plan_import
+from memory_actors.interchange import ImportReport, adding, import_from, plan_import
 from memory_actors.interchange.sources import langgraph, zep
 
 pytestmark = pytest.mark.anyio
@@ -432,6 +432,21 @@ async def test_an_edge_of_zep_relates_the_nodes_that_its_ids_name(imported, tmp_
     person, dog, has = got.users["me"]
     assert (has.data["source_id"], has.data["target_id"]) == (person.memory_id, dog.memory_id)
     assert got.report.left_out == 0
+
+
+async def test_a_node_of_zep_that_was_renamed_gets_what_is_new_of_it(store, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    node = {"uuid": "1", "name": "Ada", "labels": ["Entity"], "summary": "likes tea"}
+    async with store() as memory:
+        for more in ({}, {"labels": ["Entity", "Person"], "summary": "has a dog"}):
+            write_json(path, {"nodes": [node | more]})
+            dry = await import_from(memory, "zep", path, user_id="me", dry_run=True)
+            real = await import_from(memory, "zep", path, user_id="me")
+            assert (dry.added, real.added, real.left_out) == (1, 1, 0)
+        assert (await memory.user("me").entities.get("Ada")).observations == (
+            "likes tea", "has a dog"
+        )  # fmt: skip
+    assert [note.says for note in real.notes] == [adding.OTHER_NAME]
 
 
 async def test_several_facts_of_one_relationship_of_zep_are_all_kept(store, tmp_path: Path) -> None:
