@@ -30,7 +30,7 @@ from memory_actors.base.records import (
 )
 from memory_actors.base.reports import Extraction, Purged, Undone
 from memory_actors.base.validation import check_memory_type, check_tier
-from memory_actors.extraction.run import BATCHES_MAX, extract, undo
+from memory_actors.extraction.run import BATCHES_MAX, Asked, extract, undo
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
@@ -320,28 +320,36 @@ class UserMemory(UserReads):
         self,
         session_id: str | None = None,
         *,
+        message_ids: Sequence[str] | None = None,
+        metadata: Metadata | None = None,
+        within: Metadata | None = None,
         batches_max: int = BATCHES_MAX,
         dry_run: bool = False,
     ) -> Extraction:
         """Have the extractor find facts in the messages that are new, and remember them.
 
         Messages are those of short-term memory, and long-term memories with a role; of a session
-        (None: the handle's, or all). Each is read once. What is found becomes long-term memories
-        with the origins of the messages; older facts are superseded or forgotten where the
-        extractor proposes that, and `undo` takes it all back. `batches_max` bounds how often the
-        extractor is asked, with up to 20 messages at a time. With `dry_run` nothing changes: what
-        is returned is what would be remembered.
+        (None: the handle's, or all), or only those of `message_ids`. Each is read once. What is
+        found becomes long-term memories with the origins of the messages and with `metadata`; older
+        facts are superseded or forgotten where the extractor proposes that, and `undo` takes it all
+        back. `within` is metadata that sets facts apart from others: those that are found have it,
+        and only facts that have it are shown to the extractor, changed, or the same as a new one.
+        `batches_max` bounds how often the extractor is asked, with up to 20 messages at a time.
+        With `dry_run` nothing changes: what is returned is what would be remembered.
 
         A batch is whole or not at all: where one fails, those before it stand, and its messages are
         read by the next call. Where the answer makes no sense, fewer messages at a time are tried;
         one that makes none alone counts as read, and is told as refused.
 
-        :raises InvalidInputError: the store was opened without an extractor.
+        :raises InvalidInputError: the store was opened without an extractor, or an argument is not
+            what it must be.
+        :raises NotFoundError: one of `message_ids` is not there, and was not read before.
         :raises ExtractorError: it failed, or its answer cannot be used.
         :raises QuotaExceededError: there is no room for what was found.
         :raises EmbedderError: the messages could not be embedded.
         """
-        return await extract(self._scope, self._long_term, session_id, batches_max, dry_run=dry_run)
+        asked = Asked(session_id, message_ids, metadata, within, batches_max, dry_run)
+        return await extract(self._scope, self._long_term, asked)
 
     async def undo(self, extraction_id: str) -> Undone:
         """Take back what an extraction has done, all or none; its messages stay read.

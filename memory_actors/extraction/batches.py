@@ -9,10 +9,12 @@ nobody vouches for are never beside those of a user. For the same reason the fac
 are no less trusted than its messages.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from memory_actors.base.asked import ASKED, CALL
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.filters import ESCAPE, parsed
 from memory_actors.base.origins import wanted
 from memory_actors.base.records import Hit, Memory, Trust, least
 from memory_actors.extraction.protocol import Conversation, KnownFact, Spoken
@@ -80,13 +82,39 @@ async def read_before(scope: Scope) -> set[str]:
     return found
 
 
-def new_batches(state: UserState, read: Collection[str], session_id: str | None) -> list[Batch]:
-    """Return the messages that are new, of a session or of all: the oldest first of each."""
+def new_batches(
+    state: UserState,
+    read: Collection[str],
+    session_id: str | None,
+    only: Collection[str] | None = None,
+) -> list[Batch]:
+    """Return the messages that are new, of a session or of all: the oldest first of each.
+
+    `only` names the ones that may be among them; None: all may.
+
+    :raises NotFoundError: one that is named is not there, and was not read before it went.
+    """
+    messages = sorted(_messages(state, session_id), key=lambda one: one.row.began)
     groups: dict[tuple[str | None, Trust], list[Found]] = {}
-    for one in sorted(_messages(state, session_id), key=lambda one: one.row.began):
+    for one in messages:
         trust = least(state.provenance.of(one.row.memory_id))
         groups.setdefault((one.row.session_id, trust), []).append(one)
-    return [batch for (_, trust), group in groups.items() for batch in _batches(group, read, trust)]
+    there = [one.row.memory_id for one in messages]
+    if only is not None:
+        _check_there(only, {*there, *read})
+    wanted = {*there}.intersection(there if only is None else only).difference(read)
+    return [
+        batch for (_, trust), group in groups.items() for batch in _batches(group, wanted, trust)
+    ]
+
+
+def _check_there(message_ids: Iterable[str], there: Collection[str]) -> None:
+    for one in message_ids:
+        if one not in there:
+            raise NotFoundError(
+                f"no message {one!r} to read: it was pushed out, expired or deleted, or it is a "
+                "fact; add fewer messages before they are read"
+            )
 
 
 def _messages(state: UserState, session_id: str | None) -> Iterator[Found]:
@@ -100,12 +128,12 @@ def _is_turn(row: Any) -> bool:
     return row.role is not None and not is_summary(row)
 
 
-def _batches(group: Sequence[Found], read: Collection[str], trust: Trust) -> Iterator[Batch]:
-    """Yield the new ones of messages in order, as many at a time as a batch holds."""
+def _batches(group: Sequence[Found], wanted: Collection[str], trust: Trust) -> Iterator[Batch]:
+    """Yield those of messages in order that are wanted, as many at a time as a batch holds."""
     batch: list[Found] = []
     first = size = 0
     for place, one in enumerate(group):
-        if one.row.memory_id in read:
+        if one.row.memory_id not in wanted:
             continue
         full = len(batch) == MESSAGES_MAX or size + one.row.size_bytes > BATCH_BYTES_MAX
         if batch and full:
@@ -121,8 +149,8 @@ def _batches(group: Sequence[Found], read: Collection[str], trust: Trust) -> Ite
 # --- what the extractor is shown
 
 
-async def shown(scope: Scope, live: UserView, batch: Batch) -> Shown:
-    """Return the texts of a batch, and the facts near to them.
+async def shown(scope: Scope, live: UserView, batch: Batch, within: Mapping[str, Any]) -> Shown:
+    """Return the texts of a batch, and the facts near to them that have some metadata.
 
     :raises EmbedderError: a message could not be embedded.
     """
@@ -131,7 +159,8 @@ async def shown(scope: Scope, live: UserView, batch: Batch) -> Shown:
     before = await _read(scope, batch.before, state.provenance)
     near: dict[str, Hit] = {}
     for one in said:
-        hits = await retrieval.retrieve(scope.services, live, _query(scope, one, batch.trust))
+        query = _query(scope, one, batch.trust, within)
+        hits = await retrieval.retrieve(scope.services, live, query)
         await scope.recalled(one.content[:QUERY_CHARACTERS_MAX], [hit.memory_id for hit in hits])
         near |= {hit.memory_id: hit for hit in [*filter(_is_fact, hits)][:FACTS_NEAR_MAX]}
     facts = list(near.values())[:FACTS_MAX]
@@ -163,12 +192,13 @@ def _once(said: Sequence[Memory]) -> list[Memory]:
     ]
 
 
-def _query(scope: Scope, message: Memory, trust: Trust) -> Query:
+def _query(scope: Scope, message: Memory, trust: Trust, within: Mapping[str, Any]) -> Query:
     return Query(
         text=message.content[:QUERY_CHARACTERS_MAX],
         kinds=[long_term],
         top_k=NEAR,
         now_us=scope.now_us(),
+        filters=parsed({f"{ESCAPE}{name}": {"eq": value} for name, value in within.items()}),
         exclude_ids=frozenset([message.memory_id]),
         compressed=False,
         of_origin=wanted(None, trust),

@@ -44,10 +44,13 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that are no less trusted than the messages. Others cannot be changed."""
 
 
+Action = Literal["add", "supersede", "forget"]
+
+
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to remember, or to remember no more."""
 
-    action: Literal["add", "supersede", "forget"] = "add"
+    action: Action = "add"
     """Add a fact; add one because of which `replaces` holds no more; forget `replaces`."""
     text: str | None = None
     """The fact in words; None to forget."""

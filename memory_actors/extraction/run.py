@@ -9,13 +9,13 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 from anyio import to_thread
 
 from eventlog import Recorded
-from eventlog.core.records import to_datetime, to_us
+from eventlog.core.records import to_datetime
 from memory_actors.base.errors import (
     ExtractorError,
     InvalidInputError,
@@ -23,17 +23,20 @@ from memory_actors.base.errors import (
     UnusableProposalsError,
 )
 from memory_actors.base.origins import Origins
-from memory_actors.base.records import Item
+from memory_actors.base.records import Item, Metadata
 from memory_actors.base.reports import Extraction, ProposedFact, Undone
 from memory_actors.base.validation import (
     check_count,
     check_flag,
     check_name,
     check_optional_name,
+    check_text,
     content_bytes,
+    own_metadata,
+    time_us,
 )
 from memory_actors.extraction.batches import Batch, Shown, new_batches, read_before, shown
-from memory_actors.extraction.protocol import Extractor, Proposal, Spoken
+from memory_actors.extraction.protocol import Action, Extractor, Proposal, Spoken
 from memory_actors.kinds.extracting import Extract, Proposed, Target, UndoExtraction
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded
 from memory_actors.kinds.provenance import (
@@ -59,40 +62,64 @@ ANSWERED_WITHIN_S: Final = 600.0
 """Longer than a language model may take with all its attempts."""
 
 
-async def extract(
-    scope: Scope,
-    facts: LongTermMemory,
-    session_id: str | None,
-    batches_max: int,
-    *,
-    dry_run: bool,
-) -> Extraction:
+class Asked(NamedTuple):
+    """What a call reads, and what it gives to the facts that it finds. See `UserMemory.extract`."""
+
+    session_id: str | None = None
+    message_ids: Sequence[str] | None = None
+    metadata: Metadata | None = None
+    within: Metadata | None = None
+    batches_max: int = BATCHES_MAX
+    dry_run: bool = False
+
+    def checked(self, scope: Scope) -> "Asked":
+        """Return the same, with the session of a handle where nothing says what to read.
+
+        :raises InvalidInputError: something is not what it must be.
+        """
+        session_id, ids = check_optional_name(self.session_id, "session_id"), self.message_ids
+        check_count(self.batches_max, "batches_max")
+        check_flag(self.dry_run, "dry_run")
+        if ids is None:
+            session_id = session_id or scope.session_id
+        elif session_id is not None:
+            raise InvalidInputError("name a session to read, or messages, but not both")
+        elif isinstance(ids, str) or not isinstance(ids, Sequence):
+            raise InvalidInputError("message_ids takes a list of memory ids")
+        else:
+            ids = tuple(check_name(one, "message_ids") for one in ids)
+        within = own_metadata(self.within)
+        metadata = own_metadata({**own_metadata(self.metadata), **within})
+        return self._replace(
+            session_id=session_id, message_ids=ids, metadata=metadata, within=within
+        )
+
+
+async def extract(scope: Scope, facts: LongTermMemory, asked: Asked) -> Extraction:
     """Read new messages, and do what the extractor proposes. See `UserMemory.extract`."""
     scope.check_writable()
     scope.services.runtime.check_open()
     extractor = scope.services.extractor
-    session_id = check_optional_name(session_id, "session_id") or scope.session_id
-    check_count(batches_max, "batches_max")
-    check_flag(dry_run, "dry_run")
+    asked = asked.checked(scope)
     if extractor is None:
         raise InvalidInputError(
             "this store has no extractor: open it with extractor=, a function or an "
             "OpenAIExtractor(); the command line takes one from MEMORY_ACTORS_LLM_MODEL"
         )
-    run = _Run(scope, facts, extractor, dry_run=dry_run)
+    run = _Run(scope, facts, extractor, asked)
     with scope.measured("Extract", "any", kinds=()):
         async with scope.services.extracting(scope.stream):
-            return await run.extract(session_id, batches_max)
+            return await run.extract()
 
 
 class _Run:
     """One extraction."""
 
-    def __init__(self, scope: Scope, facts: LongTermMemory, extractor: Extractor, *, dry_run: bool):
+    def __init__(self, scope: Scope, facts: LongTermMemory, extractor: Extractor, asked: Asked):
         self._scope = scope
         self._facts = facts
         self._extractor = extractor
-        self._dry_run = dry_run
+        self._asked = asked
         self._now_us = scope.now_us()
         # Not of the scope: the answer to a call that is asked again comes from its events.
         self._new_id = scope.services.new_id
@@ -101,14 +128,17 @@ class _Run:
         self._tried: list[Extracted] = []
         self._texts: dict[str, str] = {}
 
-    async def extract(self, session_id: str | None, batches_max: int) -> Extraction:
-        """Read up to so many batches."""
-        read = await read_before(self._scope)
+    async def extract(self) -> Extraction:
+        """Read up to so many batches as are asked for."""
+        asked, read = self._asked, await read_before(self._scope)
         async with self._scope.live() as live:
             state = live.state.at(self._now_us)
         # In a thread: there may be 10,000 turns in long-term memory.
-        pending = deque(await to_thread.run_sync(new_batches, state, read, session_id))
-        for _ in range(batches_max):
+        found = await to_thread.run_sync(
+            new_batches, state, read, asked.session_id, asked.message_ids
+        )
+        pending = deque(found)
+        for _ in range(asked.batches_max):
             if pending:
                 pending.extendleft(reversed(await self._extract(pending.popleft())))
         left = sum(len(batch.messages) for batch in pending)
@@ -117,14 +147,14 @@ class _Run:
             return msgspec.structs.replace(told, messages_left=left)
         return _extraction(
             self._scope, self._tried, self._texts, to_datetime(self._now_us),
-            extraction_id=None, extractor=self._extractor.name, dry_run=self._dry_run,
+            extraction_id=None, extractor=self._extractor.name, dry_run=asked.dry_run,
             messages_left=left,
         )  # fmt: skip
 
     async def _extract(self, batch: Batch) -> list[Batch]:
         """Read a batch; return what is still to be read of it."""
         async with self._scope.searching() as live:
-            seen = await shown(self._scope, live, batch)
+            seen = await shown(self._scope, live, batch, self._asked.within or {})
             origins = together(live.state.provenance, batch.message_ids)
         proposals: Sequence[Proposal] | str
         try:
@@ -137,7 +167,7 @@ class _Run:
         self._texts |= {one.memory_id: one.content for one in command.add.memories}
         self._texts |= {one.memory_id: one.text for one in seen.conversation.facts}
         async with self._scope.writable() as live:
-            if self._dry_run:
+            if self._asked.dry_run:
                 decided = await live.actor.dry_run(command)
                 self._tried += [event for event in decided if isinstance(event, Extracted)]
                 return []
@@ -198,8 +228,8 @@ class _Run:
             ids = batch.message_ids
             proposed = [Proposed(action="read", message_ids=ids, refused=proposals)]
             proposals = ()
-        for one in proposals:
-            why = _refused(one, seen, said)
+        for each in proposals:
+            one, why = _checked(each, seen, said)
             new = None
             if not why and one.action != "forget":
                 new = self._fact(one, said, now_us)
@@ -213,9 +243,9 @@ class _Run:
             add=AddMemories(  # without leave to prune: undoing it would not bring that back
                 now_us=now_us,
                 memories=tuple(memories),
-                on_duplicate="skip",
                 origins=origins,
             ),
+            within=self._asked.within or {},
             proposed=tuple(proposed),
         )
 
@@ -226,14 +256,48 @@ class _Run:
             content=str(one.text),
             occurred_at=one.occurred_at or max(times),
             memory_id=self._new_id(now_us),
+            metadata=self._asked.metadata,
         )
         return self._facts._fact(item, now_us)  # noqa: SLF001
 
 
+def _checked(said: Proposal, seen: Shown, spoken: Mapping[str, Spoken]) -> tuple[Proposal, str]:
+    """Return a proposal, and why it is not carried out; "" if it may be.
+
+    One whose fields are not what they must be comes back as one that says nothing.
+    """
+    try:
+        one = _well_formed(said)
+    except InvalidInputError as error:
+        action = next((one for one in get_args(Action) if one == said.action), "unknown")
+        return msgspec.structs.replace(Proposal(), action=action), str(error)
+    return one, _refused(one, seen, spoken)
+
+
+def _well_formed(said: Proposal) -> Proposal:
+    """Return a proposal with fields of its types, which nothing has checked until now.
+
+    :raises InvalidInputError: one of them is of another type, or no Unicode.
+    """
+    if said.action not in get_args(Action):
+        raise InvalidInputError(f"there is no such action: {said.action!r:.80}")
+    if not isinstance(said.message_ids, list | tuple):
+        raise InvalidInputError("message_ids must be a list of ids")
+    if not isinstance(said.occurred_at, datetime | None):
+        raise InvalidInputError("occurred_at must be a datetime")
+    time_us(said.occurred_at, "occurred_at")
+    return msgspec.structs.replace(
+        said,
+        action=check_text(said.action, "action"),
+        text=None if said.text is None else check_text(said.text, "text"),
+        replaces=None if said.replaces is None else check_text(said.replaces, "replaces"),
+        message_ids=tuple(check_text(one, "message_ids") for one in said.message_ids),
+        reason=check_text(said.reason, "reason"),
+    )
+
+
 def _refused(one: Proposal, seen: Shown, said: Mapping[str, Spoken]) -> str:
     """Return why a proposal is not carried out; "" if it may be."""
-    if one.action not in ("add", "supersede", "forget"):
-        return "there is no such action"
     if not set(one.message_ids) <= said.keys():
         return "it names a message that is not among those that were read"
     if one.action != "add" and one.replaces not in seen.digests:
@@ -241,12 +305,11 @@ def _refused(one: Proposal, seen: Shown, said: Mapping[str, Spoken]) -> str:
         return "that fact is more trusted than the messages" if known else "it names no known fact"
     if one.action == "forget":
         return ""
-    if not isinstance(one.text, str) or len(one.text) > FACT_CHARACTERS_MAX:
+    if one.text is None or len(one.text) > FACT_CHARACTERS_MAX:
         return f"a fact needs a text of at most {FACT_CHARACTERS_MAX:,} characters"
     try:
         content_bytes(one.text)
-        to_us(one.occurred_at) if one.occurred_at is not None else None
-    except (InvalidInputError, ValueError, TypeError, AttributeError) as error:
+    except InvalidInputError as error:
         return str(error)
     return ""
 
@@ -258,12 +321,12 @@ def _proposed(one: Proposal, new: MemoryAdded | None, seen: Shown, why: str) -> 
     shown_ids = [each.memory_id for each in seen.conversation.messages]
     named = [each for each in shown_ids if not one.message_ids or each in one.message_ids]
     return Proposed(
-        action=str(one.action)[:REASON_CHARACTERS_MAX],
+        action=one.action,
         memory_id=None if new is None else new.memory_id,
         target=target,
         message_ids=tuple(named),
-        reason=str(one.reason)[:REASON_CHARACTERS_MAX],
-        refused=why,
+        reason=one.reason[:REASON_CHARACTERS_MAX],
+        refused=why[:REASON_CHARACTERS_MAX],
     )
 
 

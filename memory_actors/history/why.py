@@ -130,6 +130,7 @@ _BY_VERB: Mapping[str, str] = MappingProxyType(
         "finished": "Finished",
         "ended": "Said to be over",
         "superseded": "Said otherwise by {newer}, which is newer ({evidence})",
+        "unmarked": "No longer said otherwise by {newer}: that was taken back",
         "reinstated": "Said to hold all the same",
         "started": "Started",
     }

@@ -27,14 +27,14 @@ from memory_actors.kinds.long_term import (
     LongTerm,
     MemoryAdded,
     MemoryDeleted,
-    MemoryReinstated,
     MemoryRestored,
+    MemoryUnmarked,
     Pair,
     RestoreMemories,
+    Row,
     SupersedeMemories,
-    newer_ones,
+    is_true_anew,
 )
-from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.provenance import (
     Extracted,
     ExtractionUndone,
@@ -77,7 +77,9 @@ class Extract(Command, frozen=True, kw_only=True):
     extractor: str
     message_ids: tuple[str, ...]
     add: AddMemories
-    """The facts that are new: all of them, or none."""
+    """The facts that are proposed: those that are not known are added, all of them or none."""
+    within: Mapping[str, Any] = {}
+    """The metadata that a fact must have to be the same as a proposed one."""
     proposed: tuple[Proposed, ...]
 
     @property
@@ -98,8 +100,9 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
         """Return the command with what the extraction did, and the past of what it forgot."""
         about = await outside.events_about([self.extraction_id])
         done = about[self.extraction_id]
-        ids = tuple(one.memory_id for one in _outcomes(done) if one.came == "forgotten")
-        known = replace(self, done=done, memory_ids=tuple(filter(None, ids)))
+        added = _ids(done, "added")  # by one batch, and forgotten by a later one: not there before
+        ids = tuple(one for one in _ids(done, "forgotten") if one not in added)
+        known = replace(self, done=done, memory_ids=ids)
         return await Restore.informed(known, state, outside)
 
     @property
@@ -123,14 +126,14 @@ class _Decided(NamedTuple):
 def _extract(
     command: Extract, state: LongTerm, provenance: Provenance, limits: Limits
 ) -> Sequence[Any]:
-    add = replace(command.add, origins_of=provenance.origins)
+    same = _same(command, state, provenance)
+    new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
+    add = replace(command.add, memories=new)
     added = _then(state, long_term.decide(add, state, limits))
-    new = {event.memory_id: event for event in added.events if isinstance(event, MemoryAdded)}
-    ids = {one.memory_id: _stands_for(add, one, state) for one in add.memories}
     events, state = [*added.events], added.state
     outcomes = []
     for proposed in command.proposed:
-        outcome = _outcome(proposed, ids, new)
+        outcome = _outcome(proposed, same)
         done = _then(state, _changes(outcome, proposed, state, limits))
         events, state = [*events, *done.events], done.state
         outcomes.append(_in_truth(outcome, proposed, done.events))
@@ -143,10 +146,41 @@ def _extract(
     return [*events, said]
 
 
-def _stands_for(add: AddMemories, memory: MemoryAdded, state: LongTerm) -> str:
-    """Return the id of a new fact, or of the one in its words that is there or comes with it."""
-    first = next(one for one in add.memories if identity(one) == identity(memory))
-    return long_term.duplicate_of(add, memory, state) or first.memory_id
+def _same(
+    command: Extract, state: LongTerm, provenance: Provenance
+) -> dict[str, Row | MemoryAdded]:
+    """Return for each proposed fact, by its id, what says the same: a known one, or the first.
+
+    Those say the same that have the same text, as duplicates do, and the same sources. Metadata and
+    sessions do not count: an extractor adds to them nothing that is not of the call.
+    """
+    add = replace(command.add, origins_of=provenance.origins)
+    wanted = {text for one in add.memories for text in _texts(one)}
+    living = (row for row in state.held.rows.values() if not is_summary(row))
+    rows = [row for row in living if (row.same or row.digest) in wanted]
+    known: dict[bytes, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.began):
+        if _is_within(row, command.within) and provenance.of(row.memory_id) == add.origins:
+            known.setdefault(row.same or row.digest, []).append(row)
+    first: dict[bytes, MemoryAdded] = {}
+    same: dict[str, Row | MemoryAdded] = {}
+    for one in add.memories:
+        found = (row for text in _texts(one) for row in known.get(text, ()))
+        holding = (row for row in found if not is_true_anew(add, one, row, state))
+        same[one.memory_id] = next(holding, None) or first.setdefault(one.same or one.digest, one)
+    return same
+
+
+def _texts(one: MemoryAdded) -> tuple[bytes, ...]:
+    """Return the digests of a text normalised and as it is.
+
+    Of a memory from before texts were normalised there is only the latter.
+    """
+    return (one.same, one.digest) if one.same else (one.digest,)
+
+
+def _is_within(row: Row, metadata: Mapping[str, Any]) -> bool:
+    return all(name in row.metadata and row.metadata[name] == metadata[name] for name in metadata)
 
 
 def _then(state: LongTerm, events: Sequence[Any]) -> _Decided:
@@ -156,7 +190,7 @@ def _then(state: LongTerm, events: Sequence[Any]) -> _Decided:
     return _Decided(events, long_term.fold(state, tentative))
 
 
-def _outcome(proposed: Proposed, ids: Mapping[str, str], new: Mapping[str, MemoryAdded]) -> Outcome:
+def _outcome(proposed: Proposed, same: Mapping[str, Row | MemoryAdded]) -> Outcome:
     """Return what becomes of a proposal, if what it changes can be changed."""
     outcome = Outcome(
         action=proposed.action,
@@ -169,11 +203,11 @@ def _outcome(proposed: Proposed, ids: Mapping[str, str], new: Mapping[str, Memor
         return outcome
     if proposed.memory_id is None:
         return replace(outcome, came="forgotten", memory_id=target)
-    memory_id = ids[proposed.memory_id]
-    event = new.get(memory_id) if memory_id == proposed.memory_id else None
-    if event is None:
-        return replace(outcome, came="known", memory_id=memory_id, replaces=target)
-    return replace(outcome, came="added", memory_id=memory_id, replaces=target, digest=event.digest)
+    fact = same[proposed.memory_id]
+    came = "added" if fact.memory_id == proposed.memory_id else "known"
+    return replace(
+        outcome, came=came, memory_id=fact.memory_id, replaces=target, digest=fact.digest
+    )
 
 
 def _changes(
@@ -219,6 +253,11 @@ def _outcomes(done: Sequence[Recorded[Any]]) -> list[Outcome]:
     return [one for each in done if isinstance(each.data, Extracted) for one in each.data.outcomes]
 
 
+def _ids(done: Sequence[Recorded[Any]], came: str) -> list[str]:
+    """Return the ids of the facts of which this came."""
+    return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
+
+
 def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Any]:
     records = [
         one.data for one in command.done if isinstance(one.data, Extracted | ExtractionUndone)
@@ -233,12 +272,12 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
     gone = tuple(event.memory_id for event in went.events)
     back, lost = _back(command, went.state, limits)
     returned = _then(went.state, back)
-    again = [MemoryReinstated(memory_id=id_) for id_ in _still_marked(outcomes, returned.state)]
+    again = _unmarked([one for one in outcomes if one.memory_id not in gone], returned.state)
     said = ExtractionUndone(
         extraction_id=command.extraction_id,
         gone=gone,
         came_back=tuple(event.memory_id for event in back),
-        reinstated=tuple(event.memory_id for event in again),
+        reinstated=tuple(dict.fromkeys(event.memory_id for event in again)),
         left=tuple(
             one
             for one in (outcome.memory_id or "" for outcome in added)
@@ -285,18 +324,29 @@ def _ended_by(past: Sequence[Recorded[Any]], extraction_id: str) -> bool:
     return bool(past) and past[-1].meta.get("extraction") == extraction_id
 
 
-def _still_marked(outcomes: Sequence[Outcome], state: LongTerm) -> list[str]:
-    """Return the superseded facts whose newer one was there before the extraction, and stays."""
+def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmarked]:
+    """Return what takes back that facts which were there before speak against others.
+
+    Other marks stay, of other extractions and by other facts. One by a fact that goes with the
+    extraction needs nothing: it counts no more.
+    """
     rows = state.held.rows
-    marked = dict.fromkeys(
-        one.replaces
+    marks = {
+        (one.replaces, one.memory_id, one.digest or _digest(one.memory_id, rows)): None
         for one in outcomes
-        if one.replaces is not None
-        and one.came == "known"
-        and (row := rows.get(one.replaces)) is not None
-        and one.memory_id in [newer.memory_id for newer in newer_ones(row, rows)]
-    )
-    return list(marked)
+        if one.came == "known" and one.memory_id and one.replaces and one.replaces in rows
+    }
+    return [
+        MemoryUnmarked(memory_id=older, superseded_by_id=newer, digest=digest)
+        for older, newer, digest in marks
+        if (newer, digest) in [(mark.by, mark.digest) for mark in rows[older].superseded]
+    ]
+
+
+def _digest(memory_id: str, rows: Mapping[str, Row]) -> bytes:
+    """Return what a fact says now: outcomes of earlier versions do not tell what it said then."""
+    row = rows.get(memory_id)
+    return b"" if row is None else row.digest
 
 
 # --- decide

@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_id: str | None = None
     """The fact that was added, known or forgotten; None: it was refused."""
     digest: bytes = b""
-    """Of the text of a fact that was added."""
+    """Of the text of a fact that was added, or known."""
     replaces: str | None = None
     """The older fact that holds no more because of it."""
     message_ids: tuple[str, ...] = ()

@@ -134,8 +134,9 @@ ROUTES: Final = (
         {"source": NAMED["source"]},
     ),
     Route(
-        "POST /extract", "extract", "Find facts in new messages", (400, 401, 403, 409, 413), 200,
-        Extract, {"session_id": NAMED["session_id"], "dry_run": True},
+        "POST /extract", "extract", "Find facts in new messages",
+        (400, 401, 403, 404, 409, 413), 200, Extract,
+        {"session_id": NAMED["session_id"], "dry_run": True},
     ),
     Route(
         "GET /extractions", "extractions", "What was extracted",

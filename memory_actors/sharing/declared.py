@@ -76,7 +76,11 @@ DECLARED: Final[Mapping[str, Declared]] = {
     "expand": Declared(AWAITED, list[Memory], lambda self, compressed_id: ...),
     "export": Declared(ITERATED, Memory, lambda self: ...),
     "extract": Declared(
-        AWAITED, Extraction, lambda self, session_id=None, *, batches_max=10, dry_run=False: ...
+        AWAITED,
+        Extraction,
+        lambda self, session_id=None, *, message_ids=None, metadata=None, within=None, batches_max=10, dry_run=False: (
+            ...
+        ),
     ),
     "extractions": Declared(AWAITED, list[Extraction], lambda self, *, limit=100: ...),
     "full_id": Declared(AWAITED, str, lambda self, beginning: ...),

@@ -150,7 +150,14 @@ OFFERED: Final[Mapping[str, Offered]] = {
     "extract": Offered(
         "POST",
         "/v1/users/{user_id}/extract",
-        {"session_id": "session_id", "batches_max": "batches_max", "dry_run": "dry_run"},
+        {
+            "session_id": "session_id",
+            "message_ids": "message_ids",
+            "metadata": "metadata",
+            "within": "within",
+            "batches_max": "batches_max",
+            "dry_run": "dry_run",
+        },
         True,
         None,
         False,

@@ -198,7 +198,14 @@ class UserMemory:
         self, source: str | None = None, *, trust: Trust | str | None = None, dry_run: bool = False
     ) -> Purged: ...
     def extract(
-        self, session_id: str | None = None, *, batches_max: int = ..., dry_run: bool = False
+        self,
+        session_id: str | None = None,
+        *,
+        message_ids: Sequence[str] | None = None,
+        metadata: Metadata | None = None,
+        within: Metadata | None = None,
+        batches_max: int = ...,
+        dry_run: bool = False,
     ) -> Extraction: ...
     def undo(self, extraction_id: str) -> Undone: ...
     def set_tier(self, tier: Tier | str) -> None: ...

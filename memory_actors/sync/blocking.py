@@ -8,6 +8,7 @@ nothing but the loop's thread ever touches the memory, and any number of threads
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future
 from functools import cache, partial, wraps
@@ -135,8 +136,12 @@ class Blocking:
         return value if kind is None else kind(self._loop, value)
 
 
-class ClosableHandle(Blocking):
-    """A handle that is open until its block ends, or until it is closed."""
+class Closable(ABC):
+    """What is open until its block ends, or until it is closed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it, once; more does no harm."""
 
     def __enter__(self) -> Self:
         return self
@@ -148,6 +153,10 @@ class ClosableHandle(Blocking):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class ClosableHandle(Closable, Blocking):
+    """A handle that is open until its block ends, or until it is closed."""
 
 
 class System(ClosableHandle):

@@ -4,11 +4,10 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from memory_actors.integrations.mem0.memory import AsyncMemory
-from memory_actors.sync.blocking import Loop
+from memory_actors.sync.blocking import Closable, Loop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +27,7 @@ def _blocking(
     return call
 
 
-class Memory:
+class Memory(Closable):
     """mem0's `Memory`: what `AsyncMemory` does, without `await`, from any thread.
 
     It takes what `AsyncMemory` takes. The store is closed by `close`, at the end of a `with` block,
@@ -44,17 +43,6 @@ class Memory:
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
         """Return one for a configuration of mem0's."""
         return cls(config_dict)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the store, once; it cannot be used any more."""

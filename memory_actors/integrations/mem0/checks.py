@@ -8,6 +8,8 @@ from memory_actors.integrations.mem0.errors import ValidationError
 
 SCOPES: Final = ("user_id", "agent_id", "run_id")
 PROCEDURAL: Final = "procedural_memory"
+WILDCARD: Final = "*"
+"""In filters of mem0's: anything."""
 
 
 def scope_id(value: Any, name: str) -> str | None:
@@ -23,9 +25,23 @@ def scope_id(value: Any, name: str) -> str | None:
     return trimmed
 
 
+def _check_one(value: str | None, name: str) -> None:
+    """Refuse a wildcard where one user, agent or run is meant.
+
+    :raises ValueError: it is one.
+    """
+    if value == WILDCARD:
+        raise ValueError(
+            f"Invalid {name}: {WILDCARD!r} is nobody's name. Filters may have it as agent_id or "
+            "run_id beside a user_id: any agent or run of that user."
+        )
+
+
 def scopes(**given: Any) -> dict[str, str]:
     """Return the scopes that are given, by name."""
     found = {name: scope_id(value, name) for name, value in given.items()}
+    for name, value in found.items():
+        _check_one(value, name)
     return {name: value for name, value in found.items() if value}
 
 
@@ -45,9 +61,9 @@ def needed_scopes(**given: Any) -> dict[str, str]:
 
 
 def scoped_filters(filters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return filters whose scopes are checked.
+    """Return filters whose scopes are checked: a wildcard never reaches other users' memories.
 
-    :raises ValueError: they name no scope.
+    :raises ValueError: they name no scope, or anybody's.
     """
     given = dict(filters) if filters else {}
     named = [name for name in SCOPES if name in given]
@@ -60,6 +76,8 @@ def scoped_filters(filters: Mapping[str, Any] | None) -> dict[str, Any]:
         given[name] = scope_id(given[name], name)
         if given[name] is None:
             raise ValueError(f"filters: {name} is None: leave it out, or name one")
+        if name == "user_id" or "user_id" not in named:
+            _check_one(given[name], name)
     return given
 
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+from weakref import WeakValueDictionary
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item
@@ -18,10 +20,10 @@ from memory_actors.sharing.system import MemorySystem, UserMemory
 
 DIRECTORY: Final = "./memory"
 TYPES: Final = ["long_term"]
+MESSAGES: Final = ["short_term"]
+MESSAGES_MAX, BYTES_MAX = 20, 16_000  # as an extractor is asked: fewer than a session holds
 TOP_K: Final = 20
 TOP_K_MAX: Final = 10_000
-SESSION: Final = "mem0"
-"""Of the messages of an add that names no run."""
 _UNSET: Final = object()
 
 _logger = logging.getLogger(__name__)
@@ -43,6 +45,8 @@ class AsyncMemory:
         self._parts = {**configured, **parts}
         self._memory: MemorySystem | None = None
         self._opening = asyncio.Lock()
+        self._inferring: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By user: held while messages are kept and read, as a session holds few of them."""
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
@@ -92,6 +96,9 @@ class AsyncMemory:
 
         :raises ValidationError: there is no scope, or they are no messages.
         :raises InvalidInputError: facts are to be inferred, and there is no extractor.
+        :raises ExtractorError: the extractor failed: nothing is kept of the messages it was asked
+            about, and the facts of those before them are known.
+        :raises NotFoundError: messages were deleted or pushed out before they were read.
         :raises QuotaExceededError: there is no room for them; none was added.
         """
         checks.platform_only(timestamp, "timestamp")
@@ -146,7 +153,7 @@ class AsyncMemory:
     async def delete_all(
         self, user_id: Any = None, agent_id: Any = None, run_id: Any = None
     ) -> dict[str, str]:
-        """Delete all memories of a scope.
+        """Delete all memories of a scope, and the messages that facts were inferred from.
 
         :raises ValueError: no scope is named: `reset` deletes everything.
         """
@@ -159,6 +166,7 @@ class AsyncMemory:
         wanted = _wanted(scope, show_expired=True)
         async for user in self._users(scope):
             await user.delete_many(wanted, memory_types=TYPES)
+            await user.delete_many(translated(scope), memory_types=MESSAGES)
         return {"message": "Memories deleted successfully!"}
 
     async def reset(self) -> None:
@@ -285,27 +293,72 @@ class AsyncMemory:
     async def _inferred(
         self, said: list[dict[str, Any]], scope: Mapping[str, str], kept: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """Keep messages for a while, and remember the facts in them."""
+        """Keep messages for a while, and remember the facts in them.
+
+        An add reads its own messages, whatever another one has left; so its facts have its scope.
+        """
         if self._parts.get("extractor") is None:
             raise InvalidInputError(
                 "infer=True needs an extractor: Memory(..., extractor=), a function or an "
                 "OpenAIExtractor(); or keep messages as they are with infer=False"
             )
-        session_id = scope.get("run_id", SESSION)
+        owner = shapes.owner_of(scope)
         user = (await self._opened()).user(
-            shapes.owner_of(scope), agent_id=scope.get("agent_id"), session_id=session_id
+            owner, agent_id=scope.get("agent_id"), session_id=shapes.session_of(scope)
         )
-        for one in said:
-            await user.short_term.add_message(one["content"], role=one["role"])
-        found = await user.extract()
-        results = []
-        for fact in found.facts:
-            if fact.came == "added" and fact.memory_id is not None:
-                await user.update(fact.memory_id, metadata=kept)
-            if fact.came in ("added", "forgotten"):
-                event = "ADD" if fact.came == "added" else "DELETE"
-                results.append({"id": fact.memory_id, "memory": fact.content, "event": event})
+        results: list[dict[str, Any]] = []
+        async with self._inferring.setdefault(owner, asyncio.Lock()):
+            for part in _parts(said):
+                results += await _inferred(user, part, scope, kept)
         return results
+
+
+def _parts(said: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield messages as many at a time as are read at once."""
+    part: list[dict[str, Any]] = []
+    size = 0
+    for one in said:
+        bytes_ = len(one["content"].encode("utf-8", "surrogatepass"))
+        if part and (len(part) == MESSAGES_MAX or size + bytes_ > BYTES_MAX):
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += bytes_
+    if part:
+        yield part
+
+
+async def _inferred(
+    user: UserMemory,
+    said: Sequence[Mapping[str, Any]],
+    scope: Mapping[str, str],
+    kept: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Return what was inferred from messages; if nothing can be, they go."""
+    ids: list[str] = []
+    try:
+        for one in said:
+            receipt = await user.short_term.add_message(
+                one["content"], role=one["role"], metadata=scope
+            )
+            ids.append(receipt.memory_id)
+        found = await user.extract(
+            message_ids=ids,
+            metadata=kept,
+            within={name: value for name, value in scope.items() if name != "user_id"},
+            batches_max=2 * len(ids),  # enough to read each of them by itself
+        )
+    except BaseException:
+        for memory_id in ids:
+            with suppress(NotFoundError):
+                await user.delete(memory_id)
+        raise
+    events = {"added": "ADD", "forgotten": "DELETE"}
+    return [
+        {"id": fact.memory_id, "memory": fact.content, "event": events[fact.came]}
+        for fact in found.facts
+        if fact.came in events
+    ]
 
 
 def _item(

@@ -34,6 +34,7 @@ from memory_actors.kinds.long_term.decide import (
     UpdateMemory,
     decide,
     duplicate_of,
+    is_true_anew,
 )
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
@@ -45,6 +46,7 @@ from memory_actors.kinds.long_term.events import (
     MemoryRestored,
     MemorySeen,
     MemorySuperseded,
+    MemoryUnmarked,
     MemoryUpdated,
     SummaryAdded,
     registry,

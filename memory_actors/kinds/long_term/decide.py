@@ -191,7 +191,7 @@ def duplicate_of(
             if (
                 _stands_for(row, one)
                 and command.origins_of.get(known, ()) == command.origins
-                and not _is_true_anew(command, memory, row, state)
+                and not is_true_anew(command, memory, row, state)
             ):
                 return known
     before = first.get(identity(memory))
@@ -202,7 +202,7 @@ def _stands_for(known: Row | MemoryAdded, memory: MemoryAdded) -> bool:
     return identity(known) == identity(memory) and (known.pinned or not memory.pinned)
 
 
-def _is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: LongTerm) -> bool:
+def is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: LongTerm) -> bool:
     """Say whether a memory says again what a newer one has spoken against, and may do so.
 
     What was said before that newer one says nothing new, and whom less is believed than it may not

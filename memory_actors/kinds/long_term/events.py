@@ -106,6 +106,15 @@ class MemorySuperseded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The words that they have in common and those that differ, or who said so."""
 
 
+@registry.about("long_term.unmarked", Effect.CHANGED, says=False)
+class MemoryUnmarked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A `MemorySuperseded` was taken back: it is as if it had never been said."""
+
+    memory_id: str
+    superseded_by_id: str
+    digest: bytes
+
+
 @registry.about("long_term.reinstated", Effect.CHANGED, says=False)
 class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that was superseded holds after all, and is left alone from now on."""
@@ -147,6 +156,7 @@ Event: TypeAlias = (
     | MemoryDeleted
     | MemoriesPruned
     | MemorySuperseded
+    | MemoryUnmarked
     | MemoryReinstated
     | SummaryEvent
     | CompactionUndone

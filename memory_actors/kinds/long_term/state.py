@@ -38,6 +38,7 @@ from memory_actors.kinds.long_term.events import (
     MemoryRestored,
     MemorySeen,
     MemorySuperseded,
+    MemoryUnmarked,
     MemoryUpdated,
     SummaryAdded,
     SummaryEvent,
@@ -48,6 +49,10 @@ from memory_actors.kinds.rows import Held, derived, new_row, updated_row
 from memory_actors.kinds.tainted import TaintedPast
 
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
+AboutOne: TypeAlias = (
+    MemoryUpdated | MemorySeen | MemorySuperseded | MemoryUnmarked | MemoryReinstated
+)
+"""Changes one living memory."""
 
 # --- which say the same
 
@@ -138,7 +143,7 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
         event = recorded.data
         if isinstance(event, MemoryAdded):
             draft.put(new_row(Row, recorded, began=recorded.version))
-        elif isinstance(event, MemoryUpdated | MemorySeen | MemorySuperseded | MemoryReinstated):
+        elif isinstance(event, AboutOne):
             row = draft.rows.get(event.memory_id)
             if row is not None:
                 draft.put(_changed(row, event, recorded))
@@ -194,11 +199,7 @@ class _Draft(CompactedDraft[Row]):
         return LongTerm(self.finish(), self.pruned, self.summaries, self.duplicates.finish())
 
 
-def _changed(
-    row: Row,
-    event: MemoryUpdated | MemorySeen | MemorySuperseded | MemoryReinstated,
-    recorded: Recorded[Any],
-) -> Row:
+def _changed(row: Row, event: AboutOne, recorded: Recorded[Any]) -> Row:
     """Return a row after an event about it alone."""
     if isinstance(event, MemoryUpdated):
         # What it says now was said once.
@@ -209,6 +210,10 @@ def _changed(
         return replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
     if isinstance(event, MemoryReinstated):
         return replace(row, superseded=(), settled=True)
+    if isinstance(event, MemoryUnmarked):
+        of = event.superseded_by_id, event.digest
+        left = tuple(mark for mark in row.superseded if (mark.by, mark.digest) != of)
+        return replace(row, superseded=left)
     mark = Superseded(by=event.superseded_by_id, digest=event.digest, at_us=recorded.recorded_at_us)
     return replace(row, superseded=(*row.superseded, mark)[-SUPERSEDED_MAX:])
 
@@ -247,18 +252,26 @@ def find(state: LongTerm, memory_id: str) -> Row | None:
 
 def age(row: Row) -> tuple[int, int]:
     """Return what orders memories by when they were last true, then by when they were said."""
-    return max(row.occurred_at_us, row.last_seen_us), row.version
+    return _true_since_us(row), row.version
+
+
+def _true_since_us(row: Row) -> int:
+    return max(row.occurred_at_us, row.last_seen_us)
 
 
 def newer_ones(row: Row, rows: Mapping[str, Row], as_of_us: int | None = None) -> list[Row]:
-    """Return the living memories that say otherwise, the newest first, as known at a time."""
+    """Return the living memories that say otherwise, the newest first, as known at a time.
+
+    Of those that are true since the same time the one that was recorded last is the newest. Their
+    versions do not tell: one that went and came back has a later version than it had.
+    """
     found = [
         newer
-        for mark in row.superseded
+        for mark in reversed(row.superseded)
         if as_of_us is None or mark.at_us <= as_of_us
         if (newer := rows.get(mark.by)) is not None and newer.digest == mark.digest
     ]
-    return sorted(found, key=age, reverse=True)
+    return sorted(found, key=_true_since_us, reverse=True)
 
 
 # --- a memory that has gone

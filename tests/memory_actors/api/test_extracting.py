@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -156,6 +157,58 @@ async def test_a_known_fact_may_take_the_place_of_another(open_memory: Any) -> N
         assert {hit.superseded_by for hit in hits} == {None}
 
 
+async def test_what_is_known_with_other_metadata_is_not_added_again(open_memory: Any) -> None:
+    asked = Scripted(*[[Proposal(text="User likes tea")]] * 2)
+    async with open_memory(extractor=asked) as memory:
+        user = memory.user("u")
+        known = await user.add("User likes tea", metadata={"n": 1}, session_id="s")
+        for number in range(2):
+            await say(user, "I like tea")
+            (fact,) = (await user.extract(metadata={"n": number + 2})).facts
+            assert (fact.came, fact.memory_id) == ("known", known.memory_id)
+
+
+async def test_a_fact_that_holds_again_is_added_anew(open_memory: Any) -> None:
+    """It was superseded since it was said: it is true since now, and known from then on."""
+    asked = Scripted(*[[Proposal(text="User is in A")]] * 2)
+    async with open_memory(extractor=asked, supersedes=False) as memory:
+        user = memory.user("u")
+        older = await user.add("User is in A", occurred_at="2020-01-01")
+        newer = await user.add("User is in B", occurred_at="2021-01-01")
+        asked.answers.insert(0, [supersede("User is in A", "User is in B")])
+        for came in ("known", "added", "known"):
+            await say(user, "User is in A or B")
+            (fact,) = (await user.extract()).facts
+            assert fact.came == came
+        assert fact.memory_id not in (older.memory_id, newer.memory_id)
+
+
+async def test_facts_are_added_with_their_metadata_in_one_append(open_memory: Any) -> None:
+    async with open_memory(extractor=Scripted([Proposal(text="User likes tea")])) as memory:
+        user = memory.user("u")
+        await say(user, "I like tea")
+        asked: dict[str, Any] = {"metadata": {"n": 1, "agent": "?"}, "within": {"agent": "a"}}
+        (fact,) = (await user.extract(**asked)).facts
+        assert (await user.get(fact.memory_id)).metadata == {"n": 1, "agent": "a"}
+        assert len(await user.history(fact.memory_id)) == 1
+
+
+async def test_facts_of_other_metadata_are_not_shown_nor_the_same(open_memory: Any) -> None:
+    asked = Scripted(*[[Proposal(text="User likes tea")]] * 2, [forget("User likes tea")])
+    async with open_memory(extractor=asked) as memory:
+        user = memory.user("u")
+        for agent in ("a", "b"):
+            await say(user, "I like tea")
+            (fact,) = (await user.extract(within={"agent": agent})).facts
+            assert fact.came == "added"
+        assert [len(shown.facts) for shown in asked.shown] == [0, 0]
+        await say(user, "forget the tea")
+        (fact,) = (await user.extract(within={"agent": "b"})).facts
+        assert fact.came == "forgotten"
+        (left,) = await user.list_memories(["long_term"])
+        assert left.metadata == {"agent": "a"}
+
+
 async def test_nothing_goes_on_the_log_in_a_dry_run(open_memory: Any) -> None:
     script = [Proposal(text="User likes tea"), forget("User hates tea")]
     asked = Scripted(script, script)
@@ -214,6 +267,47 @@ async def test_a_session_is_read_apart_from_others(open_memory: Any) -> None:
         assert [one.session_id for one in asked.shown[0].messages] == ["s"]
         assert len((await memory.user("u", session_id="t").extract()).message_ids) == 1
         assert (await user.extract()).message_ids == ()
+
+
+async def test_messages_may_be_named(open_memory: Any) -> None:
+    """Those that were read are left out, and the others stay new."""
+    asked = Scripted()
+    async with open_memory(extractor=asked) as memory:
+        user = memory.user("u", session_id="s")
+        first, second, third = await say(user, "one", "two", "three")
+        assert (await user.extract(message_ids=[second])).message_ids == (second,)
+        assert [one.text for one in asked.shown[0].before] == ["one"]
+        assert (await user.extract(message_ids=[second])).message_ids == ()
+        assert (await user.extract()).message_ids == (first, third)
+
+
+async def test_a_message_that_is_named_and_not_there_is_told(open_memory: Any) -> None:
+    async with open_memory(extractor=Scripted()) as memory:
+        user = memory.user("u")
+        (message,) = await say(user, "one")
+        fact = await user.add("a fact")
+        for gone in ("mem_other", fact.memory_id):
+            with pytest.raises(NotFoundError, match="to read"):
+                await user.extract(message_ids=[message, gone])
+        assert (await user.extract(message_ids=[])).message_ids == ()
+        assert (await user.extract()).message_ids == (message,)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"message_ids": "mem_1"}, {"message_ids": 5}, {"message_ids": [5]},
+        {"message_ids": [], "session_id": "s"}, {"metadata": 5}, {"within": {"n": object()}},
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_asked_is_refused(open_memory: Any, wrong: dict[str, Any]) -> None:
+    asked = Scripted()
+    async with open_memory(extractor=asked) as memory:
+        user = memory.user("u")
+        await say(user, "hello")
+        with pytest.raises(InvalidInputError):
+            await user.extract(**wrong)
+        assert asked.shown == []
 
 
 async def test_the_number_of_questions_is_bounded(open_memory: Any) -> None:
@@ -313,6 +407,52 @@ async def test_a_senseless_proposal_is_refused_by_itself(
         assert why in refused.reason
         assert refused.memory_id is None
         assert await facts(user) == ["User likes tea"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"message_ids": 5}, "message_ids"),
+        ({"message_ids": None}, "message_ids"),
+        ({"message_ids": [["nested"]]}, "message_ids"),
+        ({"action": "supersede", "replaces": ["mem_1"]}, "replaces"),
+        ({"action": "forget", "replaces": {}}, "replaces"),
+        ({"action": ["add"]}, "no such action"),
+        ({"action": "\ud800"}, "no such action"),
+        ({"reason": "because \ud800"}, "reason is not valid Unicode"),
+        ({"reason": object()}, "reason must be"),
+        ({"text": "half \ud800"}, "text is not valid Unicode"),
+        ({"text": b"bytes"}, "text"),
+        ({"occurred_at": "yesterday"}, "occurred_at"),
+        ({"occurred_at": 5}, "occurred_at"),
+    ],
+)
+async def test_a_field_of_another_type_refuses_its_proposal_alone(
+    open_memory: Any, fields: dict[str, Any], why: str
+) -> None:
+    odd = Proposal(**{"text": "x", **fields})
+    asked = Scripted([odd, Proposal(text="User likes tea")])
+    async with open_memory(extractor=asked) as memory:
+        user = memory.user("u")
+        await say(user, "hello")
+        refused, added = (await user.extract()).facts
+        assert (refused.came, added.came) == ("refused", "added")
+        assert why in refused.reason
+        assert await facts(user) == ["User likes tea"]
+        assert len((await user.extractions())[0].facts) == 2
+
+
+async def test_a_list_of_messages_and_a_time_without_a_zone_will_do(open_memory: Any) -> None:
+    def of_then(shown: Conversation) -> Proposal:
+        ids: Any = [one.memory_id for one in shown.messages]
+        return Proposal(text="x", message_ids=ids, occurred_at=datetime(2020, 1, 1))  # noqa: DTZ001
+
+    async with open_memory(extractor=Scripted([of_then])) as memory:
+        user = memory.user("u")
+        ids = await say(user, "hello")
+        (fact,) = (await user.extract()).facts
+        assert (fact.came, fact.message_ids) == ("added", tuple(ids))
+        assert (await user.get(fact.memory_id)).occurred_at.year == 2020
 
 
 async def test_a_pinned_fact_and_a_newer_one_are_left(open_memory: Any) -> None:
@@ -507,6 +647,50 @@ async def test_undoing_leaves_what_somebody_has_changed_since(open_memory: Any) 
         undone = await user.undo(found.extraction_id or "")
         assert (undone.left, undone.gone) == ((one,), (three,))
         assert await facts(user) == ["better"]
+
+
+async def test_undoing_takes_back_its_own_mark_and_no_other(open_memory: Any) -> None:
+    """A fact that two extractions have superseded is superseded still when one is undone."""
+    script = [[supersede("User is in A", f"User is in {one}")] for one in "BC"]
+    async with open_memory(extractor=Scripted(*script), supersedes=False) as memory:
+        user = memory.user("u")
+        ids = {}
+        for place in "ABC":
+            when = f"20{ord(place)}-01-01"
+            ids[place] = (await user.add(f"User is in {place}", occurred_at=when)).memory_id
+
+        async def extracted() -> str:
+            await say(user, "User is in A no more")
+            return (await user.extract()).extraction_id or ""
+
+        async def newer() -> str | None:
+            hits = await user.retrieve("User is in A", memory_types=["long_term"])
+            return next(hit.superseded_by for hit in hits if hit.memory_id == ids["A"])
+
+        first = await extracted()
+        await user.delete(ids["B"])
+        second = await extracted()
+        await user.restore([ids["B"]])
+        assert await newer() == ids["C"]
+        assert (await user.undo(second)).reinstated == (ids["A"],)
+        assert await newer() == ids["B"]
+        assert "taken back" in (await user.why(ids["A"])).steps[-1].says
+        await user.undo(first)
+        assert await newer() is None
+
+
+async def test_what_an_extraction_added_and_forgot_again_does_not_come_back(
+    open_memory: Any,
+) -> None:
+    script = [[Proposal(text="message 0 it was")], [forget("message 0 it was")]]
+    async with open_memory(extractor=Scripted(*script)) as memory:
+        user = memory.user("u")
+        await say(user, *(f"message {n}" for n in range(25)))
+        found = await user.extract()
+        assert [one.came for one in found.facts] == ["added", "forgotten"]
+        undone = await user.undo(found.extraction_id or "")
+        assert (undone.gone, undone.came_back) == ((), ())
+        assert await facts(user) == []
 
 
 async def test_a_replay_and_another_opening_ask_nobody(open_memory: Any) -> None:

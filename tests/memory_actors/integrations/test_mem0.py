@@ -16,6 +16,7 @@ from support.pages import blocks, check_printed, printed_by
 
 from memory_actors import (
     Conversation,
+    ExtractorError,
     InvalidInputError,
     MemorySystem,
     Proposal,
@@ -175,6 +176,24 @@ def test_signals_of_a_score_are_told_on_request(memory: Memory) -> None:
     assert hit["score_details"]
 
 
+@pytest.mark.parametrize("wild", ["*", " * "])
+def test_a_wildcard_never_reaches_memories_of_others(memory: Memory, wild: str) -> None:
+    ids = [kept(memory, name, user_id=name, agent_id="a") for name in ("u", "v")]
+    others = kept(memory, "run", run_id="r")
+    for scope in ({"user_id": wild}, {"agent_id": wild}, {"run_id": wild}):
+        for call in (memory.get_all, lambda **asked: memory.search("u", **asked)):
+            with pytest.raises(ValueError, match="nobody's name"):
+                call(filters=scope)
+        for call in (memory.delete_all, lambda **named: memory.add("x", infer=False, **named)):
+            with pytest.raises(ValueError, match="nobody's name"):
+                call(**scope)
+    with pytest.raises(ValueError, match="nobody's name"):
+        memory.delete_all(user_id="u", agent_id=wild)
+    assert texts(memory.get_all(filters={"user_id": "u", "agent_id": wild})) == ["u"]
+    assert texts(memory.get_all(filters={"user_id": "u", "run_id": wild})) == ["u"]
+    assert all(memory.get(one) for one in (*ids, others))
+
+
 # --- refused
 
 
@@ -218,6 +237,99 @@ def test_facts_are_inferred_by_an_extractor_and_scoped(tmp_path: Path) -> None:
         assert texts(memory.get_all(filters=scope)) == ["Fact: I like tea"]
         assert memory.get(gone) is not None, "what has a role is a message, and no fact"
         assert memory.history(one["id"])[0]["event"] == "ADD"
+
+
+class Slow:
+    """Finds a fact in each message, in time; fails where a message says so."""
+
+    name = "slow"
+
+    async def extract(self, conversation: Conversation) -> list[Proposal]:
+        await asyncio.sleep(0.01)
+        if any("fail" in one.text for one in conversation.messages):
+            raise RuntimeError("out of order")
+        return facts(conversation)
+
+
+async def test_adds_at_once_keep_their_own_scope_and_metadata(tmp_path: Path) -> None:
+    async with AsyncMemory(tmp_path / "memory", extractor=Slow(), **PARTS) as memory:
+        adds = [
+            memory.add(f"fact {n}", user_id="u", agent_id=f"a{n}", metadata={"n": n})
+            for n in range(8)
+        ]
+        for n, added in enumerate(await asyncio.gather(*adds)):
+            (result,) = added["results"]
+            assert result["memory"] == f"Fact: fact {n}"
+            one: Any = await memory.get(result["id"])
+            assert (one["agent_id"], one["metadata"]) == (f"a{n}", {"n": n})
+
+
+async def test_a_failed_add_leaves_no_message_to_the_next(tmp_path: Path) -> None:
+    async with AsyncMemory(tmp_path / "memory", extractor=Slow(), **PARTS) as memory:
+        with pytest.raises(ExtractorError):
+            await memory.add("fail", user_id="u", metadata={"n": 1})
+        added = (await memory.add("I like tea", user_id="u", metadata={"n": 2}))["results"]
+        assert [one["memory"] for one in added] == ["Fact: I like tea"]
+        native = (await memory._opened()).user("u")
+        kept = await native.list_memories(["short_term"])
+        assert [one.content for one in kept] == ["I like tea"]
+
+
+async def test_an_inferred_fact_has_its_scope_and_metadata_from_the_first_event_on(
+    tmp_path: Path,
+) -> None:
+    async with AsyncMemory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
+        added = await memory.add("I like tea", user_id="u", run_id="r", metadata={"n": 1})
+        native = (await memory._opened()).user("u")
+        (entry,) = await native.history(added["results"][0]["id"])
+        kept = entry.data["metadata"]
+        assert (kept["user_id"], kept["run_id"], kept["n"]) == ("u", "r", 1)
+
+
+def test_more_messages_than_a_session_holds_are_all_read(tmp_path: Path) -> None:
+    with Memory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
+        said = [{"role": "user", "content": f"fact {n}"} for n in range(130)]
+        added = memory.add(said, user_id="u")["results"]
+        assert [one["memory"] for one in added] == [f"Fact: fact {n}" for n in range(130)]
+        long = [{"role": "user", "content": f"{n}" * 15_000} for n in range(3)]
+        with Memory(tmp_path / "other", extractor=lambda _: ["one fact"], **PARTS) as other:
+            assert len(other.add(long, user_id="u")["results"]) == 1
+
+
+def test_a_fact_said_again_is_doubled_only_in_another_scope(tmp_path: Path) -> None:
+    with Memory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
+        for scope in ({"agent_id": "a"}, {"agent_id": "b"}):
+            counts = [
+                len(memory.add("I like tea", user_id="u", metadata={"n": n}, **scope)["results"])
+                for n in range(2)
+            ]
+            assert counts == [1, 0]
+        assert memory.add("I like tea", user_id="u")["results"] == []
+        assert len(memory.get_all(filters={"user_id": "u"})["results"]) == 2
+
+
+def test_a_fact_may_be_forgotten_by_a_later_part_of_the_same_add(tmp_path: Path) -> None:
+    said = [{"role": "user", "content": f"forget me {n // 20}"} for n in range(40)]
+    with Memory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
+        events = [one["event"] for one in memory.add(said, user_id="u")["results"]]
+        assert set(events) == {"ADD", "DELETE"}
+        assert texts(memory.get_all(filters={"user_id": "u"})) == ["Fact: forget me 1"]
+
+
+def test_delete_all_drops_the_messages_of_a_scope_as_well(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    def listens(conversation: Conversation) -> list[str]:
+        shown.extend(one.text for one in conversation.before)
+        return []
+
+    with Memory(tmp_path / "memory", extractor=listens, **PARTS) as memory:
+        memory.add("a secret", user_id="u", agent_id="a")
+        memory.add("I like tea", user_id="u", agent_id="b")
+        memory.delete_all(user_id="u", agent_id="a")
+        memory.add("and cake", user_id="u", agent_id="a")
+        memory.add("and cake", user_id="u", agent_id="b")
+        assert shown == ["I like tea"]
 
 
 def test_without_an_extractor_it_is_said_how_to_have_one(memory: Memory) -> None:

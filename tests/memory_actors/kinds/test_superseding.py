@@ -20,6 +20,7 @@ from memory_actors.kinds.long_term import (
     MemoryRestored,
     MemorySeen,
     MemorySuperseded,
+    MemoryUnmarked,
     MemoryUpdated,
     Pair,
     RestoreMemories,
@@ -69,9 +70,9 @@ def standing(*events: Any) -> dict[str, list[str]]:
     return {name: by for name, by in newer.items() if by}
 
 
-def past(*events: Any) -> dict[str, list[Any]]:
+def past(*events: Any, of: str = "a") -> dict[str, list[Any]]:
     every = [recorded(event, version) for version, event in enumerate(events, start=1)]
-    return {"a": [one for one in every if "a" in long_term.registry.keys(one.data)]}
+    return {of: [one for one in every if of in long_term.registry.keys(one.data)]}
 
 
 # --- decide
@@ -200,6 +201,25 @@ def test_the_memory_before_takes_the_newests_place() -> None:
     events = (A, B, C, superseded("a", "c"), superseded("a", "b"), superseded("b", "c"))
     assert standing(*events) == {"a": ["c", "b"], "b": ["c"]}
     assert standing(*events, MemoryDeleted(memory_id="c")) == {"a": ["b"]}
+
+
+def test_a_mark_is_taken_back_by_itself() -> None:
+    """Other marks stay, and the memory may be superseded again."""
+    taken = MemoryUnmarked(memory_id="a", superseded_by_id="c", digest=b"c")
+    events = (A, B, C, superseded("a", "b"), superseded("a", "c"))
+    assert standing(*events, taken) == {"a": ["b"]}
+    assert len(Given(long_term, *events, taken).when(supersede(pair("a", "c")))) == 1
+
+
+def test_of_the_same_time_the_mark_recorded_last_is_the_newest() -> None:
+    """Also where a newer memory went, and came back behind the others."""
+    b, c = added("b", at=LATER), added("c", at=LATER)
+    events = (A, b, c, superseded("a", "b"), superseded("a", "c"))
+    assert standing(*events) == {"a": ["c", "b"]}
+    gone = (*events, MemoryDeleted(memory_id="b"))
+    restore = RestoreMemories(now_us=9, memory_ids=("b",), past=past(*gone, of="b"))
+    (back,) = Given(long_term, *gone).when(restore)
+    assert standing(*gone, back) == {"a": ["c", "b"]}
 
 
 def test_as_of_knows_only_what_was_recorded_by_then() -> None:
