@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.search.embedding.default import DefaultEmbedder
-from memory_actors.search.embedding.protocol import DIMENSIONS, TOKENS_MAX, Embedded, pack
+from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.token_states import (
+    DIMENSIONS,
+    PLAIN,
+    TOKENS_MAX,
+    Codebook,
+    pack,
+)
 
 WORDS = 1 << 15  # of the made-up vocabulary: it fits the 16 bits of a token's id
 _PIECE = re.compile(r"\w{1,6}|[^\w\s]")
@@ -58,7 +65,11 @@ class HashedTokens(HashedEmbedder):
     def _packed(self, text: str) -> bytes:
         pieces = [zlib.crc32(piece.encode()) % WORDS for piece in self._pieces(text)]
         ids = np.array(pieces[:TOKENS_MAX], np.int64)
-        return pack(ids, self._states[ids])
+        return pack(ids, self._states[ids], self.codebook())
+
+    def codebook(self) -> Codebook:
+        """Return what token states are packed with."""
+        return PLAIN
 
     def _pieces(self, text: str) -> Sequence[str]:
         return text.split()
@@ -82,6 +93,7 @@ class Switched(HashedTokens):
         super().__init__()
         self.fingerprint = f"switched/{self.dimension}"
         self._model: DefaultEmbedder | None = None
+        self._codebook = DefaultEmbedder().codebook()
 
     @contextmanager
     def using(self, model: DefaultEmbedder | None) -> Iterator[None]:
@@ -91,6 +103,10 @@ class Switched(HashedTokens):
             yield
         finally:
             self._model = None
+
+    def codebook(self) -> Codebook:
+        """Return that of the model, for both."""
+        return self._codebook
 
     def encode(self, texts: Sequence[str]) -> list[Embedded]:
         """Return vectors and token states."""

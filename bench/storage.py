@@ -22,17 +22,18 @@ from bench.weigh import PARTS, Weight, weighed
 from bench.workload import chat_turns
 from eventlog.lmdb.tables import TABLES
 from memory_actors import Item, Limits
+from memory_actors.search.embedding.vector_table import ROWS
 
 USER, SMALL_USER = "user", "small"
 SMALL_MEMORIES = 20
 SESSION_TURNS = 20
 FILL_ITEMS = 1_000
-DERIVED_TABLES = ("vectors", "tokens", "facts")
+DERIVED_TABLES = (ROWS,)
 PACKAGES = ("lmdb", "numpy", "hnswlib", "psutil")
 EVENTS, LOOK_UP, SNAPSHOTS = "events", "log look-up", "snapshots"
-VECTORS, TOKENS, WORDS, GRAPH = "vectors", "token states", "keyword index", "graph"
+EMBEDDINGS, WORDS, GRAPH = "embeddings", "keyword index", "graph"
 FREE = "free pages"
-DISK_PARTS = (EVENTS, LOOK_UP, SNAPSHOTS, VECTORS, TOKENS, WORDS, GRAPH, FREE)
+DISK_PARTS = (EVENTS, LOOK_UP, SNAPSHOTS, EMBEDDINGS, WORDS, GRAPH, FREE)
 DISK_COLUMNS = ["memories", *DISK_PARTS, "together", "MB"]
 MEMORY_COLUMNS = [
     "memories", "resident", "anonymous", "fewest", "most", "estimated", "estimate / anonymous",
@@ -43,7 +44,7 @@ NOTES = (
     "bytes a memory, but for MB; turns of 148 bytes and 38 tokens in the mean, 20 a session",
     "hashed vectors and token states: no model runs, but what is stored is as large as a model's",
     "log look-up: tables that find events by stream, version and key; free pages: kept for reuse",
-    "a value over 2 KB takes whole pages of 4 KB: that is in token states",
+    "embeddings: the vector and the token states of each text",
     "resident: growth of a fresh process that activates and searches, with mapped pages of files",
     "anonymous: without those pages, which the system may take back: median, fewest, most of runs",
     "estimated: what the runtime reckons with (`size_bytes`); token states in memory have a limit",
@@ -139,8 +140,7 @@ def disk_parts(store: Path) -> dict[str, int]:
         EVENTS: tables.pop("events"),
         SNAPSHOTS: tables.pop("snapshots"),
         LOOK_UP: sum(tables.values()),
-        VECTORS: more["vectors"],
-        TOKENS: more["tokens"],
+        EMBEDDINGS: more[ROWS],
         WORDS: _files(store, "*.words"),
         GRAPH: _files(store, "*.graph") + _files(store, "*.index"),
     }

@@ -134,7 +134,8 @@ async def vectors_of(scope: Scope, old: Old) -> Vectors:
     """
     embeddings = scope.embeddings
     digests = [row.digest for row in old.rows]
-    vectors, there = await anyio.to_thread.run_sync(embeddings.matrix, digests)
+    stored, there = await anyio.to_thread.run_sync(embeddings.matrix, digests)
+    vectors = stored.decoded()
     missing = np.flatnonzero(~there).tolist()
     for start in range(0, len(missing), READ_AT_ONCE):
         places = missing[start : start + READ_AT_ONCE]

@@ -1,21 +1,20 @@
 """Products of what is stored with what is asked, at the width it is stored. Alone imports numkong.
 
-numpy's BLAS knows no float16 and no int8, so it would be given four times the bytes, and it splits
+numpy's BLAS knows no int8, so it would be given four times the bytes, and it splits
 small products over threads: on a busy machine the first waits for the second to get a core, which
 was measured to take a query from 2 to 12 ms, and a text of 40 tokens from 5 to 20 while another one
 was embedded. These run in the caller's thread.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numkong
 import numpy as np
 import numpy.typing as npt
 
-Halves = npt.NDArray[np.float16]
 Floats = npt.NDArray[np.float32]
-_TINY = 1e-9
 Bytes = npt.NDArray[np.int8]
+_TINY = np.float32(1e-30)
 
 
 def float_dots(rows: Floats, vectors: Floats) -> Floats:
@@ -25,34 +24,56 @@ def float_dots(rows: Floats, vectors: Floats) -> Floats:
     return _products(rows, vectors).astype(np.float32)
 
 
-def dots(rows: Halves, vectors: Floats) -> Floats:
-    """Return the product of each row with each vector: [n, d] and [k, d] give float32 [n, k].
+class Coded(NamedTuple):
+    """Rows as int8, each with what one step of it stands for."""
 
-    Each vector is taken as a sum of two of float16, so that nothing of it is lost: the error of a
-    product is that of float32.
-    """
-    count = len(vectors)
+    codes: Bytes
+    """[n, d]"""
+    steps: Floats
+    """[n]"""
+
+    def at(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_] | slice) -> "Coded":
+        """Return some of them."""
+        return Coded(self.codes[rows], self.steps[rows])
+
+    def decoded(self) -> Floats:
+        """Return what they stand for, float32 [n, d]."""
+        return self.codes * self.steps[:, None]
+
+    def dots(self, vector: Floats) -> Floats:
+        """Return the product of each row with a vector, float32 [n].
+
+        The vector is taken as a sum of two of int8, so that little of it is lost.
+        """
+        high = coded(vector[None])
+        low = coded(vector[None] - high.decoded())
+        both = byte_dots(self.codes, np.concatenate([high.codes, low.codes])).astype(np.float32)
+        return (both[:, 0] * high.steps + both[:, 1] * low.steps) * self.steps
+
+
+def coded(rows: Floats) -> Coded:
+    """Return rows as int8: each coordinate as a share of the row's largest, in 127 steps."""
+    largest = np.abs(rows).max(axis=1, initial=0).astype(np.float32)
+    steps = np.maximum(largest, _TINY) / np.float32(127)
+    return Coded(np.rint(rows / steps[:, None]).astype(np.int8), steps)
+
+
+def coded_units(rows: Floats) -> Coded:
+    """Return rows of length 1 as int8. What is decoded has it, too, and is coded as the same."""
+    return units_of(coded(rows).codes)
+
+
+def units_of(codes: Bytes) -> Coded:
+    """Return the rows of length 1 in the direction of codes."""
+    steps: Floats = np.reciprocal(np.maximum(byte_lengths(codes), 1)).astype(np.float32)
+    return Coded(codes, steps)
+
+
+def byte_lengths(rows: Bytes) -> Floats:
+    """Return the length of each row, float32 [n]."""
     if not len(rows):
-        return np.zeros((0, count), np.float32)
-    high = vectors.astype(np.float16)
-    low = (vectors - high).astype(np.float16)
-    both = _products(rows, np.concatenate([high, low]))
-    return np.asarray(both[:, :count] + both[:, count:], np.float32)
-
-
-def byte_codes(rows: Halves | Floats) -> tuple[Bytes, Floats]:
-    """Return rows as int8 [n, d] and what one step of each row stands for, [n]."""
-    wide = rows.astype(np.float32)
-    steps = np.maximum(np.abs(wide).max(axis=1), _TINY) / np.float32(127)
-    return np.rint(wide / steps[:, None]).astype(np.int8), steps
-
-
-def coded_dots(codes: Bytes, steps: Floats, vector: Floats) -> Floats:
-    """Return about the product of each coded row with a vector, float32 [n]."""
-    high, step = byte_codes(vector[None])
-    low, finer = byte_codes(vector[None] - high * step[:, None])
-    both = byte_dots(codes, np.concatenate([high, low])).astype(np.float32)
-    return (both[:, 0] * step + both[:, 1] * finer) * steps
+        return np.zeros(0, np.float32)
+    return np.sqrt(np.asarray(numkong.dot(rows, rows)).astype(np.float32))
 
 
 def byte_dots(rows: Bytes, vectors: Bytes) -> npt.NDArray[np.int32]:

@@ -36,7 +36,7 @@ from memory_actors.base.weights import (
     usual_weights,
 )
 from memory_actors.search.dates import closeness, named_spans
-from memory_actors.search.embedding.protocol import Embedded, Vectors, unpack
+from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import NONE
 from memory_actors.search.query import Query
@@ -51,7 +51,6 @@ Flags = npt.NDArray[np.bool_]
 SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,000 by nothing
 COMPRESSED_CANDIDATES: Final = 24  # passages of summaries, 150 tokens each, beside them
 PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
-EXACT_MIN: Final = 2_000  # rows whose meaning is compared exactly: it takes 0.05 ms
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
 
@@ -246,15 +245,12 @@ def _proposed(
 
 
 def _meaning(parts: Parts, rows: Rows, question: EmbeddedQuery) -> Numbers:
-    """Return how close rows are: exactly, or of many to 0.002."""
-    if len(rows) < max(EXACT_MIN, SCAN_SHARE * parts.size):
-        return _exactly(parts, rows, question)
-    estimates = parts.dense.estimates(question.embedded.vector, question.centre)
-    return estimates[: parts.size] if len(rows) == parts.size else estimates[rows]
-
-
-def _exactly(parts: Parts, rows: Rows, question: EmbeddedQuery) -> Numbers:
-    return parts.dense.scores(question.embedded.vector, question.centre, rows)
+    """Return how close rows are; of many it is quicker to ask for all."""
+    vector, centre = question.embedded.vector, question.centre
+    if len(rows) < SCAN_SHARE * parts.size:
+        return parts.dense.scores(vector, centre, rows)
+    scores = parts.dense.scores(vector, centre)
+    return scores[: parts.size] if len(rows) == parts.size else scores[rows]
 
 
 def _best_of_all(firsts: Sequence[Signals], question: EmbeddedQuery) -> list[Rows]:
@@ -287,11 +283,9 @@ def _best(scores: Numbers, among: Flags, count: int) -> Flags:
 def _second(parts: Parts, signals: Signals, question: EmbeddedQuery) -> Ranked:
     if question.embedded.tokens is None or not len(parts.late):
         usual = PLAIN
-        signals = signals._replace(meaning=_exactly(parts, signals.rows, question))
     else:
         usual = usual_weights(len(parts.dense), _turns_share(parts), question.foreign)
-        packed = unpack(question.embedded.tokens)
-        query = parts.late.query(packed.token_ids.astype(np.int64), packed.states)
+        query = parts.late.query(question.embedded.tokens)
         late = parts.late.score(query, signals.labels.tolist())
         signals = signals._replace(late=late, session=_session(signals.chains, late))
     signals = signals._replace(bare=_bare(parts, signals, question.query.text))

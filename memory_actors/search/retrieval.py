@@ -24,8 +24,9 @@ from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
-from memory_actors.search.embedding.protocol import Embedded, Vectors, unpack
+from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
+from memory_actors.search.embedding.token_states import unpack
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import EmbeddedText

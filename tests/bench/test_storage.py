@@ -14,7 +14,7 @@ from bench.hashed import HashedPieces
 from bench.storage import DISK_PARTS
 from bench.weigh import PARTS
 from bench.workload import chat_turns
-from memory_actors.search.embedding.protocol import unpack
+from memory_actors.search.embedding.token_states import unpack
 
 SIZES = ("--sizes", "40", "--sizes", "150")
 
@@ -39,8 +39,7 @@ def test_storage_weighs_each_part_on_disk_and_in_memory(tmp_path: Path) -> None:
     for row in disk:
         assert sum(row[part] for part in DISK_PARTS) == pytest.approx(row["together"])
         assert row["together"] * row["memories"] == pytest.approx(row["MB"] * 2**20)
-        assert row["vectors"] > 2 * 384, "float16"
-        assert row["token states"] > 64 * 30
+        assert row["embeddings"] > 384 + 18 * 30, "a byte a dimension, 18 a token"
         assert row["events"] > 148
         assert row["free pages"] >= 0
         assert row["graph"] == 0, "so few are scanned"
@@ -62,7 +61,7 @@ def test_chat_turns_are_as_long_as_those_of_people() -> None:
     pieces = [one.tokens for one in HashedPieces().encode(texts)]
     lengths = [len(unpack(packed).token_ids) for packed in pieces if packed is not None]
     assert 32 <= median(lengths) <= 36
-    assert {unpack(pieces[0] or b"").states.shape[1]} == {64}
+    assert {unpack(pieces[0] or b"").codes.shape[1]} == {16}
 
 
 def test_the_same_seed_gives_the_same_turns() -> None:

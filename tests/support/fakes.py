@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.search.embedding.batcher import PROBE
-from memory_actors.search.embedding.protocol import Embedded, pack
+from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.token_states import pack
 
 SECOND_US = 1_000_000
 START_US = 1_700_000_000 * SECOND_US

@@ -28,7 +28,8 @@ from weakref import WeakSet
 import anyio.to_thread
 
 from memory_actors.base.errors import EmbedderClosedError, EmbedderError
-from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, unpack
+from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, codebook_of
+from memory_actors.search.embedding.token_states import check_packed
 from memory_actors.search.embedding.vector_table import as_stored
 
 # --- the thread that an embedder is called in, and how it ends
@@ -389,5 +390,6 @@ class Batcher:
             given, tokens = [one.vector for one in encoded], [one.tokens for one in encoded]
         for states in tokens:
             if states is not None:
-                unpack(states)  # what is not whole would be found out after the commit
+                # What is not whole would be found out after the commit.
+                check_packed(states, codebook_of(self.embedder))
         return list(map(Embedded, as_stored(self._form.vectors(given, len(texts))), tokens))

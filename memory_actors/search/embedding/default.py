@@ -12,25 +12,29 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
-from memory_actors.search.embedding.protocol import (
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.search.embedding.token_states import (
+    CODED_RECIPE,
     DIMENSIONS,
-    Embedded,
-    Embedder,
-    Vectors,
+    RECIPE,
+    Codebook,
+    learn_codebook,
     learn_projection,
     pack,
     project,
 )
-from memory_actors.search.embedding.protocol import RECIPE as PROJECTION_RECIPE
 from memory_actors.search.model.installed import (
     DIMENSION,
+    GRAPH_FILE,
     UNKNOWN_TOKEN_ID,
+    VOCABULARY,
     Precision,
     fingerprint,
     model_path,
@@ -39,8 +43,11 @@ from memory_actors.search.model.installed import (
 if TYPE_CHECKING:
     from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
 
+_FLOATS = np.dtype(np.float32)
+
 MEAN_FILE = "background_mean.f32"
-PROJECTION_FILE = f"projection {PROJECTION_RECIPE.replace('/', '-')}.f32"
+PROJECTION_FILE = f"projection {RECIPE.replace('/', '-')}.f32"
+CODEBOOK_FILE = f"codebook {CODED_RECIPE.replace('/', '-')}.i8"
 
 
 class DefaultEmbedder:
@@ -53,6 +60,7 @@ class DefaultEmbedder:
         self._cache_dir = cache_dir
         self._loaded: OnnxEmbedder | None = None
         self._projection: Vectors | None = None
+        self._codebook: Codebook | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -74,6 +82,7 @@ class DefaultEmbedder:
 
         What is learnt of the model once is learnt here, outside of any deadline.
         """
+        self.codebook()
         self.projection()
         self._model()
 
@@ -83,9 +92,11 @@ class DefaultEmbedder:
 
     def encode(self, texts: Sequence[str]) -> list[Embedded]:
         """Return vectors and packed token states from one pass."""
-        projection = self.projection()
+        projection, codebook = self.projection(), self.codebook()
         return [
-            Embedded(one.pooled, pack(one.token_ids, project(one.token_states, projection)))
+            Embedded(
+                one.pooled, pack(one.token_ids, project(one.token_states, projection), codebook)
+            )
             for one in self._model().encode(texts)
         ]
 
@@ -93,10 +104,29 @@ class DefaultEmbedder:
         """Return what projects token states, [384, 64]; computed once, kept beside the model."""
         if self._projection is None:
             shape = (DIMENSION, DIMENSIONS)
-            self._projection = self._kept(PROJECTION_FILE, shape, self._learnt)
+            self._projection = self._kept(PROJECTION_FILE, shape, self._learnt_projection)
         return self._projection
 
-    def _learnt(self) -> Vectors:
+    def codebook(self) -> Codebook:
+        """Return what token states are packed with; computed once, kept beside the model."""
+        if self._codebook is None:
+            shape = (VOCABULARY + 1, DIMENSIONS)
+            numbers = self._kept(CODEBOOK_FILE, shape, self._learnt_codebook, np.dtype(np.int8))
+            self._codebook = Codebook(CODED_RECIPE, numbers[:-1], numbers[-1])
+        return self._codebook
+
+    def _learnt_codebook(self) -> npt.NDArray[np.int8]:
+        """Return the lowest levels, and below them the steps."""
+        from memory_actors.search.model.graph import word_vectors
+
+        model, projection = self._model(), self.projection()
+        encoded = model.encode(general_texts())
+        ids = np.concatenate([one.token_ids for one in encoded]).astype(np.uint16)
+        states = np.concatenate([project(one.token_states, projection) for one in encoded])
+        book = learn_codebook(ids, states, word_vectors(self._folder() / GRAPH_FILE))
+        return np.concatenate([book.lowest, book.steps[None]])
+
+    def _learnt_projection(self) -> Vectors:
         states = [one.token_states for one in self._model().encode(general_texts())]
         return learn_projection(np.concatenate(states))
 
@@ -108,16 +138,24 @@ class DefaultEmbedder:
         mean: Vectors = self.embed(general_texts()).mean(axis=0, dtype=np.float64)
         return mean.astype(np.float32)
 
-    def _kept(self, name: str, shape: tuple[int, ...], compute: Callable[[], Vectors]) -> Vectors:
+    def _kept(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        compute: Callable[[], npt.NDArray[Any]],
+        kind: np.dtype[Any] = _FLOATS,
+    ) -> npt.NDArray[Any]:
         folder = model_path(self._precision, self._cache_dir)
-        kept = _read(folder / name, shape) if folder is not None else None
+        kept = _read(folder / name, shape, kind) if folder is not None else None
         if kept is None:
-            from memory_actors.search.model.install import install_model
-
             kept = compute()
-            folder = install_model(precision=self._precision, cache_dir=self._cache_dir)
-            _write(kept, folder / name)
+            _write(kept, self._folder() / name)
         return kept
+
+    def _folder(self) -> Path:
+        from memory_actors.search.model.install import install_model
+
+        return install_model(precision=self._precision, cache_dir=self._cache_dir)
 
     def _model(self) -> "OnnxEmbedder":
         if self._loaded is None:
@@ -127,19 +165,19 @@ class DefaultEmbedder:
         return self._loaded
 
 
-def _read(path: Path, shape: tuple[int, ...]) -> Vectors | None:
+def _read(path: Path, shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any] | None:
     try:
         data = path.read_bytes()
     except OSError:
         return None
     crc, values = data[:4], data[4:]
-    whole = len(values) == 4 * math.prod(shape)
+    whole = len(values) == kind.itemsize * math.prod(shape)
     if not whole or zlib.crc32(values).to_bytes(4, "big") != crc:
         return None
-    return np.frombuffer(values, np.float32).reshape(shape)
+    return np.frombuffer(values, kind).reshape(shape)
 
 
-def _write(numbers: Vectors, path: Path) -> None:
+def _write(numbers: npt.NDArray[Any], path: Path) -> None:
     """Keep numbers; a directory that cannot be written only means computing them again."""
     values = numbers.tobytes()
     try:

@@ -18,11 +18,13 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.kinds.phrasing import RECIPE, text_digest
+from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.batcher import LEAVE_S_MAX, Batcher, Outcome
 from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
-from memory_actors.search.embedding.protocol import RECIPE as TOKENS_RECIPE
-from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
+from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
+from memory_actors.search.embedding.token_states import Codebook
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
 
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
@@ -76,7 +78,7 @@ class EmbeddingService:
             )
         if fact is None or fact.decode() != mine:
             self._table.set_fact("model", mine.encode())
-        self._table.use_model(self.recipe)
+        self._table.use_model(self.recipe, self.codebook)
 
     async def probe(self) -> None:
         """See that an embedder of the caller's own gives vectors, before anything relies on them.
@@ -100,6 +102,10 @@ class EmbeddingService:
     def recipe(self) -> str:
         """Name all that an embedding depends on: the model, what it is given, the projection."""
         return f"{self.embedder.fingerprint} {RECIPE} {TOKENS_RECIPE}"
+
+    def codebook(self) -> Codebook:
+        """Return what token states are packed with. It may load the model."""
+        return codebook_of(self.embedder)
 
     def as_query(self, text: str) -> str:
         """Return what is embedded of a query: the model may tell questions from answers."""
@@ -201,7 +207,7 @@ class EmbeddingService:
         missing = [digest for digest in digests if digest not in found]
         if missing:
             try:
-                stored = self._table.embedded(missing, self.embedder.dimension, owner)
+                stored = self._table.get(missing, self.embedder.dimension, owner)
             except EventLogError as error:  # derived data: as good as absent
                 _logger.warning("embeddings not read", count=len(missing), error=str(error))
                 stored = {}
@@ -221,16 +227,18 @@ class EmbeddingService:
         found = {digest: one.tokens for digest, one in self._cached(digests, owner).items()}
         held = {digest: tokens for digest, tokens in found.items() if tokens is not None}
         missing = [digest for digest in digests if digest not in held]
-        return held | self._table.tokens(missing, owner)
+        stored = self._table.get(missing, self.embedder.dimension, owner)
+        return held | {d: one.tokens for d, one in stored.items() if one.tokens is not None}
 
     def stored(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Vectors]:
         """Return vectors from disk, past the cache, by digest. For a thread."""
-        return self._table.get(digests, self.embedder.dimension, owner)
+        stored = self._table.get(digests, self.embedder.dimension, owner)
+        return {digest: one.vector for digest, one in stored.items()}
 
     def matrix(
         self, digests: Sequence[bytes], owner: Owner = EVERYBODY
-    ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
-        """Return the same as rows, float32 [n, d], and which are there; the others are zeros."""
+    ) -> tuple[Coded, npt.NDArray[np.bool_]]:
+        """Return the same as rows, [n, d], and which are there; the others are zeros."""
         return self._table.matrix(digests, self.embedder.dimension, owner)
 
     async def forget(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
@@ -331,6 +339,7 @@ class Embeddings:
     def __init__(self, service: EmbeddingService, owner: Owner):
         self.embedder = service.embedder
         self.recipe = service.recipe
+        self.codebook = service.codebook
         self.owner = owner
         self.embed = partial(service.embed, owner=owner)
         self.embed_each = partial(service.embed_each, owner=owner)

@@ -1,26 +1,28 @@
 """Embeddings on disk, by model and content, in a file of derived data that may be deleted.
 
 A text is embedded once: its vector and its token states are found again by the digest of the text
-and the fingerprint of the model. That is why a replay never calls the model. Vectors are kept as
-float16 (768 bytes, equal to the float32 ones to a cosine of 0.999999), token states as
-`pack` makes them (2.3 KB for 35 tokens), each behind a CRC; what fails it counts as absent.
-They lie in two tables, because an activation reads all vectors of a user, and a query the token
-states of a few hundred memories.
+and the fingerprint of the model. That is why a replay never calls the model. A row has both: the
+vector as int8 (384 bytes, equal to the float32 one to a cosine of 0.0001: its length is 1), and the
+token states as `pack` makes them (630 bytes for 35 tokens), behind a CRC; what fails it counts as
+absent.
 
 Writes follow behind in batches. A crash loses at most the vectors of the last moments, and they are
 computed again when they are missed.
 
 In a store that is encrypted each row is its owner's: see key_scopes.py.
+
+Older stores have vectors as float16 and token states as int8, in a table each. What is read of them
+is brought into form, and goes into the new table with the next batch: nothing is embedded again.
 """
 
 import hashlib
 import struct
 import threading
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +32,11 @@ from eventlog.core.logs import get_logger
 from eventlog.files.datafile import remove_named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Transaction
-from memory_actors.base.errors import StoreBusyError
-from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
+from memory_actors.base.errors import EmbedderError, StoreBusyError
+from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
+from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
 from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.embedding.token_states import PLAIN, Codebook, repacked, unpack
 
 WRITE_BEHIND_S = 0.05
 DELETE_ROWS = 1_000  # in one transaction: a flush does not wait for long
@@ -40,7 +44,11 @@ SHRINK_PART = 10  # of the file must be free before it is copied
 WRITE_BEHIND_VECTORS = 512
 MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
 
-TABLES = ("vectors", "tokens", "facts")
+ROWS, FACTS = "embeddings", "facts"
+OLD_VECTORS, OLD_TOKENS = "vectors", "tokens"
+"""Tables of older stores."""
+EMBEDDED = (ROWS, OLD_VECTORS, OLD_TOKENS)
+TABLES = (*EMBEDDED, FACTS)
 UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
 FILE = "derived.mdb"
 DAMAGED = ".damaged"
@@ -48,7 +56,8 @@ DAMAGED = ".damaged"
 MODEL_BYTES = 8  # of each key: which model made it
 
 _CRC = struct.Struct(">I")
-_Waiting = tuple[Owner, bytes, Embedded]
+_HEADER = struct.Struct("<I")
+"""Of a row: the dimension. The codes of the vector come next, int8, then the token states."""
 _logger = get_logger("memory_actors.search.embedding")
 
 
@@ -62,35 +71,27 @@ def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
     env = Environment(path, TABLES)
     try:
         with env.read() as txn:
-            tokens = {key[MODEL_BYTES:]: why for key, why in _bad_tokens(env, txn)}
-            vectors = _bad_vectors(env, txn, encrypted=encrypted)
-            return tokens | {key[MODEL_BYTES:]: why for key, why in vectors}
+            found = dict(_bad_rows(env, txn, encrypted=encrypted))
+            return {key[MODEL_BYTES:]: why for key, why in found.items()}
     finally:
         env.close()
 
 
-def _bad_tokens(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, str]]:
-    with txn.cursor(env.tables["tokens"]) as cursor:
-        for key, value in cursor:
-            if _checked(value) is None:
-                yield key, "damaged token states"
-
-
-def _bad_vectors(
+def _bad_rows(
     env: Environment, txn: Transaction, *, encrypted: bool
 ) -> Iterator[tuple[bytes, str]]:
-    with txn.cursor(env.tables["vectors"]) as cursor:
-        sizes = Counter((key[:MODEL_BYTES], len(value)) for key, value in cursor)
-        usual = {model: size for (model, size), _ in reversed(sizes.most_common())}
-        cursor.first()
-        for key, value in cursor:
-            data = _checked(value)
-            if data is None or len(value) != usual[key[:MODEL_BYTES]]:
-                yield key, "a damaged vector"
-            elif not encrypted:
-                vector = np.frombuffer(data, np.float16).astype(np.float32)
-                if not abs(np.linalg.norm(vector) - 1) < UNIT_ERROR_MAX:  # NaN compares false
-                    yield key, "a vector that is not of unit length"
+    for name in EMBEDDED:
+        with txn.cursor(env.tables[name]) as cursor:
+            for key, value in cursor:
+                data = _checked(value)
+                if data is None:
+                    yield key, "a damaged embedding"
+                elif not encrypted and name != OLD_TOKENS:
+                    vector = _vector(data) if name == ROWS else _old_vector(data)
+                    if vector is None:
+                        yield key, "a damaged embedding"
+                    elif not abs(np.linalg.norm(vector) - 1) < UNIT_ERROR_MAX:  # NaN compares false
+                        yield key, "a vector that is not of unit length"
 
 
 def remove_files(directory: Path) -> None:
@@ -101,94 +102,112 @@ def remove_files(directory: Path) -> None:
 
 def as_stored(vectors: Vectors) -> Vectors:
     """Return vectors as they come back from disk: answers are the same before and after."""
-    return vectors.astype(np.float16).astype(np.float32)
+    return coded_units(vectors).decoded()
+
+
+class _Waiting(NamedTuple):
+    """What is to be written: whose, of which text, and what; None: what an older table has."""
+
+    owner: Owner
+    digest: bytes
+    embedded: Embedded | None
 
 
 class VectorTable:
-    """The vectors of one model, in `derived.mdb`."""
+    """The embeddings of one model, in `derived.mdb`."""
 
     def __init__(self, path: Path, *, checked_bytes_max: int = CHECKED_BYTES_MAX):
         self._env = Environment(
             path, TABLES, checked_bytes_max=checked_bytes_max, busy=StoreBusyError
         )
         self._waiting: dict[bytes, _Waiting] = {}
-        """By the owner's prefix and the digest: whose it is, the digest, what is to be written."""
+        """By the owner's prefix and the digest."""
         self._lock = threading.Lock()
         self._model = b""
+        self._codebook: Callable[[], Codebook] = lambda: PLAIN
+        self._is_old = self._has_old_rows()
 
-    def use_model(self, fingerprint: str) -> None:
-        """Read and write the vectors of this model from now on."""
+    def _has_old_rows(self) -> bool:
+        with self._env.read() as txn:
+            tables = (self._env.tables[name] for name in (OLD_VECTORS, OLD_TOKENS))
+            return any(txn.stat(table)["entries"] for table in tables)
+
+    def use_model(self, fingerprint: str, codebook: Callable[[], Codebook] = lambda: PLAIN) -> None:
+        """Read and write the embeddings of this model from now on.
+
+        `codebook` returns what its token states are packed with; it is asked for older rows alone.
+        """
         self._model = hashlib.sha256(fingerprint.encode()).digest()[:MODEL_BYTES]
+        self._codebook = codebook
 
     def get(
         self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
-    ) -> dict[bytes, Vectors]:
-        """Return the vectors that are there, as float32, by digest."""
-        waiting = self._waiting_of(digests, owner)
-        missing = [digest for digest in digests if digest not in waiting]
-        (stored,) = self._stored(["vectors"], missing, owner)
-        found = {digest: one.vector for digest, one in waiting.items()}
-        return found | _as_vectors(stored, dimension)
-
-    def embedded(
-        self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
     ) -> dict[bytes, Embedded]:
-        """Return the vectors that are there, each with its token states at the same moment."""
-        waiting = self._waiting_of(digests, owner)
-        missing = [digest for digest in digests if digest not in waiting]
-        stored, tokens = self._stored(["vectors", "tokens"], missing, owner)
-        vectors = _as_vectors(stored, dimension)
-        return waiting | {d: Embedded(one, tokens.get(d)) for d, one in vectors.items()}
+        """Return the embeddings that are there, by digest."""
+        found = self._waiting_of(digests, owner)
+        rows = self._stored([d for d in digests if d not in found], dimension, owner)
+        return found | {digest: _embedded(row, dimension) for digest, row in rows.items()}
 
     def _waiting_of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         waiting, prefix = dict(self._waiting), owner.prefix  # a flush in another thread empties it
-        return {d: one[2] for d in digests if (one := waiting.get(prefix + d)) is not None}
+        found = ((digest, waiting.get(prefix + digest)) for digest in digests)
+        return {d: one.embedded for d, one in found if one is not None and one.embedded is not None}
 
     def matrix(
         self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
-    ) -> tuple[Vectors, npt.NDArray[np.bool_]]:
-        """Return the vectors, float32 [n, d], and which are there; the others are zeros."""
-        vectors = np.zeros((len(digests), dimension), np.float32)
+    ) -> tuple[Coded, npt.NDArray[np.bool_]]:
+        """Return the vectors, [n, d], and which are there; the others are zeros."""
+        codes = np.zeros((len(digests), dimension), np.int8)
         there = np.zeros(len(digests), np.bool_)
         for start in range(0, len(digests), MATRIX_ROWS):
             chunk = digests[start : start + MATRIX_ROWS]
-            found = self.get(chunk, dimension, owner)
+            found = self._stored(chunk, dimension, owner)
+            found |= {d: _row(one) for d, one in self._waiting_of(chunk, owner).items()}
             rows = [row for row, digest in enumerate(chunk, start) if digest in found]
-            if rows:
-                vectors[rows] = np.stack([found[digests[row]] for row in rows])
-                there[rows] = True
-        return vectors, there
+            codes[rows] = _codes([found[digests[row]] for row in rows], dimension)
+            there[rows] = True
+            if self._is_old and len(chunk) == MATRIX_ROWS:  # so many are read in a thread
+                self.flush()
+        return units_of(codes), there
 
-    def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
-        """Return the packed token states that are there, by digest."""
-        waiting = self._waiting_of(digests, owner)
-        missing = [digest for digest in digests if digest not in waiting]
-        (stored,) = self._stored(["tokens"], missing, owner)
-        return stored | {d: one.tokens for d, one in waiting.items() if one.tokens is not None}
-
-    def _stored(
-        self, tables: Sequence[str], digests: Sequence[bytes], owner: Owner
-    ) -> list[dict[bytes, bytes]]:
-        """Return the stored values that are whole, by digest, of each table, in one transaction."""
-        found = [dict[bytes, bytes]() for _ in tables]
+    def _stored(self, digests: Sequence[bytes], dimension: int, owner: Owner) -> dict[bytes, bytes]:
+        """Return the stored rows of this dimension that are whole, by digest."""
         scope = owner.scope()
         if scope is None:
-            return found
+            return {}
         keys = {digest: self._model + scope.row(digest) for digest in digests}
         with self._env.read() as txn:
-            for table, values in zip(tables, found, strict=True):
-                db = self._env.tables[table]  # of the file that this transaction reads
-                for digest, key in keys.items():
-                    value = txn.get(key, db=db)
-                    data = None if value is None else _checked(value)
-                    data = None if data is None else scope.read(data, _place(table, key))
-                    if data is not None:
-                        values[digest] = data
-        return found
+            rows = {d: self._read(txn, ROWS, key, scope) for d, key in keys.items()}
+            old = [d for d, row in rows.items() if row is None] if self._is_old else []
+            for digest in old:
+                rows[digest] = self._old_row(txn, keys[digest], scope)
+        brought = {d: _Waiting(owner, d, None) for d in old if rows[d] is not None}
+        for digest, one in brought.items():
+            self._waiting.setdefault(owner.prefix + digest, one)
+        return {d: row for d, row in rows.items() if row is not None and _fits(row, dimension)}
+
+    def _read(self, txn: Transaction, table: str, key: bytes, scope: KeyScope) -> bytes | None:
+        value = txn.get(key, db=self._env.tables[table])  # of the file that this transaction reads
+        data = None if value is None else _checked(value)
+        return None if data is None else scope.read(data, _place(table, key))
+
+    def _old_row(self, txn: Transaction, key: bytes, scope: KeyScope) -> bytes | None:
+        """Return the row of what the older tables have under a key."""
+        data = self._read(txn, OLD_VECTORS, key, scope)
+        vector = None if data is None else _old_vector(data)
+        if vector is None:
+            return None
+        states = self._read(txn, OLD_TOKENS, key, scope)
+        try:
+            tokens = None if states is None else repacked(states, self._codebook())
+        except EmbedderError as error:  # the model is not to be had now: as good as absent
+            _logger.warning("an older embedding not read", error=str(error))
+            return None
+        return _row(Embedded(vector, tokens))
 
     def put(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> bool:
         """Take embeddings to be written soon; say whether there are enough to write at once."""
-        self._waiting |= {owner.prefix + d: (owner, d, one) for d, one in embedded.items()}
+        self._waiting |= {owner.prefix + d: _Waiting(owner, d, one) for d, one in embedded.items()}
         return len(self._waiting) >= WRITE_BEHIND_VECTORS
 
     @property
@@ -220,7 +239,7 @@ class VectorTable:
         keys = sorted(self._model + scope.row(digest) for digest in digests)
 
         try:
-            self._env.write(partial(_delete_keys, self._env, ("vectors", "tokens"), keys))
+            self._env.write(partial(_delete_keys, self._env, EMBEDDED, keys))
         except EventLogError as error:  # derived data: what stays is only in the way
             _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
@@ -238,13 +257,14 @@ class VectorTable:
             if not owner.is_everybody:  # what was never in the log must not be written any more
                 for place in [place for place in self._waiting if place.startswith(prefix)]:
                     self._waiting.pop(place, None)
-            found = {name: self._keys_of(name, rows.keys()) for name in ("vectors", "tokens")}
-            for name, keys in found.items():
+            for name in EMBEDDED:
+                keys = self._keys_of(name, rows.keys())
+                known |= {rows[key[MODEL_BYTES:]] for key in keys}
                 self._env.write(partial(_delete_keys, self._env, [name], keys))
             self._env.shrink()
         damaged = self._env.path.with_suffix(DAMAGED)
         remove_named(damaged.parent, lambda name: name == damaged.name)
-        return len(known.union(rows[key[MODEL_BYTES:]] for key in found["vectors"]))
+        return len(known)
 
     def _keys_of(self, table: str, rows: Set[bytes]) -> list[bytes]:
         with self._env.read() as txn, txn.cursor(self._env.tables[table]) as cursor:
@@ -274,14 +294,14 @@ class VectorTable:
     def fact(self, name: str) -> bytes | None:
         """Return a small fact about the derived data, such as which model made it."""
         with self._env.read() as txn:
-            value = txn.get(name.encode(), db=self._env.tables["facts"])
+            value = txn.get(name.encode(), db=self._env.tables[FACTS])
         return None if value is None else _checked(value)
 
     def set_fact(self, name: str, value: bytes) -> None:
         """Store a small fact. Blocks: call it off the loop."""
 
         def put(txn: Transaction) -> None:
-            txn.put(name.encode(), _sealed(value), db=self._env.tables["facts"])
+            txn.put(name.encode(), _sealed(value), db=self._env.tables[FACTS])
 
         self._env.write(put)
 
@@ -291,37 +311,77 @@ class VectorTable:
         self._env.close()
 
     def _write(self, batch: Mapping[bytes, _Waiting]) -> None:
+        """Write rows, and delete what the older tables have in their place."""
         scopes = {owner: owner.scope_to_write() for owner, _, _ in batch.values()}
-        rows: list[tuple[str, bytes, bytes]] = []
-        for owner, digest, one in batch.values():
-            scope = scopes[owner]
-            key = self._model + scope.row(digest)
-            data = {"vectors": one.vector.astype(np.float16).tobytes(), "tokens": one.tokens}
-            rows += [
-                (name, key, _sealed(scope.written(each, _place(name, key))))
-                for name, each in data.items()
-                if each is not None
-            ]
+        known = {
+            self._model + scopes[owner].row(digest): (scopes[owner], one)
+            for owner, digest, one in batch.values()
+        }
 
         def put(txn: Transaction) -> None:
-            for name, key, value in sorted(rows):
-                txn.put(key, value, db=self._env.tables[name])
+            for key in sorted(known):
+                scope, one = known[key]
+                # What has been deleted since it was read stays so.
+                row = self._old_row(txn, key, scope) if one is None else _row(one)
+                if row is not None:
+                    value = _sealed(scope.written(row, _place(ROWS, key)))
+                    txn.put(key, value, db=self._env.tables[ROWS])
+            if self._is_old:
+                _delete_keys(self._env, (OLD_VECTORS, OLD_TOKENS), known, txn)
 
         try:
             self._env.write(put)
+            self._is_old = self._is_old and self._has_old_rows()
         except EventLogError as error:  # derived data: missed later, and computed again
             _logger.warning("embeddings not kept", count=len(batch), error=str(error))
 
 
-def _as_vectors(stored: Mapping[bytes, bytes], dimension: int) -> dict[bytes, Vectors]:
-    """Return stored vectors of this dimension as float32."""
-    whole = {digest: data for digest, data in stored.items() if len(data) == 2 * dimension}
-    rows = np.frombuffer(b"".join(whole.values()), np.float16).reshape(-1, dimension)
-    return dict(zip(whole, rows.astype(np.float32), strict=True))
+# --- rows
+
+
+def _row(one: Embedded) -> bytes:
+    codes = coded_units(one.vector[None]).codes
+    return _HEADER.pack(len(one.vector)) + codes.tobytes() + (one.tokens or b"")
+
+
+def _codes(rows: Sequence[bytes], dimension: int) -> Bytes:
+    """Return the codes of the vectors of rows of this dimension, [n, d]."""
+    joined = b"".join([row[_HEADER.size : _HEADER.size + dimension] for row in rows])
+    return np.frombuffer(joined, np.int8).reshape(-1, dimension)
+
+
+def _embedded(row: bytes, dimension: int) -> Embedded:
+    tokens = row[_HEADER.size + dimension :]
+    return Embedded(units_of(_codes([row], dimension)).decoded()[0], tokens or None)
+
+
+def _fits(row: bytes, dimension: int) -> bool:
+    head = _HEADER.size + dimension
+    return len(row) >= head and _HEADER.unpack_from(row)[0] == dimension
+
+
+def _vector(row: bytes) -> Vectors | None:
+    """Return the vector of a row of any dimension, None if the row is not whole."""
+    dimension = _HEADER.unpack_from(row)[0] if len(row) >= _HEADER.size else 0
+    if not _fits(row, dimension):
+        return None
+    one = _embedded(row, dimension)
+    try:
+        unpack(one.tokens or b"")
+    except ValueError:
+        return None if one.tokens else one.vector
+    return one.vector
+
+
+def _old_vector(data: bytes) -> Vectors | None:
+    """Return the vector of an older row, None if it is not one."""
+    if len(data) % 2:
+        return None
+    return np.frombuffer(data, np.float16).astype(np.float32)
 
 
 def _delete_keys(
-    env: Environment, names: Sequence[str], keys: Sequence[bytes], txn: Transaction
+    env: Environment, names: Sequence[str], keys: Iterable[bytes], txn: Transaction
 ) -> None:
     for name in names:
         for key in keys:

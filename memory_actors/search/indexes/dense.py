@@ -8,13 +8,11 @@ A score is the centred cosine (`rows.py`) of a row and a query. `ranking.py` ask
   length, too, so it is asked for many more than are wanted. It reaches dead rows beside the
   living: it is asked for as many more, and where few of them live, none are proposed and all rows
   are scored.
-- `scores` of some rows, as those that were proposed or that a filter lets through: exact, from
-  float16. Of 300 they take 0.09 ms, of 10,000 more than 0.7.
-- `estimates` of all rows, where so many are to be scored that this is quicker: to 0.002, from int8.
-  Of 10,000 they take 0.14 ms.
+- `scores` of some rows, as those that were proposed or that a filter lets through, or of all: of
+  10,000 they take 0.14 ms.
 
-Rows are in the order in which they were added. `scores` and `estimates` have a removed one at -inf,
-until `maintain` has made the rows anew without it.
+Rows are in the order in which they were added. `scores` has a removed one at -inf, until `maintain`
+has made the rows anew without it.
 
 Threads. `add` and `remove` belong to the loop. Reading may run anywhere: a row that is added
 meanwhile may or may not be there, and those that were keep their places. `maintain` runs in one
@@ -31,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.files.datafile import ANEW, opened, read_bytes
-from memory_actors.search.dot_products import coded_dots
+from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.graph import GraphFacts, HnswGraph, is_whole
 from memory_actors.search.indexes.rows import (
@@ -44,7 +42,7 @@ from memory_actors.search.indexes.rows import (
     distances,
 )
 
-EXACT_MAX = 20_000  # rows: up to here every row is ranked by its estimate, in 1 ms
+EXACT_MAX = 20_000  # rows: up to here every row is scored, in 1 ms
 GRAPH_MIN = 14_000  # below this the graph is dropped: well under EXACT_MAX, so nobody flaps
 TAIL_MAX = 512  # rows outside the graph before it is extended
 DEAD_SHARE_MAX = 0.2  # of all rows before they are made anew
@@ -141,24 +139,20 @@ class DenseIndex:
         """Some living rows: what `centre` is made of."""
         return self._rows.sample
 
-    def estimates(self, query: Vectors, centre: Vectors) -> Vectors:
-        """Return the score of every row to 0.002 or so; -inf for a removed one.
+    def scores(self, query: Vectors, centre: Vectors, chosen: Rows | None = None) -> Vectors:
+        """Return the scores of the chosen rows, or of all; -inf for a removed one.
 
-        Half as long again where the same `centre` is not given again.
+        All take half as long again where the same `centre` is not given again.
         """
-        rows = self._rows
+        rows, direction = self._rows, direction_of(query, centre)
         view = rows.view()
-        direction = direction_of(query, centre)
-        cosines = coded_dots(view.codes, view.steps, direction) - centre @ direction
-        scores = cosines / self._lengths(rows, view, centre)
-        scores[~view.alive] = -np.inf
-        return np.asarray(scores, np.float32)
-
-    def scores(self, query: Vectors, centre: Vectors, chosen: Rows) -> Vectors:
-        """Return the exact scores of the chosen rows; -inf for a removed one."""
-        view = self._rows.view()
-        scores = cosines(view.vectors[chosen], direction_of(query, centre), centre)
-        scores[~view.alive[chosen]] = -np.inf
+        if chosen is None:
+            vectors, alive, lengths = view.vectors, view.alive, self._lengths(rows, view, centre)
+        else:
+            vectors, alive = view.vectors.at(chosen), view.alive[chosen]
+            lengths = distances(vectors, centre)
+        scores = cosines(vectors, direction, centre, lengths)
+        scores[~alive] = -np.inf
         return scores
 
     def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows | None:
@@ -181,12 +175,12 @@ class DenseIndex:
         if rows is not None:
             return self.nearest_of(rows, vector, k)
         rows = np.flatnonzero(view.alive)
-        return _best(view, rows, coded_dots(view.codes, view.steps, vector)[rows], k)
+        return _best(view, rows, view.vectors.dots(vector)[rows], k)
 
     def nearest_of(self, rows: Rows, vector: Vectors, k: int) -> tuple[list[int], list[float]]:
         """Return the same of these living rows alone."""
         view = self._rows.view()
-        return _best(view, rows, coded_dots(view.codes[rows], view.steps[rows], vector), k)
+        return _best(view, rows, view.vectors.at(rows).dots(vector), k)
 
     def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
         """Return the length of v - centre for each row; of rows that were there, as kept."""
@@ -195,7 +189,7 @@ class DenseIndex:
         if kept is not None and kept.rows is rows and kept.centre is centre:
             lengths = kept.lengths
         if len(lengths) < len(view.labels):
-            fresh = distances(view.vectors[len(lengths) :], centre)
+            fresh = distances(view.vectors.at(slice(len(lengths), None)), centre)
             lengths = np.concatenate([lengths, fresh])
             self._centred = _Centred(rows, centre, lengths)
         return lengths[: len(view.labels)]
@@ -203,8 +197,10 @@ class DenseIndex:
     def vector_of(self, label: int) -> Vectors:
         """Return the vector of a label, [d]; zeros if it has gone."""
         view, row = self._rows.view(), self._rows.row_of(label)
-        absent = np.zeros(self._rows.dimension, np.float32)
-        return absent if row is None else view.vectors[row].astype(np.float32)
+        if row is None:
+            return np.zeros(self._rows.dimension, np.float32)
+        vector: Vectors = view.vectors.at(slice(row, row + 1)).decoded()[0]
+        return vector
 
     def row_of(self, label: int) -> int | None:
         """Return the row of a label, None if it is not there."""
@@ -263,9 +259,8 @@ class DenseIndex:
         for label in fresh.view().labels.tolist():
             if label not in self._rows:
                 fresh.remove(label)
-        for row in range(maintained.seen, len(view.labels)):
-            if view.alive[row]:
-                fresh.append(int(view.labels[row]), view.vectors[row])
+        since = maintained.seen + np.flatnonzero(view.alive[maintained.seen :])
+        fresh.extend(view.labels[since].tolist(), view.vectors.at(since))
         made = DenseIndex(self._rows.dimension)
         made._rows, made._graphed = fresh, maintained.graphed
         return made
@@ -289,12 +284,9 @@ class DenseIndex:
 
     @classmethod
     def load(
-        cls, dimension: int, labels: Sequence[int], vectors: Vectors, path: Path, model: str
+        cls, dimension: int, labels: Sequence[int], vectors: Coded, path: Path, model: str
     ) -> "DenseIndex":
-        """Return an index of these rows in this order, with the saved graph if it is whole. Slow.
-
-        `vectors` is float32 [n, d].
-        """
+        """Return an index of these rows in order, with the saved graph if it is whole. Slow."""
         index = cls(dimension, len(labels) + CAPACITY_MIN)
         index._rows.extend(labels, vectors)
         index._graphed = _load_graph(path, model, index._rows)
@@ -321,7 +313,7 @@ class Maintained(NamedTuple):
 def _compacted(view: View, dimension: int) -> VectorRows:
     """Return new rows with the living ones only, in the same order."""
     fresh = VectorRows(dimension, max(CAPACITY_MIN, view.living))
-    fresh.extend(view.labels[view.alive].tolist(), view.vectors[view.alive])
+    fresh.extend(view.labels[view.alive].tolist(), view.vectors.at(view.alive))
     return fresh
 
 
@@ -330,7 +322,7 @@ def _grown(rows: VectorRows, graphed: Graphed | None) -> Graphed | None:
     if len(rows) < (EXACT_MAX if graphed is None else GRAPH_MIN):
         return None
     vectors = rows.view().vectors
-    count = len(vectors)
+    count = len(vectors.codes)
     if graphed is None:
         graph = HnswGraph.empty(rows.dimension, capacity=int(count * 1.5))
         graphed = Graphed(graph, np.empty(0, np.intp), 0)

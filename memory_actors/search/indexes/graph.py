@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.files.datafile import ANEW, opened
-from memory_actors.search.dot_products import Halves
+from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.protocol import Vectors
 
 M = 16
@@ -72,7 +72,7 @@ class HnswGraph:
         """Memory of the graph, roughly."""
         return self.count * BYTES_PER_ROW
 
-    def extend(self, vectors: Halves, rows: Rows) -> None:
+    def extend(self, vectors: Coded, rows: Rows) -> None:
         """Add these rows of `vectors` as the next nodes. Slow: call it off the loop."""
         for start in range(0, len(rows), CHUNK_ROWS):
             chunk = rows[start : start + CHUNK_ROWS]
@@ -80,7 +80,7 @@ class HnswGraph:
                 first, until = self.count, self.count + len(chunk)
                 if until > self._index.get_max_elements():
                     self._index.resize_index(int(until * GROWTH))
-                added = vectors[chunk].astype(np.float32)
+                added = vectors.at(chunk).decoded()
                 self._index.add_items(added, np.arange(first, until))
                 self.rows = np.concatenate([self.rows, chunk])
 

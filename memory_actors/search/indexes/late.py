@@ -19,12 +19,12 @@ recall@10 from 0.863 to 0.869 and take 2.6 times as long; mixing in a share of t
 gives 0.867 for nothing, but then states depend on more than their text, and carry a trace of what
 may have been deleted. Neither is done.
 
-Cost (one thread): 200 memories of 35 tokens are scored in 0.3 ms, 10,000 in 18 ms. So a search
+Cost (one thread): 200 memories of 35 tokens are scored in 0.4 ms, 10,000 in 18 ms. So a search
 scores the few hundred that vectors and words propose: scoring one memory in twelve loses 0.004 of
 the recall that scoring all gives, one in twenty 0.007 (`docs/internals/retrieval-study.md`).
 
-Memory. `LateIndex` counts tokens for all memories, but holds states for as many as fit
-`bytes_max`; the others are fetched, from a memory-mapped table, say, by whoever made the index.
+Memory. `LateIndex` knows the tokens of all memories, but holds states, as they are packed, for as
+many as fit `bytes_max`; the others are fetched by whoever made the index.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -34,11 +34,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import byte_dots
-from memory_actors.search.embedding.protocol import SCALE, AnyIds, States, unpack
+from memory_actors.search.dot_products import Bytes, byte_dots, byte_lengths
+from memory_actors.search.embedding.token_states import (
+    PLAIN,
+    Codebook,
+    TokenIds,
+    check_packed,
+    states_of,
+    tokens_in,
+    unpack,
+)
 
 BYTES_MAX: Final = 48 << 20
-"""States held in memory for one user: those of some 20,000 memories."""
+"""States held in memory for one user: those of some 60,000 memories."""
 TELLING_SHARE: Final = 0.93
 """Of a query's weight: the least telling tokens, which make up the rest, are left out. They are a
 third of a question's tokens and of the work; recall on five LoCoMo conversations stays the same."""
@@ -48,8 +56,8 @@ TOKENS_MAX: Final = 64
 _CHUNK_MEMORIES: Final = 512
 """Scored at once: 18,000 tokens are 1 MB, which stays in the processor's cache."""
 _FREQUENCY_BYTES: Final = 100
-_OBJECT_BYTES: Final = 64
-"""Bytes that a memory's states take beside their numbers."""
+_OBJECT_BYTES: Final = 130
+"""Bytes that a memory's states, or its ids, take beside their numbers."""
 _TINY: Final = 1e-9
 
 Scores = npt.NDArray[np.float32]
@@ -71,105 +79,117 @@ class SavedTokens(msgspec.Struct, frozen=True):
 class QueryTokens(NamedTuple):
     """A query, ready to be compared."""
 
-    states: States
-    """int8 [tokens, dimensions]."""
+    states: Bytes
+    """int8 [tokens, dimensions], of any length."""
     weights: Scores
     """float32 [tokens], their sum is 1."""
 
 
-def max_sim(query: QueryTokens, memories: Sequence[bytes]) -> Scores:
+def max_sim(query: QueryTokens, memories: Sequence[bytes], codebook: Codebook) -> Scores:
     """Return the score of each memory, float32 [n]; 0 for one without tokens.
 
-    A memory is its states, int8 [tokens, dimensions], as they lie in memory: bytes are joined three
-    times as fast as arrays.
+    A memory is its states as they were packed, or nothing.
     """
     parts = [
-        _max_sim(query, memories[start : start + _CHUNK_MEMORIES])
+        _max_sim(query, memories[start : start + _CHUNK_MEMORIES], codebook)
         for start in range(0, len(memories), _CHUNK_MEMORIES)
     ]
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
-def _max_sim(query: QueryTokens, memories: Sequence[bytes]) -> Scores:
-    dimensions = query.states.shape[1]
-    lengths = np.fromiter(map(len, memories), np.int64, len(memories)) // dimensions
+def _max_sim(query: QueryTokens, memories: Sequence[bytes], codebook: Codebook) -> Scores:
+    counts = tokens_in(memories, codebook)
     scores = np.zeros(len(memories), np.float32)
-    filled = np.flatnonzero(lengths)
+    filled = np.flatnonzero(counts)
     if not len(filled) or not len(query.states):
         return scores
-    starts = np.cumsum(lengths[filled]) - lengths[filled]
-    states = np.frombuffer(b"".join(memories), np.int8).reshape(-1, dimensions)
-    best = np.maximum.reduceat(byte_dots(states, query.states), starts, axis=0)
+    starts = np.cumsum(counts[filled]) - counts[filled]
+    states = states_of(memories, codebook)
+    cosines = byte_dots(states, query.states) / _lengths(states)[:, None]
+    best = np.maximum.reduceat(cosines, starts, axis=0) / _lengths(query.states)
     # Row by row: a product of matrices adds up otherwise at other places, and the same memory must
     # have the same score wherever it stands.
-    scores[filled] = (best * query.weights).sum(axis=1) / SCALE**2
+    scores[filled] = (best * query.weights).sum(axis=1)
     return scores
+
+
+def _lengths(states: Bytes) -> Scores:
+    return np.maximum(byte_lengths(states), 1)
 
 
 class LateIndex:
     """The token states of one user's memories, by label.
 
-    `fetch` returns packed states that do not fit in `bytes_max`. Writes belong to the loop; `score`
-    may run anywhere.
+    `fetch` returns packed states that do not fit in `bytes_max`, `codebook` what they were packed
+    with: it is asked for with the first query. Writes belong to the loop; `score` may run anywhere.
     """
 
-    def __init__(self, fetch: Fetch | None = None, bytes_max: int = BYTES_MAX):
+    def __init__(
+        self,
+        fetch: Fetch | None = None,
+        codebook: Callable[[], Codebook] = lambda: PLAIN,
+        bytes_max: int = BYTES_MAX,
+    ):
         self._fetch = fetch
+        self._codebook = codebook
         self._bytes_max = bytes_max
-        self._bytes = 0
-        self._held: dict[int, bytes] = {}  # states, oldest first
-        self._tokens: dict[int, bytes] = {}  # different token ids of each memory, uint16
-        self._token_bytes = 0  # of those: counted as they come and go, for it is asked all the time
+        self._held: dict[int, bytes] = {}  # packed states, oldest first
+        self._held_bytes = 0
+        self._known: dict[int, bytes] = {}  # of all others, the different token ids, uint16
+        self._known_bytes = 0
+        self._different = 0  # token ids, each once a memory
         self._frequencies: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._tokens)
+        return len(self._held) + len(self._known)
 
     def __contains__(self, label: int) -> bool:
-        return label in self._tokens
+        return label in self._held or label in self._known
 
     @property
     def mean_tokens(self) -> float:
         """The number of different tokens that a text has."""
-        return self._token_bytes / 2 / max(len(self), 1)
+        return self._different / max(len(self), 1)
 
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
-        tokens = self._token_bytes + 220 * len(self._tokens)
-        return self._bytes + tokens + _FREQUENCY_BYTES * len(self._frequencies)
+        numbers = self._held_bytes + self._known_bytes
+        return numbers + _OBJECT_BYTES * len(self) + _FREQUENCY_BYTES * len(self._frequencies)
 
     def add(self, label: int, packed: bytes) -> None:
         """Make a memory searchable under a label. `packed` is also what `fetch` must return.
 
         :raises ValueError: it is not what `pack` made.
         """
-        if label in self._tokens:
+        if label in self:
             return
-        token_ids, states = unpack(packed)
-        different = np.unique(token_ids)
-        self._count(different, 1)
-        self._tokens[label] = different.tobytes()
-        self._token_bytes += different.nbytes
-        self._hold(label, states.tobytes())
+        self._count(different := _different(packed), 1)
+        self._different += len(different)
+        self._hold(label, packed)
+        if self._fetch is not None:
+            while self._held_bytes + _OBJECT_BYTES * len(self._held) > self._bytes_max:
+                self._let_go(next(iter(self._held)))
 
     def hold(self, packed: Mapping[int, bytes]) -> bool:
         """Keep the states of known labels in memory; say whether there was room for all."""
         for label, data in packed.items():
-            if label in self._held or label not in self._tokens:
+            if label not in self._known:
                 continue
-            states = unpack(data).states.tobytes()
-            if self._bytes + len(states) + _OBJECT_BYTES > self._bytes_max:
+            held_bytes = self._held_bytes + _OBJECT_BYTES * len(self._held)
+            if held_bytes + len(data) + _OBJECT_BYTES > self._bytes_max:
                 return False
-            self._hold(label, states)
+            self._hold(label, data)
+            self._forget_ids(label)
         return True
 
     def saved(self) -> SavedTokens:
         """Copy which memory has which tokens."""
-        pieces = list(self._tokens.values())
-        ends = np.cumsum([len(piece) // 2 for piece in pieces], dtype=np.int64)
-        labels = np.array(list(self._tokens), np.int64)
-        return SavedTokens(labels.tobytes(), ends.tobytes(), b"".join(pieces))
+        pieces = {label: _different(packed).tobytes() for label, packed in self._held.items()}
+        pieces |= self._known
+        ends = np.cumsum([len(piece) // 2 for piece in pieces.values()], dtype=np.int64)
+        labels = np.array(list(pieces), np.int64)
+        return SavedTokens(labels.tobytes(), ends.tobytes(), b"".join(pieces.values()))
 
     def restore(self, saved: SavedTokens, living: Container[int]) -> None:
         """Take up the living memories of a copy, without their states. The index must be empty."""
@@ -177,24 +197,25 @@ class LateIndex:
         start = 0
         for label, end in zip(labels, np.frombuffer(saved.ends, np.int64).tolist(), strict=True):
             if label in living:
-                self._tokens[label] = saved.token_ids[2 * start : 2 * end]
+                self._known[label] = saved.token_ids[2 * start : 2 * end]
             start = end
-        pieces = np.frombuffer(b"".join(self._tokens.values()), np.uint16)
-        self._token_bytes = pieces.nbytes
+        pieces = np.frombuffer(b"".join(self._known.values()), np.uint16)
+        self._known_bytes, self._different = pieces.nbytes, len(pieces)
         known, counts = np.unique(pieces, return_counts=True)
         self._frequencies = dict(zip(known.tolist(), counts.tolist(), strict=True))
 
     def remove(self, label: int) -> bool:
         """Make a label unsearchable; say whether it was there."""
-        different = self._tokens.pop(label, None)
+        if label in self._held:
+            self._let_go(label)
+        different = self._forget_ids(label)
         if different is None:
             return False
-        self._token_bytes -= len(different)
-        self._count(np.frombuffer(different, np.uint16), -1)
-        self._drop(label)
+        self._different -= len(different)
+        self._count(different, -1)
         return True
 
-    def _count(self, token_ids: npt.NDArray[np.uint16], change: int) -> None:
+    def _count(self, token_ids: TokenIds, change: int) -> None:
         frequencies = self._frequencies
         for token_id in token_ids.tolist():
             count = frequencies.get(token_id, 0) + change
@@ -203,42 +224,55 @@ class LateIndex:
             else:
                 del frequencies[token_id]
 
-    def query(self, token_ids: AnyIds, states: States) -> QueryTokens:
-        """Return a query's tokens and states with the weights they have here."""
-        n, known = len(self._tokens), self._frequencies
-        frequencies = np.array([known.get(int(token), 0) for token in token_ids])
+    def query(self, packed: bytes) -> QueryTokens:
+        """Return a query's states with the weights that its tokens have here.
+
+        :raises ValueError: it is not what `pack` made with the codebook.
+        """
+        codebook = self._codebook()
+        check_packed(packed, codebook)
+        n, known = len(self), self._frequencies
+        frequencies = np.array([known.get(token, 0) for token in unpack(packed).token_ids.tolist()])
         # A search beside an add may see a frequency that is ahead of n.
         weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
         kept = _telling(weights)
         weights = weights[kept] / max(weights[kept].sum(), _TINY)
-        return QueryTokens(states[kept], weights.astype(np.float32))
+        states = states_of([packed], codebook)[kept]
+        return QueryTokens(states, weights.astype(np.float32))
 
     def score(self, query: QueryTokens, labels: Iterable[int]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
         wanted = list(labels)
         found = list(map(self._held.get, wanted))
-        if not all(found):
-            gaps = [
-                place
-                for place, states in enumerate(found)
-                if states is None and wanted[place] in self._tokens
-            ]
-            if gaps and self._fetch is not None:
-                fetched = self._fetch([wanted[place] for place in gaps])
-                for place, packed in zip(gaps, fetched, strict=True):
-                    found[place] = None if packed is None else unpack(packed).states.tobytes()
-        return max_sim(query, [states or b"" for states in found])
+        if not all(found) and self._fetch is not None:
+            gaps = [place for place, one in enumerate(found) if one is None]
+            gaps = [place for place in gaps if wanted[place] in self]
+            fetched = self._fetch([wanted[place] for place in gaps]) if gaps else []
+            for place, packed in zip(gaps, fetched, strict=True):
+                found[place] = packed
+        return max_sim(query, [packed or b"" for packed in found], self._codebook())
 
-    def _hold(self, label: int, states: bytes) -> None:
-        self._held[label] = states
-        self._bytes += len(states) + _OBJECT_BYTES
-        while self._bytes > self._bytes_max and self._fetch is not None:
-            self._drop(next(iter(self._held)))
+    def _hold(self, label: int, packed: bytes) -> None:
+        self._held[label] = packed
+        self._held_bytes += len(packed)
 
-    def _drop(self, label: int) -> None:
-        states = self._held.pop(label, None)
-        if states is not None:
-            self._bytes -= len(states) + _OBJECT_BYTES
+    def _let_go(self, label: int) -> None:
+        """Keep of the states that are held only whose they are."""
+        packed = self._held.pop(label)
+        self._held_bytes -= len(packed)
+        self._known[label] = _different(packed).tobytes()
+        self._known_bytes += len(self._known[label])
+
+    def _forget_ids(self, label: int) -> TokenIds | None:
+        different = self._known.pop(label, None)
+        if different is None:
+            return None
+        self._known_bytes -= len(different)
+        return np.frombuffer(different, np.uint16)
+
+
+def _different(packed: bytes) -> TokenIds:
+    return np.unique(unpack(packed).token_ids)
 
 
 def _telling(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:

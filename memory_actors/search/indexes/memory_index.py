@@ -86,7 +86,7 @@ class MemoryIndex:
         self._changed = False
         self.dense = DenseIndex(embeddings.embedder.dimension)
         self.words = LexicalIndex()
-        self.late = LateIndex(self._fetch)
+        self.late = LateIndex(self._fetch, embeddings.codebook)
         self.traits = Traits()
         self.fields: FieldIndex[int] = FieldIndex()
         """The metadata of memories, by their number in `traits.owners`."""

@@ -242,7 +242,7 @@ class IndexFiles:
         known = {p.label: (row, p) for row, passages in rows for p in passages}
         digests = [known[label][1].digest if label in known else b"" for label in labels]
         vectors, there = self._embeddings.matrix(digests)
-        traits, late = Traits(), LateIndex(self._fetch)
+        traits, late = Traits(), LateIndex(self._fetch, self._embeddings.codebook)
         if file is not None:
             traits.extend(self._traits(labels, known, file.spoken))
             late.restore(file.tokens, known)

@@ -1,9 +1,7 @@
 """Vectors in one growing array, each under a label, and the centred cosine that compares them.
 
-A vector is kept as float16, and for a quick look as int8.
-
-A code is a coordinate as a share of the row's largest one, in 127 steps: a cosine of codes is off
-by 0.001. They are half of the bytes, so a scan of all rows takes half as long.
+A vector is kept as int8: a coordinate as a share of the row's largest one, in 127 steps. A cosine
+moves by 0.001, recall by less than can be measured.
 
 Rows are only ever appended, and a removed row is only marked, so a search in another thread may go
 on with the arrays it took at its start: what it holds never moves. The marked rows go when the
@@ -16,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, Halves, byte_codes, dots, float_dots
+from memory_actors.search.dot_products import Coded, coded_units, float_dots
 from memory_actors.search.embedding.protocol import Vectors
 
 # --- the centred cosine: how close a vector is to a query, without what all have in common
@@ -79,21 +77,14 @@ def direction_of(query: Vectors, centre: Vectors) -> Vectors:
     return centred / length if length > 0 else centred
 
 
-def cosines(vectors: Halves, direction: Vectors, centre: Vectors) -> Vectors:
-    """Return cos(v - mu, direction) for each row v of unit length."""
-    products = dots(vectors, np.stack([direction, centre]))
-    numerator = products[:, 0] - centre @ direction
-    return (numerator / _lengths(products[:, 1], centre)).astype(np.float32)
+def cosines(vectors: Coded, direction: Vectors, centre: Vectors, lengths: Vectors) -> Vectors:
+    """Return cos(v - mu, direction) for each row v, where `lengths` are those of v - mu."""
+    return ((vectors.dots(direction) - centre @ direction) / lengths).astype(np.float32)
 
 
-def distances(vectors: Halves, centre: Vectors) -> Vectors:
+def distances(vectors: Coded, centre: Vectors) -> Vectors:
     """Return the length of v - mu for each row v of unit length."""
-    return _lengths(dots(vectors, centre[None])[:, 0], centre)
-
-
-def _lengths(products: Vectors, centre: Vectors) -> Vectors:
-    """Return the lengths of v - mu by the products of v and mu."""
-    squared = 1.0 - 2.0 * products + centre @ centre
+    squared = 1.0 - 2.0 * vectors.dots(centre) + centre @ centre
     return np.sqrt(np.maximum(squared, 1e-12)).astype(np.float32)
 
 
@@ -101,18 +92,13 @@ def _lengths(products: Vectors, centre: Vectors) -> Vectors:
 
 CAPACITY_MIN = 16
 GROWTH = 1.5
-CODED_AT_ONCE = 4_096  # rows: as float32 6 MB
+ROW_BYTES = 120  # beside the numbers of a row: its label, its step, its entry in the map
 
 
 class View(NamedTuple):
     """The rows at one moment, safe to read from any thread."""
 
-    vectors: Halves
-    """float16 [n, d], which is what is kept of a vector."""
-    codes: Bytes
-    """int8 [n, d]."""
-    steps: npt.NDArray[np.float32]
-    """The value of one step of a row's codes."""
+    vectors: Coded
     labels: npt.NDArray[np.int64]
     alive: npt.NDArray[np.bool_]
     living: int
@@ -123,7 +109,7 @@ class Sample(NamedTuple):
 
     order: npt.NDArray[np.uint64]
     """Numbers of `sample_order`, ascending."""
-    vectors: Halves
+    vectors: Coded
 
     def may_have(self, label: int) -> bool:
         """Say whether a label is, or would be, of the sample."""
@@ -139,7 +125,6 @@ class VectorRows:
         self.dimension = dimension
         self.count = 0
         """Rows, the removed ones included."""
-        self._vectors = np.zeros((capacity, dimension), np.float16)
         self._codes = np.zeros((capacity, dimension), np.int8)
         self._steps = np.zeros(capacity, np.float32)
         self._labels = np.zeros(capacity, np.int64)
@@ -165,7 +150,7 @@ class VectorRows:
     @property
     def size_bytes(self) -> int:
         """Memory of the arrays and of the map beside them."""
-        return self._vectors.nbytes + self._codes.nbytes + 112 * len(self._row_of)
+        return self._codes.nbytes + ROW_BYTES * len(self._row_of)
 
     def append(self, label: int, vector: Vectors) -> None:
         """Add a row."""
@@ -173,23 +158,19 @@ class VectorRows:
             self._grow(int(self.count * GROWTH) + CAPACITY_MIN)
         row = self.count
         self._labels[row] = label
-        self._vectors[row] = vector
-        self._codes[row : row + 1], self._steps[row : row + 1] = byte_codes(vector[None])
+        self._codes[row : row + 1], self._steps[row : row + 1] = coded_units(vector[None])
         self._alive[row] = True
         self._row_of[label] = row
         self.count += 1
         self._resample(label)
 
-    def extend(self, labels: Sequence[int], vectors: Vectors | Halves) -> None:
+    def extend(self, labels: Sequence[int], vectors: Coded) -> None:
         """Add many rows at once, [n, d], under labels that are not there yet."""
         first, until = self.count, self.count + len(labels)
         if until > len(self._labels):
             self._grow(until)
         self._labels[first:until] = labels
-        self._vectors[first:until] = vectors
-        for start in range(0, len(labels), CODED_AT_ONCE):
-            chunk = slice(first + start, min(first + start + CODED_AT_ONCE, until))
-            self._codes[chunk], self._steps[chunk] = byte_codes(self._vectors[chunk])
+        self._codes[first:until], self._steps[first:until] = vectors
         self._alive[first:until] = True
         self._row_of.update(zip(labels, range(first, until), strict=True))
         self.count = until
@@ -211,7 +192,7 @@ class VectorRows:
             living = np.flatnonzero(self._alive[: self.count])
             order = sample_order(self._labels[living])
             first = np.argsort(order)[:SAMPLE_MAX]
-            self._sample = Sample(order[first], self._vectors[living[first]])
+            self._sample = Sample(order[first], self._coded.at(living[first]))
         return self._sample
 
     def _resample(self, label: int) -> None:
@@ -237,13 +218,14 @@ class VectorRows:
         n, living = self.count, len(self._row_of)
         # What is alive may change in place, so a view has a copy: one moment for all of it.
         alive = self._alive[:n].copy()
-        return View(
-            self._vectors[:n], self._codes[:n], self._steps[:n], self._labels[:n], alive, living
-        )
+        return View(self._coded.at(slice(n)), self._labels[:n], alive, living)
+
+    @property
+    def _coded(self) -> Coded:
+        return Coded(self._codes, self._steps)
 
     def _grow(self, capacity: int) -> None:
         extra = capacity - len(self._labels)
-        self._vectors = np.pad(self._vectors, ((0, extra), (0, 0)))
         self._codes = np.pad(self._codes, ((0, extra), (0, 0)))
         self._steps = np.pad(self._steps, (0, extra))
         self._labels = np.pad(self._labels, (0, extra))

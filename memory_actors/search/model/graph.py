@@ -42,6 +42,7 @@ from safetensors.numpy import load_file
 
 from memory_actors.search.model.installed import DIMENSION, NAME, TOKENS_MAX, Precision
 
+_WORDS = "words"
 _LAYERS = 6
 _HEADS = 12
 _HEAD_WIDTH = DIMENSION // _HEADS
@@ -65,6 +66,19 @@ def build_graph(weights_file: Path, onnx_file: Path, precision: Precision) -> No
     model = _model(_build(load_file(weights_file), precision))
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, str(onnx_file))
+
+
+def word_vectors(onnx_file: Path) -> Floats:
+    """Return what a graph knows of each token by itself, float32 `[vocabulary, 384]`.
+
+    Raises OSError or KeyError if it is not one that `build_graph` wrote.
+    """
+    constants = {one.name: one for one in onnx.load(str(onnx_file)).graph.initializer}
+    if _WORDS in constants:
+        return numpy_helper.to_array(constants[_WORDS])
+    codes, scales = (constants[f"{_WORDS}.{name}"] for name in ("codes", "scales"))
+    vectors: Floats = numpy_helper.to_array(codes) * numpy_helper.to_array(scales)
+    return vectors
 
 
 class _Builder:
@@ -195,7 +209,7 @@ def _embeddings(build: _Builder) -> str:
     table = weights[f"{prefix}.position_embeddings.weight"][:TOKENS_MAX] + types
     tokens = build.op("Shape", "input_ids", start=1, end=2)
     positions = build.op("Slice", build.constant("positions", table), build.ints(0), tokens)
-    words = build.lookup("words", weights[f"{prefix}.word_embeddings.weight"], "input_ids")
+    words = build.lookup(_WORDS, weights[f"{prefix}.word_embeddings.weight"], "input_ids")
     return build.layer_norm(build.op("Add", words, positions), f"{prefix}.LayerNorm")
 
 

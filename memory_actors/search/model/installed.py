@@ -29,6 +29,8 @@ GRAPH_VERSION: Final = 1
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 
 UNKNOWN_TOKEN_ID: Final = 100
+VOCABULARY: Final = 30_522
+"""Tokens."""
 """[UNK] in the published vocabulary."""
 
 WEIGHTS_FILE: Final = "model.safetensors"

@@ -5,12 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.search.embedding.protocol import (
+from memory_actors.search.embedding.token_states import (
     DIMENSIONS,
+    PLAIN,
     TOKENS_MAX,
+    check_packed,
+    learn_codebook,
     learn_projection,
     pack,
+    plain_codebook,
     project,
+    repacked,
+    states_of,
     unpack,
 )
 from memory_actors.search.indexes import late
@@ -24,11 +30,6 @@ def states(count: int, seed: int, width: int = DIMENSIONS):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def asked(count: int, seed: int):
-    """States as a query has them: unpacked."""
-    return unpack(pack([0] * count, states(count, seed))).states
-
-
 def ids(count: int, seed: int) -> list[int]:
     return np.random.default_rng(seed).integers(0, 50, count).tolist()
 
@@ -38,6 +39,17 @@ def build(sizes: list[int]) -> LateIndex:
     for label, size in enumerate(sizes):
         index.add(label, pack(ids(size, label), states(size, label)))
     return index
+
+
+def asked(token_ids: list[int], seed: int) -> bytes:
+    """What a query is given as."""
+    return pack(token_ids, states(len(token_ids), seed))
+
+
+def decoded(packed: bytes, codebook=PLAIN):
+    """Unit rows of what was packed."""
+    rows = states_of([packed], codebook)[:, : codebook.dimensions].astype(np.float64)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def by_definition(sizes: list[int], query_ids: list[int], query) -> list[float]:
@@ -52,36 +64,35 @@ def by_definition(sizes: list[int], query_ids: list[int], query) -> list[float]:
         if size == 0:
             scores.append(0.0)
             continue
-        best = (query @ states(size, label).T).max(axis=1)
+        best = (query @ decoded(pack(ids(size, label), states(size, label))).T).max(axis=1)
         scores.append(float(np.average(best, weights=weights)))
     return scores
 
 
 def test_a_score_is_independent_of_its_batch():
     """A score does not depend on the others that it is computed with."""
-    memories = [unpack(pack(ids(9, n), states(9, n))).states.tobytes() for n in range(50)]
-    query = build([9] * 50).query(ids(37, 99), asked(37, 99))
-    alone = [max_sim(query, [memory])[0] for memory in memories]
-    assert max_sim(query, memories).tolist() == alone
+    memories = [pack(ids(9, n), states(9, n)) for n in range(50)]
+    query = build([9] * 50).query(asked(ids(37, 99), 99))
+    alone = [max_sim(query, [memory], PLAIN)[0] for memory in memories]
+    assert max_sim(query, memories, PLAIN).tolist() == alone
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 128])
 def test_scores_follow_the_definition(chunk: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(late, "_CHUNK_MEMORIES", chunk)
     sizes = [7, 1, 0, 30, 12, 0]
-    index, query = build(sizes), states(5, 99)
-    tokens = index.query(ids(5, 99), asked(5, 99))
-    expected = by_definition(sizes, ids(5, 99), query)
-    assert index.score(tokens, range(6)) == pytest.approx(expected, abs=0.02)
+    index, query = build(sizes), asked(ids(5, 99), 99)
+    expected = by_definition(sizes, ids(5, 99), decoded(query))
+    assert index.score(index.query(query), range(6)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_text_is_closest_to_itself():
     index = build([5, 9, 14, 3])
     for label, size in enumerate([5, 9, 14, 3]):
-        tokens = index.query(ids(size, label), asked(size, label))
+        tokens = index.query(asked(ids(size, label), label))
         scores = index.score(tokens, range(4))
         assert int(scores.argmax()) == label
-        assert scores[label] == pytest.approx(1, abs=0.02)
+        assert scores[label] == pytest.approx(1)
 
 
 def test_rare_tokens_weigh_more():
@@ -89,7 +100,7 @@ def test_rare_tokens_weigh_more():
     for label in range(9):
         index.add(label, pack([1], states(1, 1)))
     index.add(9, pack([2], states(1, 2)))
-    weights = index.query([1, 2, 3], asked(3, 5)).weights
+    weights = index.query(asked([1, 2, 3], 5)).weights
     assert weights[0] < weights[1] < weights[2]
     assert weights.sum() == pytest.approx(1)
 
@@ -99,24 +110,25 @@ def test_a_long_query_leaves_out_what_tells_least():
     for label in range(200):
         index.add(label, pack([1, 2, 3, 4, 5], states(5, label)))
     rare = list(range(10, 20))
-    tokens = index.query([1, 2, 3, *rare, 4, 5], asked(15, 1))
+    query = asked([1, 2, 3, *rare, 4, 5], 1)
+    tokens = index.query(query)
     assert len(tokens.weights) == len(tokens.states) == 10
-    assert tokens.states.tolist() == asked(15, 1)[3:13].tolist()
+    assert tokens.states.tolist() == states_of([query], PLAIN)[3:13].tolist()
     assert tokens.weights.sum() == pytest.approx(1)
-    endless = index.query(list(range(10, 210)), asked(200, 1))
+    endless = index.query(asked(list(range(10, 210)), 1))
     assert len(endless.weights) == late.TOKENS_MAX
 
 
 def test_removed_memories_score_nothing_and_count_no_more():
     index = build([5, 6])
-    weights = index.query(ids(5, 0), asked(5, 0)).weights
+    weights = index.query(asked(ids(5, 0), 0)).weights
     assert index.remove(1)
     assert not index.remove(1)
     alone = build([5])
-    assert index.query(ids(5, 0), asked(5, 0)).weights.tolist() == pytest.approx(
-        alone.query(ids(5, 0), asked(5, 0)).weights.tolist()
+    assert index.query(asked(ids(5, 0), 0)).weights.tolist() == pytest.approx(
+        alone.query(asked(ids(5, 0), 0)).weights.tolist()
     )
-    tokens = index.query(ids(6, 1), asked(6, 1))
+    tokens = index.query(asked(ids(6, 1), 1))
     assert index.score(tokens, [1]).tolist() == [0]
     assert (0 in index, 1 in index) == (True, False)
     assert len(weights) == 5
@@ -132,10 +144,10 @@ def test_removing_all_gives_the_memory_back():
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_nothing_to_compare_is_no_error(count: int):
-    index, tokens = LateIndex(), LateIndex().query(ids(count, 1), asked(count, 1))
+    index, tokens = LateIndex(), LateIndex().query(asked(ids(count, 1), 1))
     assert index.score(tokens, []).tolist() == []
     assert index.score(tokens, [7]).tolist() == [0]
-    assert max_sim(tokens, [b""]).tolist() == [0]
+    assert max_sim(tokens, [b""], PLAIN).tolist() == [0]
 
 
 def test_adding_a_label_twice_changes_nothing():
@@ -154,42 +166,115 @@ def test_states_that_do_not_fit_are_fetched():
         fetched.extend(labels)
         return [table.get(label) for label in labels]
 
-    index = LateIndex(fetch, bytes_max=10 * 20 * DIMENSIONS)
+    index = LateIndex(fetch, bytes_max=10 * (len(table[0]) + 150))
     for label, packed in table.items():
         index.add(label, packed)
-    whole, query = build(sizes), asked(4, 77)
-    scores = index.score(index.query(ids(4, 77), query), range(30))
-    assert scores == pytest.approx(whole.score(whole.query(ids(4, 77), query), range(30)))
-    assert 20 <= len(fetched) < 30
+    whole, query = build(sizes), asked(ids(4, 77), 77)
+    scores = index.score(index.query(query), range(30))
+    assert scores == pytest.approx(whole.score(whole.query(query), range(30)))
+    assert 15 <= len(fetched) < 30
     assert index.size_bytes < whole.size_bytes
+    assert sorted(index.saved().token_ids) == sorted(whole.saved().token_ids)
+
+
+def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
+    sizes = [7, 1, 30, 12]
+    index, query = build(sizes), asked(ids(5, 99), 99)
+    again = LateIndex(lambda labels: [None for _ in labels])
+    again.restore(index.saved(), {0, 1, 2, 3})
+    assert again.query(query).weights.tolist() == index.query(query).weights.tolist()
+    assert again.score(again.query(query), range(4)).tolist() == [0, 0, 0, 0]
+    assert again.hold({n: pack(ids(size, n), states(size, n)) for n, size in enumerate(sizes)})
+    assert again.score(again.query(query), range(4)).tolist() == (
+        index.score(index.query(query), range(4)).tolist()
+    )
+    assert (again.size_bytes, again.mean_tokens) == (index.size_bytes, index.mean_tokens)
+    for label in range(4):
+        assert again.remove(label)
+    assert again.size_bytes == LateIndex().size_bytes
 
 
 def test_states_that_cannot_be_fetched_score_nothing():
     index = LateIndex(lambda labels: [None for _ in labels], bytes_max=0)
     index.add(1, pack(ids(4, 1), states(4, 1)))
-    assert index.score(index.query(ids(4, 1), asked(4, 1)), [1, 2]).tolist() == [0, 0]
+    assert index.score(index.query(asked(ids(4, 1), 1)), [1, 2]).tolist() == [0, 0]
 
 
 # --- format
 
 
-def test_what_is_packed_is_unpacked():
+def test_what_is_packed_is_close_to_what_is_decoded():
     packed = pack([5, 30521], states(2, 1))
-    token_ids, codes = unpack(packed)
-    assert token_ids.tolist() == [5, 30521]
-    assert codes / 127 == pytest.approx(states(2, 1), abs=0.005)
-    assert len(packed) == 4 + 2 * 2 + 2 * DIMENSIONS
+    assert unpack(packed).token_ids.tolist() == [5, 30521]
+    assert (decoded(packed) * states(2, 1)).sum(axis=1) == pytest.approx([1, 1], abs=0.12)
+    assert len(packed) == 4 + 2 * (2 + DIMENSIONS // 4)
 
 
 def test_the_format_does_not_change():
-    packed = pack([1, 258], np.array([[1, 0, -1], [0.5, 0, -0.5]], np.float32))
-    assert packed.hex() == "01030200" + "01000201" + "7f0081" + "4000c0"
+    codebook = plain_codebook(3)
+    rows = np.array([[1, 0.1, -1], [0.2, -0.1, -0.2]], np.float32)
+    packed = pack([1, 258], rows, codebook)
+    assert packed.hex() == "0203cf62" + "0100" + "03020000" + "0201" + "02010100"
+    assert states_of([packed], codebook)[:, :3].tolist() == [[109, 36, -110], [36, -37, -37]]
 
 
-@pytest.mark.parametrize("data", [b"", b"\1\3", b"\2\1\0\0", b"\1\3\1\0\0\0\0", bytes(40)])
+@pytest.mark.parametrize("data", [b"", b"\1\3", b"\1\1\0\0", b"\2\3\1\0\0\0\0", bytes(40)])
 def test_other_bytes_are_refused(data: bytes):
     with pytest.raises(ValueError, match="token states"):
         unpack(data)
+
+
+def test_states_of_another_codebook_are_refused():
+    packed = pack([1], states(1, 1, 32), plain_codebook(32))
+    with pytest.raises(ValueError, match="another codebook than 'plain'"):
+        check_packed(packed, PLAIN)
+    with pytest.raises(ValueError, match=r"plain_codebook\(32\)"):
+        pack([1], states(1, 1, 32))
+
+
+def test_a_learnt_codebook_is_closer_than_the_plain_one():
+    """What a token's own vector says of its states is not coded again with each of them."""
+    rng = np.random.default_rng(3)
+    words = rng.standard_normal((500, WIDTH)).astype(np.float32)
+    own = words @ rng.standard_normal((WIDTH, DIMENSIONS)).astype(np.float32) / 10
+    token_ids = rng.integers(0, 400, 4_000).astype(np.uint16)
+    rows = own[token_ids] + 0.5 * rng.standard_normal((4_000, DIMENSIONS)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    learnt = learn_codebook(token_ids[:3_000], rows[:3_000], words)
+    late, ids_of_late = rows[3_000:3_200], token_ids[3_000:3_200]
+    errors = [
+        1 - (decoded(pack(ids_of_late, late, book), book) * late).sum(axis=1).mean()
+        for book in (learnt, PLAIN)
+    ]
+    assert errors[0] < 0.7 * errors[1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_what_is_decoded_is_within_the_bytes_that_hold_it(data: st.DataObject):
+    """No sum of a level and its steps wraps around, whatever was learnt."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    words = rng.standard_normal((20, 4)).astype(np.float32)
+    scale = data.draw(st.sampled_from([0.01, 1.0, 30.0]))
+    rows = (scale * rng.standard_normal((60, 6))).astype(np.float32)
+    book = learn_codebook(rng.integers(0, 20, 60).astype(np.uint16), rows, words)
+    levels = book.lowest.astype(np.int64)[:, None] + np.arange(4)[:, None] * book.steps
+    assert levels.min() >= -127
+    assert levels.max() <= 127
+
+
+def test_older_states_are_packed_anew():
+    token_ids, rows = [5, 30521, 7], states(3, 1)
+    codes = np.rint(rows * 127).astype(np.int8)
+    old = bytes([1, DIMENSIONS, 3, 0]) + np.array(token_ids, "<u2").tobytes() + codes.tobytes()
+    new = repacked(old, PLAIN)
+    assert new is not None
+    assert unpack(new).token_ids.tolist() == token_ids
+    assert (decoded(new) * decoded(pack(token_ids, rows))).sum(axis=1) == pytest.approx(
+        [1, 1, 1], abs=0.03
+    )
+    for damaged in (b"", old[:-1], old + b"x", b"\3" + old[1:], bytes([1, 8, 3, 0]) + old[4:]):
+        assert repacked(damaged, PLAIN) is None
 
 
 def test_ids_and_states_must_be_as_many():

@@ -23,7 +23,7 @@ from memory_actors import (
 from memory_actors.base.weights import Weights
 from memory_actors.kinds import long_term
 from memory_actors.search import ranking, retrieval
-from memory_actors.search.embedding.vector_table import TABLES
+from memory_actors.search.embedding.vector_table import ROWS, TABLES
 from memory_actors.search.indexes import dense, memory_index
 
 pytestmark = pytest.mark.anyio
@@ -515,10 +515,10 @@ async def test_lost_token_states_are_made_again_before_a_search_answers(
         await filled(memory.user("u"), 20)
         before = await memory.user("u").retrieve("word3 place3", top_k=60)
     env = Environment(tmp_path / "memory" / "derived.mdb", TABLES)
-    with env.read() as txn, txn.cursor(env.tables["tokens"]) as cursor:
+    with env.read() as txn, txn.cursor(env.tables[ROWS]) as cursor:
         keys = [key for key, _ in cursor]
     for key in keys[:5]:
-        env.write(lambda txn, key=key: txn.delete(key, db=env.tables["tokens"]))
+        env.write(lambda txn, key=key: txn.delete(key, db=env.tables[ROWS]))
     env.close()
     async with open_memory() as memory:
         assert await memory.user("u").retrieve("word3 place3", top_k=60) == before

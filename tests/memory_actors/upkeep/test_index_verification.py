@@ -14,7 +14,7 @@ from bench.faults import example
 from eventlog import Environment, Finding
 from memory_actors import MemorySystem, verify_store
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.search.embedding.vector_table import MODEL_BYTES, TABLES
+from memory_actors.search.embedding.vector_table import MODEL_BYTES, ROWS, TABLES
 from memory_actors.search.indexes.parts import read_whole, write_index
 
 pytestmark = pytest.mark.anyio
@@ -134,23 +134,20 @@ async def test_memories_that_a_user_never_had_are_found(store: Path) -> None:
     assert "never had" in found.message
 
 
-def with_nan(data: bytes) -> bytes:
-    return np.full(len(data) // 2, np.nan, np.float16).tobytes()
-
-
-def doubled(data: bytes) -> bytes:
-    return (2 * np.frombuffer(data, np.float16)).tobytes()
+def of_zeros(data: bytes) -> bytes:
+    dimension = int.from_bytes(data[:4], "little")
+    return data[:4] + bytes(dimension) + data[4 + dimension :]
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [(with_nan, "unit length"), (doubled, "unit length"), (lambda data: data[:-2], "damaged")],
+    [(of_zeros, "unit length"), (lambda data: data[:-1], "damaged")],
 )
 async def test_a_vector_that_cannot_be_is_found_with_its_memory(
     store: Path, change: Change, why: str
 ) -> None:
     text = "fact 4 "
-    change_row(store, "vectors", text_digest(text), change)
+    change_row(store, ROWS, text_digest(text), change)
 
     found = findings(store)
 
@@ -162,14 +159,14 @@ async def test_a_vector_that_cannot_be_is_found_with_its_memory(
 async def test_an_embedding_that_fails_its_checksum_is_found(store: Path) -> None:
     path = store / "derived.mdb"
     env = Environment(path, TABLES)
-    with env.read() as txn, txn.cursor(env.tables["tokens"]) as cursor:
+    with env.read() as txn, txn.cursor(env.tables[ROWS]) as cursor:
         key, value = next(iter(cursor))
-    env.write(lambda txn: txn.put(key, value[:-1] + b"?", db=env.tables["tokens"]))
+    env.write(lambda txn: txn.put(key, value[:-1] + b"?", db=env.tables[ROWS]))
     env.close()
 
     (found,) = findings(store)
 
-    assert "damaged token states" in found.message
+    assert "a damaged embedding" in found.message
 
 
 async def test_a_file_of_vectors_that_cannot_be_read_is_found(store: Path) -> None:
