@@ -15,7 +15,7 @@ from eventlog.core.logs import get_logger
 from memory_actors.base.errors import WrongVectorsError
 from memory_actors.search.embedding.token_states import PLAIN, Codebook
 
-UNIT_TOLERANCE = 1e-2  # what rounding to float16 moves a length by, and no scale
+UNIT_TOLERANCE = 1e-2  # what rounding moves a length by, and no scale
 
 _logger = get_logger("memory_actors.search.embedding")
 

@@ -15,8 +15,8 @@ words that are not those of their text are a fault of ours. So both are compared
 
 - a file of words or a graph that is there must be whole. The words of each passage must be those
   of its text in the log, and every label one that its user has had;
-- a vector must be finite, of unit length, and as long as the others of its model; token states must
-  be whole. Of what is encrypted the checksum alone is looked at.
+- an embedding must be whole, and its vector of unit length. Of what is encrypted the checksum alone
+  is looked at.
 
 A file may be older than the state, for it is written when a user leaves memory: passages that have
 come or gone since are no finding.
