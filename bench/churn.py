@@ -125,7 +125,7 @@ class Churn:
         return [before, self._measured(name, AFTER, perf_counter() - started_s)]
 
     def _measured(self, name: str, background: str, rebuild_s: float | None) -> Step:
-        mu = centre(np.zeros(DIMENSION, np.float32), self._index.sample.vectors.astype(np.float32))
+        mu = centre(np.zeros(DIMENSION, np.float32), self._index.sample.vectors.decoded())
         times_us = self._times_us(mu)
         view = self._index.view()
         return Step(

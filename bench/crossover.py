@@ -17,6 +17,7 @@ import numpy as np
 from bench.closest import closest, closest_of
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, median, scratch
+from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.dense import DenseIndex, Graphed, Maintained
 from memory_actors.search.indexes.graph import HnswGraph
@@ -119,25 +120,23 @@ def _index(vectors: Vectors) -> tuple[DenseIndex, float]:
 def _graph(vectors: Vectors) -> tuple[HnswGraph, float, float]:
     """Return the graph, seconds for building it, and microseconds for each of the last rows."""
     graph, rows = HnswGraph.empty(DIMENSION, len(vectors)), np.arange(len(vectors))
+    kept = coded_units(vectors)
     started_s = perf_counter()
-    graph.extend(vectors, rows[:-ADDED_LAST])
+    graph.extend(kept, rows[:-ADDED_LAST])
     before_s = perf_counter()
     added = len(vectors) - graph.count
-    graph.extend(vectors, rows[-added:])
+    graph.extend(kept, rows[-added:])
     ended_s = perf_counter()
     return graph, ended_s - started_s, (ended_s - before_s) / added * 1e6
 
 
 def _paths(index: DenseIndex, graph: HnswGraph) -> Paths:
     """Return both ways as `retrieve` goes them, by meaning alone; the graph proposes if asked."""
-    mu, rows = (
-        centre(np.zeros(DIMENSION, np.float32), index.sample.vectors.astype(np.float32)),
-        np.arange(graph.count),
-    )
+    mu = centre(np.zeros(DIMENSION, np.float32), index.sample.vectors.decoded())
     graphed = Graphed(graph, np.empty(0, np.intp), graph.count)
     index = index.adopted(Maintained(None, 0, graphed))
     return Paths(
-        lambda query: closest_of(index, rows, query, mu, K),
+        lambda query: closest_of(index, None, query, mu, K),
         lambda query: closest(index, query, mu, K),
     )
 

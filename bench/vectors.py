@@ -21,6 +21,7 @@ from bench.churn import maintain
 from bench.closest import closest
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, disk_bytes, facts, percentile, scratch
+from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.dense import EXACT_MAX, DenseIndex
 from memory_actors.search.indexes.rows import centre
@@ -175,9 +176,7 @@ class Ours(Subject):
         for label, vector in enumerate(vectors):
             self._index.add(label, vector)
         self._index = maintain(self._index)
-        self._centre = centre(
-            np.zeros(DIMENSION, np.float32), self._index.sample.vectors.astype(np.float32)
-        )
+        self._centre = centre(np.zeros(DIMENSION, np.float32), self._index.sample.vectors.decoded())
 
     def search(self, query: Vectors) -> list[int]:
         """Search as `retrieve` does, by meaning alone."""
@@ -195,8 +194,8 @@ class Ours(Subject):
 
     def load(self, folder: Path) -> None:
         """Read both."""
-        vectors = np.load(folder / "vectors.npy")
-        labels = range(len(vectors))
+        vectors = coded_units(np.load(folder / "vectors.npy"))
+        labels = range(len(vectors.codes))
         self._index = DenseIndex.load(DIMENSION, labels, vectors, folder / "index", self.name)
 
 
