@@ -178,8 +178,8 @@ class Folding:
 def gist(text: str) -> str:
     """Return what texts have in common that say the same."""
     common = normalised(text)
-    words = (word.strip(_MARKS) for word in common.casefold().split())
-    return " ".join(word for word in words if word and word not in _ARTICLES) or common
+    words = [word.strip(_MARKS) for word in common.casefold().split()]
+    return " ".join([word for word in words if word and word not in _ARTICLES]) or common
 
 
 # --- alike ones

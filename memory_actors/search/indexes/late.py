@@ -105,7 +105,8 @@ def _max_sim(query: QueryTokens, memories: Sequence[bytes], codebook: Codebook) 
         return scores
     starts = np.cumsum(counts[filled]) - counts[filled]
     states = states_of(memories, codebook)
-    cosines = byte_dots(states, query.states) / _lengths(states)[:, None]
+    cosines = byte_dots(states, query.states).astype(np.float32)  # as they are they become float64
+    cosines *= 1 / _lengths(states)[:, None]
     best = np.maximum.reduceat(cosines, starts, axis=0) / _lengths(query.states)
     # Row by row: a product of matrices adds up otherwise at other places, and the same memory must
     # have the same score wherever it stands.
