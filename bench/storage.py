@@ -22,13 +22,13 @@ from bench.weigh import PARTS, Weight, weighed
 from bench.workload import chat_turns
 from eventlog.lmdb.tables import TABLES
 from memory_actors import Item, Limits
-from memory_actors.search.embedding.vector_table import ROWS
+from memory_actors.search.embedding.vector_table import PLACES, ROWS
 
 USER, SMALL_USER = "user", "small"
 SMALL_MEMORIES = 20
 SESSION_TURNS = 20
 FILL_ITEMS = 1_000
-DERIVED_TABLES = (ROWS,)
+DERIVED_TABLES = (PLACES, ROWS)
 PACKAGES = ("lmdb", "numpy", "hnswlib", "psutil")
 EVENTS, LOOK_UP, SNAPSHOTS = "events", "log look-up", "snapshots"
 EMBEDDINGS, WORDS, GRAPH = "embeddings", "keyword index", "graph"
@@ -140,7 +140,7 @@ def disk_parts(store: Path) -> dict[str, int]:
         EVENTS: tables.pop("events"),
         SNAPSHOTS: tables.pop("snapshots"),
         LOOK_UP: sum(tables.values()),
-        EMBEDDINGS: more[ROWS],
+        EMBEDDINGS: sum(more.values()),
         WORDS: _files(store, "*.words"),
         GRAPH: _files(store, "*.graph") + _files(store, "*.index"),
     }

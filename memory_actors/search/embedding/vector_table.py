@@ -44,11 +44,13 @@ SHRINK_PART = 10  # of the file must be free before it is copied
 WRITE_BEHIND_VECTORS = 512
 MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
 
-ROWS, FACTS = "embeddings", "facts"
+PLACES, ROWS, FACTS = "places", "embeddings", "facts"
+"""Rows are found by number, and their numbers by what they are of. So rows come one behind another,
+and fill their pages: in the order of digests a third of each page stays empty."""
 OLD_VECTORS, OLD_TOKENS = "vectors", "tokens"
 """Tables of older stores."""
-EMBEDDED = (ROWS, OLD_VECTORS, OLD_TOKENS)
-TABLES = (*EMBEDDED, FACTS)
+BY_DIGEST = (PLACES, OLD_VECTORS, OLD_TOKENS)
+TABLES = (*BY_DIGEST, ROWS, FACTS)
 UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
 FILE = "derived.mdb"
 DAMAGED = ".damaged"
@@ -56,6 +58,7 @@ DAMAGED = ".damaged"
 MODEL_BYTES = 8  # of each key: which model made it
 
 _CRC = struct.Struct(">I")
+_NUMBER = struct.Struct(">Q")
 _HEADER = struct.Struct("<I")
 """Of a row: the dimension. The codes of the vector come next, int8, then the token states."""
 _logger = get_logger("memory_actors.search.embedding")
@@ -80,14 +83,15 @@ def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
 def _bad_rows(
     env: Environment, txn: Transaction, *, encrypted: bool
 ) -> Iterator[tuple[bytes, str]]:
-    for name in EMBEDDED:
+    for name in BY_DIGEST:
         with txn.cursor(env.tables[name]) as cursor:
             for key, value in cursor:
-                data = _checked(value)
+                stored = txn.get(value, db=env.tables[ROWS]) if name == PLACES else value
+                data = None if stored is None else _checked(stored)
                 if data is None:
                     yield key, "a damaged embedding"
                 elif not encrypted and name != OLD_TOKENS:
-                    vector = _vector(data) if name == ROWS else _old_vector(data)
+                    vector = _vector(data) if name == PLACES else _old_vector(data)
                     if vector is None:
                         yield key, "a damaged embedding"
                     elif not abs(np.linalg.norm(vector) - 1) < UNIT_ERROR_MAX:  # NaN compares false
@@ -187,7 +191,9 @@ class VectorTable:
         return {d: row for d, row in rows.items() if row is not None and _fits(row, dimension)}
 
     def _read(self, txn: Transaction, table: str, key: bytes, scope: KeyScope) -> bytes | None:
-        value = txn.get(key, db=self._env.tables[table])  # of the file that this transaction reads
+        tables = self._env.tables  # of the file that this transaction reads
+        number = txn.get(key, db=tables[PLACES]) if table == ROWS else key
+        value = None if number is None else txn.get(number, db=tables[table])
         data = None if value is None else _checked(value)
         return None if data is None else scope.read(data, _place(table, key))
 
@@ -239,7 +245,7 @@ class VectorTable:
         keys = sorted(self._model + scope.row(digest) for digest in digests)
 
         try:
-            self._env.write(partial(_delete_keys, self._env, EMBEDDED, keys))
+            self._env.write(partial(_delete_keys, self._env, BY_DIGEST, keys))
         except EventLogError as error:  # derived data: what stays is only in the way
             _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
@@ -257,7 +263,7 @@ class VectorTable:
             if not owner.is_everybody:  # what was never in the log must not be written any more
                 for place in [place for place in self._waiting if place.startswith(prefix)]:
                     self._waiting.pop(place, None)
-            for name in EMBEDDED:
+            for name in BY_DIGEST:
                 keys = self._keys_of(name, rows.keys())
                 known |= {rows[key[MODEL_BYTES:]] for key in keys}
                 self._env.write(partial(_delete_keys, self._env, [name], keys))
@@ -319,13 +325,11 @@ class VectorTable:
         }
 
         def put(txn: Transaction) -> None:
-            for key in sorted(known):
-                scope, one = known[key]
+            for key, (scope, one) in known.items():
                 # What has been deleted since it was read stays so.
                 row = self._old_row(txn, key, scope) if one is None else _row(one)
                 if row is not None:
-                    value = _sealed(scope.written(row, _place(ROWS, key)))
-                    txn.put(key, value, db=self._env.tables[ROWS])
+                    _put_row(self._env, txn, key, _sealed(scope.written(row, _place(ROWS, key))))
             if self._is_old:
                 _delete_keys(self._env, (OLD_VECTORS, OLD_TOKENS), known, txn)
 
@@ -337,6 +341,19 @@ class VectorTable:
 
 
 # --- rows
+
+
+def _put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> None:
+    """Write a row in the place of the one that there is, or behind all others."""
+    places, rows = env.tables[PLACES], env.tables[ROWS]
+    number = txn.get(key, db=places)
+    if number is not None:
+        txn.put(number, value, db=rows)
+        return
+    with txn.cursor(rows) as cursor:
+        last = _NUMBER.unpack(cursor.key())[0] if cursor.last() else 0
+    txn.put(key, number := _NUMBER.pack(last + 1), db=places)
+    txn.put(number, value, db=rows, append=True)
 
 
 def _row(one: Embedded) -> bytes:
@@ -385,6 +402,8 @@ def _delete_keys(
 ) -> None:
     for name in names:
         for key in keys:
+            if name == PLACES and (number := txn.get(key, db=env.tables[name])) is not None:
+                txn.delete(number, db=env.tables[ROWS])
             txn.delete(key, db=env.tables[name])
 
 

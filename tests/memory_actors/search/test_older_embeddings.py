@@ -18,6 +18,7 @@ from memory_actors.search.embedding.vector_table import (
     MODEL_BYTES,
     OLD_TOKENS,
     OLD_VECTORS,
+    PLACES,
     ROWS,
     TABLES,
     VectorTable,
@@ -186,17 +187,18 @@ async def test_an_older_store_answers_without_the_model(tmp_path: Path) -> None:
             await memory.user("u").add(word)
         before = await memory.user("u").retrieve("word3 place5", top_k=5)
     env = Environment(tmp_path / "m" / FILE, TABLES)
-    with env.read() as txn, txn.cursor(env.tables[ROWS]) as cursor:
-        rows = [(bytes(key), bytes(value)[4:]) for key, value in cursor]
+    with env.read() as txn, txn.cursor(env.tables[PLACES]) as cursor:
+        rows = [(key, number, txn.get(number, db=env.tables[ROWS])[4:]) for key, number in cursor]
 
     def make_older(txn) -> None:
-        for key, row in rows:
+        for key, number, row in rows:
             dimension = int.from_bytes(row[:4], "little")
             codes = np.frombuffer(row, np.int8, dimension, 4).astype(np.float32)
             vector = (codes / np.linalg.norm(codes)).astype(np.float16).tobytes()
             sealed = struct.pack(">I", zlib.crc32(vector)) + vector
             txn.put(key, sealed, db=env.tables[OLD_VECTORS])
-            txn.delete(key, db=env.tables[ROWS])
+            txn.delete(key, db=env.tables[PLACES])
+            txn.delete(number, db=env.tables[ROWS])
 
     env.write(make_older)
     env.close()
