@@ -19,6 +19,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter, in_json
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.server.access import own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (
     IN_HTTP,
@@ -163,7 +164,10 @@ def handler(route: Route) -> HTTPRouteHandler:
         answered = msgspec.defstruct(name, [(field, answered)], frozen=True)
         answered.__doc__ = operation.summary
 
-    async def answer(user: UserMemory, user_id: str, **given: Any) -> Response[Any]:
+    async def answer(
+        user: UserMemory, user_id: str, request: Request[Any, Any, Any], **given: Any
+    ) -> Response[Any]:
+        _check_address(request, in_query)
         body = given.pop("data", None)
         fields = {**given, **({} if body is None else arguments(body))}
         result = await _called(operation, user, fields)
@@ -174,6 +178,7 @@ def handler(route: Route) -> HTTPRouteHandler:
         )
 
     taken = _signature(route, operation)
+    in_query = _names_in_query(route, operation)
     answer.__name__ = KNOWN_AS.get(operation.name, operation.name)
     answer.__doc__ = operation.summary
     answer.__signature__ = Signature(taken)  # type: ignore[attr-defined]
@@ -202,7 +207,9 @@ async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]
 
 def _signature(route: Route, operation: Operation) -> list[Taken]:
     """Return what a handler takes: Litestar reads it, and describes it."""
-    taken: dict[str, Any] = {"user": OfUser, "user_id": UserId}
+    taken: dict[str, Any] = {
+        "user": OfUser, "user_id": UserId, "request": Request[Any, Any, Any],
+    }  # fmt: skip
     if "{memory_id" in route.at:
         taken["memory_id"] = MemoryId
     if route.body is not None:
@@ -222,6 +229,30 @@ def _in_query(parameter: Parameter) -> Taken:
         annotation=Annotated[kind, QUERY[parameter.name]],
         default=default,
     )
+
+
+def _names_in_query(route: Route, operation: Operation) -> frozenset[str] | None:
+    """Return what the query of a route may have; None: its fields are in a body."""
+    if route.body is not None:
+        return None
+    own = [name for name in QUERY if name in {one.name for one in operation.parameters}]
+    return frozenset(QUERY[name].name or name for name in own)
+
+
+def _check_address(request: Request[Any, Any, Any], in_query: frozenset[str] | None) -> None:
+    """Refuse a condition that would not be read: without it, what it spares would be deleted.
+
+    :raises InvalidInputError: the query has an unknown name, or there is a body that is not read.
+    """
+    for name in sorted(request.query_params.keys() - (in_query or frozenset())):
+        known = f"it takes {', '.join(sorted(in_query))}" if in_query else "it takes none"
+        where = known if in_query is not None else "give it in the body"
+        raise InvalidInputError(f"unknown query parameter {name!r:.80}: {where}")
+    length = request.headers.get("content-length", "0")
+    if in_query is not None and (length != "0" or "transfer-encoding" in request.headers):
+        raise InvalidInputError(
+            "this request takes no body: give filters and the like in the query"
+        )
 
 
 async def user_memory(

@@ -1,6 +1,7 @@
 """A user can do over HTTP whatever the library does."""
 
 import inspect
+import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -289,3 +290,32 @@ def test_what_matches_is_counted_and_deleted(ask: Ask) -> None:
     assert ask("GET", "/count").json() == {"count": 1}
     assert ask("DELETE", "/memories?memory_type=long_term").status_code == 200
     assert ask("GET", "/count").json() == {"count": 0}
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH"])
+def test_a_condition_decides_whether_a_memory_is_changed(ask: Ask, method: str) -> None:
+    memory_id = added(ask, "likes tea", metadata={"n": 1})
+    for n, status in ((2, 404), (1, 200)):
+        path, filters = f"/memories/{memory_id}", {"n": n}
+        if method == "PATCH":
+            answer = ask(method, path, {"content": "likes coffee", "filters": filters})
+        else:
+            answer = ask(method, f"{path}?filters={quote(json.dumps(filters))}")
+        assert answer.status_code == status, answer.text
+
+
+def test_a_condition_that_would_not_be_read_is_refused(ask: Ask) -> None:
+    """Without it, what it spares would be deleted."""
+    memory_id = added(ask, "likes tea", metadata={"n": 1})
+    one, spared = f"/memories/{memory_id}", {"filters": {"n": 2}}
+    for method, path, body in (
+        ("DELETE", f"{one}?filter=%7B%22n%22%3A2%7D", None),
+        ("DELETE", f"{one}?n=2", None),
+        ("DELETE", one, spared),
+        ("DELETE", "/memories?memory_type=long_term", spared),
+        ("DELETE", "/memories?memory_type=long_term&filter=%7B%22n%22%3A2%7D", None),
+        ("PATCH", f"{one}?filters=%7B%22n%22%3A2%7D", {"content": "likes coffee"}),
+        ("GET", "/count?filter=%7B%22n%22%3A2%7D", None),
+    ):
+        problem(ask(method, path, body), 400, "invalid-input")
+    assert ask("GET", one).json()["content"] == "likes tea"
