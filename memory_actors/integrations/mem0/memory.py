@@ -137,8 +137,13 @@ class AsyncMemory:
         said = dict(metadata or {})
         if expiration_date is not _UNSET:
             said["expiration_date"] = checks.day(expiration_date)
-        user, memory = await self._found(memory_id)
-        await user.update(memory_id, content=text, metadata=shapes.changed(memory, said))
+        updated = False
+        while not updated:
+            user, memory = await self._found(memory_id)
+            metadata, as_read = shapes.changed(memory, said), shapes.as_read(memory)
+            with suppress(NotFoundError):  # somebody has updated it since it was read
+                await user.update(memory_id, content=text, metadata=metadata, filters=as_read)
+                updated = True
         return {"message": "Memory updated successfully!"}
 
     async def delete(self, memory_id: str) -> dict[str, str]:

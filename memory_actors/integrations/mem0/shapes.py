@@ -90,6 +90,17 @@ def changed(memory: Memory, metadata: Mapping[str, Any] | None) -> dict[str, Any
     return {**_kept(memory), **said, "updated_at": now()}
 
 
+def as_read(memory: Memory) -> dict[str, Any] | None:
+    """Return the filter that a memory matches until its next update, which has another time.
+
+    None: somebody who keeps something else under that name has added it.
+    """
+    at = memory.metadata.get("updated_at", "")
+    if not isinstance(at, str):
+        return None
+    return {"updated_at": {"eq": at} if "updated_at" in memory.metadata else {"exists": False}}
+
+
 def _kept(memory: Memory) -> dict[str, Any]:
     return {name: value for name, value in memory.metadata.items() if name != "is_compressed"}
 

@@ -264,6 +264,17 @@ async def test_adds_at_once_keep_their_own_scope_and_metadata(tmp_path: Path) ->
             assert (one["agent_id"], one["metadata"]) == (f"a{n}", {"n": n})
 
 
+async def test_updates_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    async with AsyncMemory(tmp_path / "memory", **PARTS) as memory:
+        added = await memory.add("likes tea", user_id="u", metadata={"first": 1}, infer=False)
+        memory_id = added["results"][0]["id"]
+        names = [f"n{number}" for number in range(8)]
+        await asyncio.gather(*(memory.update(memory_id, metadata={name: 1}) for name in names))
+        told = await memory.get(memory_id)
+        assert told is not None
+        assert told["metadata"] == dict.fromkeys(["first", *names], 1)
+
+
 async def test_a_failed_add_leaves_no_message_to_the_next(tmp_path: Path) -> None:
     async with AsyncMemory(tmp_path / "memory", extractor=Slow(), **PARTS) as memory:
         with pytest.raises(ExtractorError):
