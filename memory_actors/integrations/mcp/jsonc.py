@@ -272,7 +272,9 @@ def _cut(text: str, out_of: Value, member: Member) -> str:
     before, end = len(text[: member.start].rstrip()), member.value.end
     if member.comma is not None:
         end = member.comma + 1
-    comments = "//" in text[text.rfind("\n", 0, before) + 1 : before]
+    index = members.index(member)
+    begin = members[index - 1].value.end if index else out_of.start
+    comments = "//" in text[max(begin, text.rfind("\n", 0, before)) : before]
     if comments and not text[end:].lstrip(" \t\r").startswith("\n"):
         before = member.start
     if len(members) == 1 or member.comma is not None:  # the next one, or the end, takes its place

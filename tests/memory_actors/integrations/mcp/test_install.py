@@ -153,6 +153,7 @@ def test_mode_link_and_mark_stay(home: Path) -> None:
         "{}", "{}\n", "{ }", "{\n}\n", "{\r\n}\r\n", "", "\n", " \n\n", '{"a":1,"mcpServers":{}}',
         '{"mcpServers": {}}\n', '{\n  "mcpServers": {},\n  "a": 1\n}\n',
         '{\n  "mcpServers": {\n  }\n}\n', '{"mcpServers":{"b":{}}}', '{"a": {"mcpServers": {}}}',
+        '{"mcpServers": {"b": {"url": "https://b.example"}}}', '{"home": "http://b.example"}',
     ],
 )  # fmt: skip
 def test_uninstalling_restores_what_was_there(
