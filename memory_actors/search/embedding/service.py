@@ -78,7 +78,7 @@ class EmbeddingService:
             )
         if fact is None or fact.decode() != mine:
             self._table.set_fact("model", mine.encode())
-        self._table.use_model(self.recipe, self.codebook)
+        self._table.use_model(self.recipe, self._codebook_at_hand)
 
     async def probe(self) -> None:
         """See that an embedder of the caller's own gives vectors, before anything relies on them.
@@ -106,6 +106,11 @@ class EmbeddingService:
     def codebook(self) -> Codebook:
         """Return what token states are packed with. It may load the model."""
         return codebook_of(self.embedder)
+
+    def _codebook_at_hand(self) -> Codebook | None:
+        """Return the same; None where the model, which may have to be installed, is not loaded."""
+        loads = hasattr(self.embedder, "codebook")
+        return None if loads and not self._prepared else self.codebook()
 
     def as_query(self, text: str) -> str:
         """Return what is embedded of a query: the model may tell questions from answers."""

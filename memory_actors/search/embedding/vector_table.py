@@ -13,6 +13,8 @@ In a store that is encrypted each row is its owner's: see key_scopes.py.
 
 Older stores have vectors as float16 and token states as int8, in a table each. What is read of them
 is brought into form, and goes into the new table with the next batch: nothing is embedded again.
+Until the model is loaded there is no codebook for the states: then the vectors alone are read, for
+reading happens on the loop and in stores whose model is not installed.
 """
 
 import hashlib
@@ -32,7 +34,7 @@ from eventlog.core.logs import get_logger
 from eventlog.files.datafile import remove_named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Transaction
-from memory_actors.base.errors import EmbedderError, StoreBusyError
+from memory_actors.base.errors import StoreBusyError
 from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
 from memory_actors.search.embedding.protocol import Embedded, Vectors
@@ -128,7 +130,7 @@ class VectorTable:
         """By the owner's prefix and the digest."""
         self._lock = threading.Lock()
         self._model = b""
-        self._codebook: Callable[[], Codebook] = lambda: PLAIN
+        self._codebook: Callable[[], Codebook | None] = lambda: PLAIN
         self._is_old = self._has_old_rows()
 
     def _has_old_rows(self) -> bool:
@@ -136,10 +138,13 @@ class VectorTable:
             tables = (self._env.tables[name] for name in (OLD_VECTORS, OLD_TOKENS))
             return any(txn.stat(table)["entries"] for table in tables)
 
-    def use_model(self, fingerprint: str, codebook: Callable[[], Codebook] = lambda: PLAIN) -> None:
+    def use_model(
+        self, fingerprint: str, codebook: Callable[[], Codebook | None] = lambda: PLAIN
+    ) -> None:
         """Read and write the embeddings of this model from now on.
 
         `codebook` returns what its token states are packed with; it is asked for older rows alone.
+        While it returns None, those stay as they are, and only their vectors are read.
         """
         self._model = hashlib.sha256(fingerprint.encode()).digest()[:MODEL_BYTES]
         self._codebook = codebook
@@ -165,8 +170,8 @@ class VectorTable:
         there = np.zeros(len(digests), np.bool_)
         for start in range(0, len(digests), MATRIX_ROWS):
             chunk = digests[start : start + MATRIX_ROWS]
-            found = self._stored(chunk, dimension, owner)
-            found |= {d: _row(one) for d, one in self._waiting_of(chunk, owner).items()}
+            found = {d: _row(one) for d, one in self._waiting_of(chunk, owner).items()}
+            found |= self._stored([d for d in chunk if d not in found], dimension, owner)
             rows = [row for row, digest in enumerate(chunk, start) if digest in found]
             codes[rows] = _codes([found[digests[row]] for row in rows], dimension)
             there[rows] = True
@@ -180,14 +185,15 @@ class VectorTable:
         if scope is None:
             return {}
         keys = {digest: self._model + scope.row(digest) for digest in digests}
+        codebook = self._codebook() if self._is_old else None
         with self._env.read() as txn:
             rows = {d: self._read(txn, ROWS, key, scope) for d, key in keys.items()}
             old = [d for d, row in rows.items() if row is None] if self._is_old else []
             for digest in old:
-                rows[digest] = self._old_row(txn, keys[digest], scope)
-        brought = {d: _Waiting(owner, d, None) for d in old if rows[d] is not None}
-        for digest, one in brought.items():
-            self._waiting.setdefault(owner.prefix + digest, one)
+                rows[digest] = self._old_row(txn, keys[digest], scope, codebook)
+        brought = [d for d in old if rows[d] is not None and codebook is not None]
+        for digest in brought:
+            self._waiting.setdefault(owner.prefix + digest, _Waiting(owner, digest, None))
         return {d: row for d, row in rows.items() if row is not None and _fits(row, dimension)}
 
     def _read(self, txn: Transaction, table: str, key: bytes, scope: KeyScope) -> bytes | None:
@@ -197,19 +203,18 @@ class VectorTable:
         data = None if value is None else _checked(value)
         return None if data is None else scope.read(data, _place(table, key))
 
-    def _old_row(self, txn: Transaction, key: bytes, scope: KeyScope) -> bytes | None:
-        """Return the row of what the older tables have under a key."""
+    def _old_row(
+        self, txn: Transaction, key: bytes, scope: KeyScope, codebook: Codebook | None
+    ) -> bytes | None:
+        """Return the row of what older tables have under a key; without a codebook no states."""
         data = self._read(txn, OLD_VECTORS, key, scope)
         vector = None if data is None else _old_vector(data)
         if vector is None:
             return None
+        if codebook is None:
+            return _row(Embedded(vector, None))
         states = self._read(txn, OLD_TOKENS, key, scope)
-        try:
-            tokens = None if states is None else repacked(states, self._codebook())
-        except EmbedderError as error:  # the model is not to be had now: as good as absent
-            _logger.warning("an older embedding not read", error=str(error))
-            return None
-        return _row(Embedded(vector, tokens))
+        return _row(Embedded(vector, None if states is None else repacked(states, codebook)))
 
     def put(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> bool:
         """Take embeddings to be written soon; say whether there are enough to write at once."""
@@ -227,8 +232,9 @@ class VectorTable:
             batch = dict(self._waiting)
             if batch:
                 self._write(batch)
-            for name in batch:
-                self._waiting.pop(name, None)
+            for name, one in batch.items():
+                if self._waiting.get(name) is one:  # else it was replaced while this was written
+                    self._waiting.pop(name, None)
 
     def delete(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
         """Delete embeddings, where they are there. Blocks: call it off the loop."""
@@ -243,7 +249,6 @@ class VectorTable:
         if scope is None:
             return
         keys = sorted(self._model + scope.row(digest) for digest in digests)
-
         try:
             self._env.write(partial(_delete_keys, self._env, BY_DIGEST, keys))
         except EventLogError as error:  # derived data: what stays is only in the way
@@ -318,16 +323,18 @@ class VectorTable:
 
     def _write(self, batch: Mapping[bytes, _Waiting]) -> None:
         """Write rows, and delete what the older tables have in their place."""
+        codebook = self._codebook() if self._is_old else None
         scopes = {owner: owner.scope_to_write() for owner, _, _ in batch.values()}
         known = {
             self._model + scopes[owner].row(digest): (scopes[owner], one)
             for owner, digest, one in batch.values()
+            if one is not None or codebook is not None
         }
 
         def put(txn: Transaction) -> None:
             for key, (scope, one) in known.items():
                 # What has been deleted since it was read stays so.
-                row = self._old_row(txn, key, scope) if one is None else _row(one)
+                row = self._old_row(txn, key, scope, codebook) if one is None else _row(one)
                 if row is not None:
                     _put_row(self._env, txn, key, _sealed(scope.written(row, _place(ROWS, key))))
             if self._is_old:

@@ -266,11 +266,14 @@ class MemoryIndex:
 
     def _fetch(self, labels: Sequence[int]) -> list[bytes | None]:
         """Return token states that are not held; from any thread."""
-        owners = [self._owners.get(label) for label in labels]
-        tokens = self._embeddings.tokens([owner.digest for owner in owners if owner is not None])
-        found = [None if owner is None else tokens.get(owner.digest) for owner in owners]
+        found = self._states(labels)
         self._lost.update(label for label, one in zip(labels, found, strict=True) if one is None)
         return found
+
+    def _states(self, labels: Sequence[int]) -> list[bytes | None]:
+        owners = [self._owners.get(label) for label in labels]
+        tokens = self._embeddings.tokens([owner.digest for owner in owners if owner is not None])
+        return [None if owner is None else tokens.get(owner.digest) for owner in owners]
 
     # --- files
 
@@ -295,11 +298,15 @@ class MemoryIndex:
         return parts, _catalogued(parts, rows)
 
     async def _hold_states(self) -> None:
-        """Read token states into memory after an activation, as many as may be there."""
+        """Read token states into memory after an activation, as many as may be there.
+
+        What is not there is no loss yet: a query that wants it finds out. Of an older store nothing
+        is there until the model is loaded.
+        """
         labels = sorted(self._owners, reverse=True)
         for start in range(0, len(labels), STATES_CHUNK):
             chunk = labels[start : start + STATES_CHUNK]
-            fetched = await anyio.to_thread.run_sync(self._fetch, chunk)
+            fetched = await anyio.to_thread.run_sync(self._states, chunk)
             found = zip(chunk, fetched, strict=True)
             if not self.late.hold({label: data for label, data in found if data is not None}):
                 return

@@ -341,6 +341,45 @@ async def test_a_damaged_vector_counts_as_absent(tmp_path: Path) -> None:
     table.close()
 
 
+def test_a_row_written_while_a_matrix_is_read_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = VectorTable(tmp_path / "derived.mdb")
+    table.put({b"d" * 16: Embedded(np.array([1, 0], np.float32), None)})
+    stored = table._stored
+
+    def written_behind(*args):
+        found = stored(*args)
+        table.flush()
+        return found
+
+    monkeypatch.setattr(table, "_stored", written_behind)
+    _, there = table.matrix([b"d" * 16], 2)
+    assert there.all()
+    table.close()
+
+
+def test_what_is_put_while_the_older_is_written_is_written_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, digest = VectorTable(tmp_path / "derived.mdb"), b"d" * 16
+    old, new = (Embedded(np.array(one, np.float32), None) for one in ([1, 0], [0, 1]))
+    table.put({digest: old})
+    write = table._write
+
+    def put_meanwhile(batch):
+        write(batch)
+        monkeypatch.undo()
+        table.put({digest: new})
+
+    monkeypatch.setattr(table, "_write", put_meanwhile)
+    table.flush()
+    table.close()
+    table = VectorTable(tmp_path / "derived.mdb")
+    assert table.get([digest], 2)[digest].vector.tolist() == [0, 1]
+    table.close()
+
+
 async def test_models_do_not_share_vectors(tmp_path: Path) -> None:
     table = VectorTable(tmp_path / "derived.mdb")
     table.use_model("one")

@@ -4,15 +4,17 @@ import struct
 import zlib
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
-from support.fakes import FakeEmbedder
+from support.fakes import FakeEmbedder, FakeTokenEmbedder
 
 from eventlog import Environment
 from memory_actors import MemorySystem
+from memory_actors.base.errors import EmbedderError
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.token_states import unpack
+from memory_actors.search.embedding.token_states import PLAIN, Codebook, states_of, unpack
 from memory_actors.search.embedding.vector_table import (
     FILE,
     MODEL_BYTES,
@@ -110,6 +112,50 @@ def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Owner:
     return request.param
 
 
+class UnloadedEmbedder(FakeTokenEmbedder):
+    """Has a model that is not there at first; counts who asks for the codebook until then."""
+
+    is_there = False
+    asked = 0
+
+    def prepare(self) -> None:
+        if not self.is_there:
+            raise EmbedderError("no model")
+
+    def codebook(self) -> Codebook:
+        if not self.is_there:
+            self.asked += 1
+            raise EmbedderError("no model")
+        return PLAIN
+
+
+def make_older(path: Path) -> None:
+    """Turn the rows of a store into what older ones have."""
+    env = Environment(path, TABLES)
+    with env.read() as txn, txn.cursor(env.tables[PLACES]) as cursor:
+        rows = [(key, number, txn.get(number, db=env.tables[ROWS])[4:]) for key, number in cursor]
+
+    def put(txn) -> None:
+        for key, number, row in rows:
+            head = 4 + int.from_bytes(row[:4], "little")
+            codes = np.frombuffer(row[4:head], np.int8).astype(np.float32)
+            data = {OLD_VECTORS: (codes / np.linalg.norm(codes)).astype(np.float16).tobytes()}
+            if len(row) > head:
+                ids = unpack(row[head:]).token_ids
+                states = states_of([row[head:]], PLAIN)
+                old = struct.pack("<BBH", 1, 64, len(ids)) + ids.tobytes() + states.tobytes()
+                data[OLD_TOKENS] = old
+            for table, each in data.items():
+                sealed = struct.pack(">I", zlib.crc32(each)) + each
+                txn.put(key, sealed, db=env.tables[table])
+            txn.delete(key, db=env.tables[PLACES])
+            txn.delete(number, db=env.tables[ROWS])
+
+    env.write(put)
+    env.close()
+    assert len(rows[0][0]) == MODEL_BYTES + 16
+
+
 def check(found: dict[bytes, Embedded]) -> None:
     assert list(found) == DIGESTS
     for seed, one in enumerate(found.values()):
@@ -168,6 +214,44 @@ def test_what_is_erased_after_it_was_read_is_not_written(
     assert counts(tmp_path / FILE) == (2, 0, 0)
 
 
+def test_without_a_codebook_vectors_alone_are_read_and_rows_stay(
+    tmp_path: Path, owner: Owner
+) -> None:
+    """Whoever reads on the loop must not load a model, nor install one for each row."""
+    table = VectorTable(tmp_path / FILE)
+    codebooks: list[Codebook | None] = [None]
+    table.use_model("m", lambda: codebooks[-1])
+    _, there = table.matrix(DIGESTS, DIMENSION, owner)
+    assert there.all()
+    found = table.get(DIGESTS, DIMENSION, owner)
+    assert [one.tokens for one in found.values()] == [None] * 4
+    table.flush()
+    codebooks.append(PLAIN)
+    check(table.get(DIGESTS, DIMENSION, owner))
+    codebooks.append(None)
+    table.close()
+    assert counts(tmp_path / FILE) == (0, 4, 4)
+
+
+async def test_an_older_store_opens_without_loading_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    async with MemorySystem.open(path, embedder=FakeTokenEmbedder(), share=False) as memory:
+        for n in range(40):
+            await memory.user("u").add(f"word{n} place{n % 7}")
+    make_older(path / FILE)
+    embedder = UnloadedEmbedder()
+    async with MemorySystem.open(path, embedder=embedder, share=False) as memory:
+        await memory.user("u").usage()
+        assert memory.statistics().embeddings.computed == 0
+        await anyio.sleep(0.2)  # token states are read in the background
+        assert embedder.asked == 0
+        embedder.is_there = True
+        hits = await memory.user("u").retrieve("word3 place5", top_k=5)
+        assert memory.statistics().embeddings.computed == 1
+    assert "word3 place3" in [hit.content for hit in hits]
+    assert counts(path / FILE)[0] > 0
+
+
 def test_damaged_older_rows_are_named(tmp_path: Path) -> None:
     model = model_of(tmp_path / FILE)
     write_older(tmp_path / FILE, EVERYBODY, model)
@@ -186,23 +270,7 @@ async def test_an_older_store_answers_without_the_model(tmp_path: Path) -> None:
         for word in words:
             await memory.user("u").add(word)
         before = await memory.user("u").retrieve("word3 place5", top_k=5)
-    env = Environment(tmp_path / "m" / FILE, TABLES)
-    with env.read() as txn, txn.cursor(env.tables[PLACES]) as cursor:
-        rows = [(key, number, txn.get(number, db=env.tables[ROWS])[4:]) for key, number in cursor]
-
-    def make_older(txn) -> None:
-        for key, number, row in rows:
-            dimension = int.from_bytes(row[:4], "little")
-            codes = np.frombuffer(row, np.int8, dimension, 4).astype(np.float32)
-            vector = (codes / np.linalg.norm(codes)).astype(np.float16).tobytes()
-            sealed = struct.pack(">I", zlib.crc32(vector)) + vector
-            txn.put(key, sealed, db=env.tables[OLD_VECTORS])
-            txn.delete(key, db=env.tables[PLACES])
-            txn.delete(number, db=env.tables[ROWS])
-
-    env.write(make_older)
-    env.close()
-    assert len(rows[0][0]) == MODEL_BYTES + 16
+    make_older(tmp_path / "m" / FILE)
     embedder = FakeEmbedder()
     async with MemorySystem.open(tmp_path / "m", embedder=embedder, share=False) as memory:
         after = await memory.user("u").retrieve("word3 place5", top_k=5)
