@@ -76,6 +76,23 @@ class SavedTokens(msgspec.Struct, frozen=True):
     """uint16, each once a memory."""
 
 
+class TokensThen(NamedTuple):
+    """The tokens of each memory at one moment, as the index had them."""
+
+    held: dict[int, bytes]
+    """Packed states."""
+    known: dict[int, bytes]
+    """Of all others, the different token ids, uint16."""
+
+    def saved(self) -> SavedTokens:
+        """Return what is to be written of them. Takes 0.2 s at 10,000: for a thread."""
+        pieces = {label: _different(packed).tobytes() for label, packed in self.held.items()}
+        pieces |= self.known
+        ends = np.cumsum([len(piece) // 2 for piece in pieces.values()], dtype=np.int64)
+        labels = np.array(list(pieces), np.int64)
+        return SavedTokens(labels.tobytes(), ends.tobytes(), b"".join(pieces.values()))
+
+
 class QueryTokens(NamedTuple):
     """A query, ready to be compared."""
 
@@ -184,13 +201,9 @@ class LateIndex:
             self._forget_ids(label)
         return True
 
-    def saved(self) -> SavedTokens:
-        """Copy which memory has which tokens."""
-        pieces = {label: _different(packed).tobytes() for label, packed in self._held.items()}
-        pieces |= self._known
-        ends = np.cumsum([len(piece) // 2 for piece in pieces.values()], dtype=np.int64)
-        labels = np.array(list(pieces), np.int64)
-        return SavedTokens(labels.tobytes(), ends.tobytes(), b"".join(pieces.values()))
+    def copied(self) -> TokensThen:
+        """Copy which memory has which tokens. Quick."""
+        return TokensThen(self._held.copy(), self._known.copy())
 
     def restore(self, saved: SavedTokens, living: Container[int]) -> None:
         """Take up the living memories of a copy, without their states. The index must be empty."""
@@ -244,10 +257,12 @@ class LateIndex:
     def score(self, query: QueryTokens, labels: Iterable[int]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
         wanted = list(labels)
+        # The loop may hold a memory, or let it go, in between: it is in one of both at any moment.
+        known = [label in self._known for label in wanted]
         found = list(map(self._held.get, wanted))
         if not all(found) and self._fetch is not None:
             gaps = [place for place, one in enumerate(found) if one is None]
-            gaps = [place for place in gaps if wanted[place] in self]
+            gaps = [place for place in gaps if known[place] or wanted[place] in self]
             fetched = self._fetch([wanted[place] for place in gaps]) if gaps else []
             for place, packed in zip(gaps, fetched, strict=True):
                 found[place] = packed
@@ -259,10 +274,11 @@ class LateIndex:
 
     def _let_go(self, label: int) -> None:
         """Keep of the states that are held only whose they are."""
-        packed = self._held.pop(label)
-        self._held_bytes -= len(packed)
+        packed = self._held[label]
         self._known[label] = _different(packed).tobytes()
         self._known_bytes += len(self._known[label])
+        del self._held[label]
+        self._held_bytes -= len(packed)
 
     def _forget_ids(self, label: int) -> TokenIds | None:
         different = self._known.pop(label, None)

@@ -320,8 +320,7 @@ class MemoryIndex:
     async def save_words(self) -> None:
         """Save the words, which is quick."""
         if self._files is not None:
-            file = self._files.words_of(self.parts)
-            await anyio.to_thread.run_sync(self._files.save_words, file)
+            await anyio.to_thread.run_sync(self._files.save_words, self.parts.kept())
 
 
 def _catalogued(parts: Parts, rows: Iterable[IndexedRow]) -> _Catalogue:

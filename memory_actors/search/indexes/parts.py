@@ -31,7 +31,7 @@ from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, Rows
-from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens
+from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen
 from memory_actors.search.indexes.lexical import LexicalIndex, Saved
 from memory_actors.search.indexes.rows import View
 from memory_actors.search.indexes.traits import (
@@ -99,6 +99,10 @@ class Parts(NamedTuple):
         row = self.dense.row_of(label)
         assert row is not None
         return int(self.traits.view(row + 1).places[row])
+
+    def kept(self) -> "Kept":
+        """Copy the words, the traits that texts show, and their tokens. Quick."""
+        return Kept(self.words.saved(), self.said(), self.late.copied())
 
     def said(self) -> dict[int, Spoken]:
         """Return what texts say of themselves, by label, where that is anything."""
@@ -215,6 +219,14 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
         return None
 
 
+class Kept(NamedTuple):
+    """What is kept of an index, at one moment."""
+
+    words: Saved
+    spoken: dict[int, Spoken]
+    tokens: TokensThen
+
+
 class IndexFiles:
     """The files of one kind's index: the words and the graph beside each other."""
 
@@ -275,10 +287,7 @@ class IndexFiles:
         if self._embeddings.owner.is_everybody:
             dense.save(self._path, self._embeddings.embedder.fingerprint)
 
-    def words_of(self, parts: Parts) -> IndexFile:
-        """Copy the words, the traits that texts show, and their tokens. Quick."""
-        return IndexFile(self._recipe, parts.words.saved(), parts.said(), parts.late.saved())
-
-    def save_words(self, file: IndexFile) -> None:
+    def save_words(self, kept: Kept) -> None:
         """Write the words file. Slow: for a thread."""
+        file = IndexFile(self._recipe, kept.words, kept.spoken, kept.tokens.saved())
         write_index(self._words_path, file, self._embeddings.owner)

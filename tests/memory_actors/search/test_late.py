@@ -174,14 +174,14 @@ def test_states_that_do_not_fit_are_fetched():
     assert scores == pytest.approx(whole.score(whole.query(query), range(30)))
     assert 15 <= len(fetched) < 30
     assert index.size_bytes < whole.size_bytes
-    assert sorted(index.saved().token_ids) == sorted(whole.saved().token_ids)
+    assert sorted(index.copied().saved().token_ids) == sorted(whole.copied().saved().token_ids)
 
 
 def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
     sizes = [7, 1, 30, 12]
     index, query = build(sizes), asked(ids(5, 99), 99)
     again = LateIndex(lambda labels: [None for _ in labels])
-    again.restore(index.saved(), {0, 1, 2, 3})
+    again.restore(index.copied().saved(), {0, 1, 2, 3})
     assert again.query(query).weights.tolist() == index.query(query).weights.tolist()
     assert again.score(again.query(query), range(4)).tolist() == [0, 0, 0, 0]
     assert again.hold({n: pack(ids(size, n), states(size, n)) for n, size in enumerate(sizes)})
@@ -192,6 +192,76 @@ def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
     for label in range(4):
         assert again.remove(label)
     assert again.size_bytes == LateIndex().size_bytes
+
+
+def test_a_copy_to_be_saved_takes_nothing_apart(monkeypatch: pytest.MonkeyPatch):
+    """It is made on the loop, and the rest in a thread; what comes meanwhile is not in it."""
+    index = build([7, 1, 30])
+    before = index.copied().saved()
+    with monkeypatch.context() as patch:
+        patch.delattr(late, "_different")
+        copied = index.copied()
+    index.add(3, pack(ids(4, 3), states(4, 3)))
+    index.remove(0)
+    assert copied.saved() == before
+
+
+class Watched(dict):
+    """A map of an index; `hook` is called after each look at a label and each change."""
+
+    hook = staticmethod(lambda: None)
+
+    def __contains__(self, label):
+        there = super().__contains__(label)
+        self.hook()
+        return there
+
+    def __setitem__(self, label, value):
+        super().__setitem__(label, value)
+        self.hook()
+
+    def pop(self, label, *default):
+        value = super().pop(label, *default)
+        self.hook()
+        return value
+
+
+def watched(bytes_max: int, hook) -> LateIndex:
+    """An index of one memory."""
+    packed = pack(ids(4, 1), states(4, 1))
+    index = LateIndex(lambda labels: [packed for _ in labels], bytes_max=bytes_max)
+    index.add(1, packed)
+    index._held, index._known = Watched(index._held), Watched(index._known)
+    tokens = index.query(asked(ids(4, 1), 1))
+    index._held.hook = index._known.hook = lambda: hook(index, tokens)
+    return index
+
+
+def test_a_memory_is_found_while_its_states_are_let_go():
+    scores = []
+
+    def search(index, tokens) -> None:
+        index._held.hook = index._known.hook = lambda: None
+        scores.extend(index.score(tokens, [1]))
+        index._held.hook = index._known.hook = lambda: search(index, tokens)
+
+    watched(999, search)._let_go(1)
+    assert scores
+    assert scores == pytest.approx([1] * len(scores))
+
+
+def test_a_memory_is_found_while_its_states_are_read():
+    """They may come between any two looks of a search."""
+
+    def hold(index, _tokens) -> None:
+        index._held.hook = index._known.hook = lambda: None
+        index._bytes_max = 999
+        index.hold({1: pack(ids(4, 1), states(4, 1))})
+
+    index = watched(0, hold)
+    tokens = index.query(asked(ids(4, 1), 1))
+    assert index.score(tokens, [1]) == pytest.approx([1])
+    assert list(index._held) == [1]
 
 
 def test_states_that_cannot_be_fetched_score_nothing():
