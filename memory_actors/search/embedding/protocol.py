@@ -39,22 +39,23 @@ class Embedder(Protocol):
 
     An embedder may also have `encode(texts) -> [Embedded]`, the same vectors with token states,
     which makes retrieval better by a third (see token_states.py), and `codebook()`, what it packs
-    those with, if that is not the plain one; `prepare()`, called once before the first
-    text and outside of any deadline; `background_mean() -> float32 [dimension]`, the mean
-    vector of general text (without it, that is computed from 400 sentences, once for each store);
-    `unknown_token_id`, the id among its tokens of what it has no word for; `query_prefix`, what a
-    text has to begin with to be embedded as a question, where the model tells those from answers;
-    `batch_texts_max`, how many texts it may be given at once (64 otherwise), fewer for a slow one:
-    the deadline is for a batch, and a query waits for the one before; and `parallel = True`, if two
-    threads may call it at once: then nobody waits while summaries of old memories are embedded.
+    those with, if that is not the plain one: it is asked for often, and first after `prepare`;
+    `prepare()`, called once before the first text and outside of any deadline;
+    `background_mean() -> float32 [dimension]`, the mean vector of general text (without it, that is
+    computed from 400 sentences, once for each store); `unknown_token_id`, the id among its tokens
+    of what it has no word for; `query_prefix`, what a text has to begin with to be embedded as a
+    question, where the model tells those from answers; `batch_texts_max`, how many texts it may be
+    given at once (64 otherwise), fewer for a slow one: the deadline is for a batch, and a query
+    waits for the one before; and `parallel = True`, if two threads may call it at once: then nobody
+    waits while summaries of old memories are embedded.
     """
 
     @property
     def fingerprint(self) -> str:
         """Name the model, its weights and its precision.
 
-        Vectors of two fingerprints are never compared, so anything that changes a vector must
-        change this. At most 100 printable characters.
+        What was embedded under two fingerprints is never compared, so anything that changes a
+        vector, or the codebook of token states, must change this. At most 100 printable characters.
         """
         ...
 

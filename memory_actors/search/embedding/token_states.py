@@ -51,6 +51,7 @@ from memory_actors.search.dot_products import Bytes, Floats, float_dots
 TOKENS_MAX: Final = 256
 """Tokens that the encoder reads of a text."""
 DIMENSIONS: Final = 64
+DIMENSIONS_MIN, DIMENSIONS_MAX = 3, 255  # of a plain codebook: its steps are int8, its size a byte
 EVENING: Final = 0.3
 RECIPE: Final = "general-text/64/0.3"
 """Names what `learn_projection` does: states of another recipe cannot be compared."""
@@ -155,7 +156,15 @@ class Codebook:
 
 
 def plain_codebook(dimensions: int = DIMENSIONS) -> Codebook:
-    """Return the codebook for states of which nothing is known but that they are of length 1."""
+    """Return the codebook for states of which nothing is known but that they are of length 1.
+
+    :raises ValueError: they have so few or so many dimensions that they cannot be packed.
+    """
+    if not DIMENSIONS_MIN <= dimensions <= DIMENSIONS_MAX:
+        raise ValueError(
+            f"token states have {DIMENSIONS_MIN} to {DIMENSIONS_MAX} dimensions, not {dimensions}: "
+            "`learn_projection` makes a projection to fewer"
+        )
     step = max(1, round(STEP * SCALE / dimensions**0.5))
     steps = np.full(dimensions, step, np.int8)
     return Codebook("plain", np.full((1, dimensions), round(-1.5 * step), np.int8), steps)

@@ -324,12 +324,12 @@ class VectorTable:
     def _write(self, batch: Mapping[bytes, _Waiting]) -> None:
         """Write rows, and delete what the older tables have in their place."""
         codebook = self._codebook() if self._is_old else None
-        scopes = {owner: owner.scope_to_write() for owner, _, _ in batch.values()}
-        known = {
-            self._model + scopes[owner].row(digest): (scopes[owner], one)
-            for owner, digest, one in batch.values()
-            if one is not None or codebook is not None
-        }
+        known: dict[bytes, tuple[KeyScope, Embedded | None]] = {}
+        for owner, digest, one in batch.values():
+            # What was read may be of somebody who was erased since: that makes no key anew.
+            scope = owner.scope() if one is None else owner.scope_to_write()
+            if scope is not None and (one is not None or codebook is not None):
+                known[self._model + scope.row(digest)] = scope, one
 
         def put(txn: Transaction) -> None:
             for key, (scope, one) in known.items():

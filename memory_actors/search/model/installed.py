@@ -29,9 +29,9 @@ GRAPH_VERSION: Final = 1
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 
 UNKNOWN_TOKEN_ID: Final = 100
+"""[UNK] in the published vocabulary."""
 VOCABULARY: Final = 30_522
 """Tokens."""
-"""[UNK] in the published vocabulary."""
 
 WEIGHTS_FILE: Final = "model.safetensors"
 TOKENIZER_FILE: Final = "tokenizer.json"

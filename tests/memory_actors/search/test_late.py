@@ -302,6 +302,20 @@ def test_states_of_another_codebook_are_refused():
         pack([1], states(1, 1, 32))
 
 
+@pytest.mark.parametrize("dimensions", [3, 255])
+def test_plain_states_come_back_at_either_bound(dimensions: int):
+    rows, codebook = states(9, 1, dimensions), plain_codebook(dimensions)
+    packed = pack(range(9), rows, codebook)
+    check_packed(packed, codebook)
+    assert ((decoded(packed, codebook) * rows).sum(axis=1) > 0.85).all()
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 256, 384])
+def test_states_of_too_few_or_too_many_dimensions_are_refused(dimensions: int):
+    with pytest.raises(ValueError, match="3 to 255 dimensions"):
+        plain_codebook(dimensions)
+
+
 def test_a_learnt_codebook_is_closer_than_the_plain_one():
     """What a token's own vector says of its states is not coded again with each of them."""
     rng = np.random.default_rng(3)

@@ -214,6 +214,28 @@ def test_what_is_erased_after_it_was_read_is_not_written(
     assert counts(tmp_path / FILE) == (2, 0, 0)
 
 
+def test_what_is_read_of_an_erased_user_makes_no_key(tmp_path: Path) -> None:
+    """A thread may read rows until the key has gone, and they are written behind that."""
+
+    class Leaving(Somebody):
+        has_key = True
+
+        def scope(self) -> KeyScope | None:
+            return Mirrored() if self.has_key else None
+
+        def scope_to_write(self) -> KeyScope:
+            assert self.has_key
+            return Mirrored()
+
+    owner = Leaving()
+    write_older(tmp_path / FILE, owner, model_of(tmp_path / FILE))
+    table = opened(tmp_path / FILE)
+    check(table.get(DIGESTS, DIMENSION, owner))
+    owner.has_key = False
+    table.close()
+    assert counts(tmp_path / FILE) == (0, 4, 4)
+
+
 def test_without_a_codebook_vectors_alone_are_read_and_rows_stay(
     tmp_path: Path, owner: Owner
 ) -> None:
