@@ -5,14 +5,14 @@ tool answers as the reference does; docs/integrations/mcp.md says where it does 
 test runs both on the same calls.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from memory_actors.api.plumbing import from_origins
-from memory_actors.base.errors import MemoryActorsError, NotFoundError
+from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
 from memory_actors.base.records import IS_COMPRESSED, Memory, MemoryType
 from memory_actors.base.validation import content_bytes
 from memory_actors.integrations.mcp.graph_shapes import (
@@ -33,13 +33,23 @@ from memory_actors.integrations.mcp.graph_shapes import (
     Query,
     Relations,
 )
-from memory_actors.integrations.mcp.graph_stored import MENTIONED, ends, link, node, stored
+from memory_actors.integrations.mcp.graph_stored import (
+    MENTIONED,
+    Stored,
+    ends,
+    link,
+    node,
+    of_name,
+    stored,
+)
 from memory_actors.integrations.mcp.tool import Answer, Call, Tool, builtins
+from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
 
 T = TypeVar("T")
 
 RESOURCE: Final = "memory://knowledge-graph"
+ATTEMPTS: Final = 5  # of a relation whose ends others create or delete at the same time
 
 # --- write
 
@@ -70,7 +80,7 @@ async def _create_entities(call: Call) -> Answer:
     _check(text for one in new for text in (one.name, one.type, *one.observations))
     graph = await stored(user)
     ids = {one.data["name"]: one.memory_id for one in graph.entities[::-1]}
-    mentioned = {one.data["name"] for one in graph.mentioned}
+    mentioned = {name_key(one.data["name"]) for one in graph.mentioned}
     created: list[Node] = []
     spelled: dict[str, str] = {}
 
@@ -84,11 +94,13 @@ async def _create_entities(call: Call) -> Answer:
             ids[one.name] = receipt.memory_id
             observations = list(dict.fromkeys(one.observations))
             created.append(Node(name=one.name, type=one.type, observations=observations))
-        if one.name in mentioned:
-            await _replace_mentioned(user, one.name, ids[one.name])
-            mentioned.discard(one.name)
+        if name_key(one.name) in mentioned:
+            await _replace_mentioned(user, ids[one.name])
+            mentioned.discard(name_key(one.name))
 
     await _each(call, new, create)
+    if created:
+        await _settle(user)
     return _answer(Entities(created), created, note=_not_created(spelled))
 
 
@@ -108,19 +120,58 @@ def _not_created(spelled: Mapping[str, str]) -> str | None:
     return f"Not created, as case, width and blanks tell no names apart: {named}."
 
 
-async def _replace_mentioned(user: UserMemory, name: str, memory_id: str) -> None:
+async def _replace_mentioned(user: UserMemory, memory_id: str) -> None:
     """Give an entity all that was said of its name before it was there, what has ended, too."""
     graph = await stored(user)
-    entity = next(one for one in graph.entities if one.memory_id == memory_id)
-    for old in (one for one in graph.mentioned if one.data["name"] == name):
+    entity = next((one for one in graph.entities if one.memory_id == memory_id), None)
+    if entity is None:  # somebody has deleted it meanwhile
+        return
+    for old in of_name(graph.mentioned, entity.data["name"]):
         if old.data["observations"] or old.metadata or old.pinned:
             await from_origins(user, old.origins).entities.add_entity(
                 entity.data["name"], entity.data["type"], old.data["observations"],
                 metadata=_metadata(old), pinned=old.pinned,
             )  # fmt: skip
-        for relation in (one for one in graph.ever_related if old.memory_id in ends(one)):
-            await _relate_again(user, relation, {old.memory_id: memory_id})
-        await user.entities.delete(old.memory_id)
+        said = [one for one in graph.ever_related if old.memory_id in ends(one)]
+        for relation in said:
+            with suppress(NotFoundError):  # it went with its other end meanwhile
+                await _relate_again(user, relation, {old.memory_id: memory_id})
+        if not await _forget_mentioned(user, old.memory_id, {one.memory_id for one in said}):
+            await _replace_mentioned(user, memory_id)
+
+
+async def _settle(user: UserMemory) -> None:
+    """Give entities what others have meanwhile said of their names as of ones only mentioned.
+
+    Who creates an entity does this, and who mentions a new name, both behind their writes: so
+    whichever comes last sees the other.
+    """
+    graph = await stored(user)
+    for entity in [graph.named(one.data["name"]) for one in graph.mentioned]:
+        if entity is not None:
+            await _replace_mentioned(user, entity.memory_id)
+
+
+async def _forget_mentioned(user: UserMemory, memory_id: str, done: Set[str] = frozenset()) -> bool:
+    """Delete a name that is mentioned only, with relations that are done with.
+
+    Return False if others have related something else to it meanwhile: that is not to be lost, and
+    comes back with the name.
+    """
+    try:
+        await user.delete(memory_id)
+    except NotFoundError:  # somebody else has, meanwhile
+        return True
+    deletion = (await user.history(memory_id))[-1]
+    came_back = False
+    for relation_id in deletion.data.get("relationship_ids", ()):
+        if relation_id not in done:
+            with suppress(
+                InvalidInputError, NotFoundError
+            ):  # its other end has been deleted as well
+                await user.restore([memory_id, relation_id])
+                came_back = True
+    return not came_back
 
 
 async def _relate_again(user: UserMemory, old: Memory, instead: Mapping[str, str]) -> None:
@@ -148,25 +199,60 @@ async def _create_relations(call: Call) -> Answer:
     """Create relations; a name that is no entity is mentioned from now on."""
     user, new = call.user, call.given.relations
     _check(text for one in new for text in (one.source, one.target, one.relation))
-    graph = await stored(user)
-    ids = {one.data["name"]: one.memory_id for one in (*graph.mentioned, *graph.entities[::-1])}
-    known = {link(one) for one in graph.relations}
     created: list[Link] = []
+    names = _Names(user, await stored(user))
 
     async def create(one: Link) -> None:
-        for name in {one.source, one.target} - ids.keys():
-            ids[name] = (await user.entities.add_entity(name, MENTIONED)).memory_id
-        if one in known:
-            return
-        known.add(one)
-        receipt = await user.entities.relate(
-            ids[one.source], one.relation, ids[one.target], exclusive=False
-        )
-        if receipt.operation == "add":
-            created.append(one)
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
+                created.extend(await _related(user, names, one))
+                break
+            except NotFoundError:  # others have created, or deleted, what it names meanwhile
+                if not attempts_left:
+                    raise
+                names.read(await stored(user))
 
     await _each(call, new, create)
+    if names.has_mentioned:
+        await _settle(user)
     return _answer(Relations(created), created)
+
+
+class _Names:
+    """What the relations of a call mean by names: what was read, and what they mention first."""
+
+    def __init__(self, user: UserMemory, graph: Stored):
+        self._user = user
+        self.has_mentioned = False
+        self.read(graph)
+
+    def read(self, graph: Stored) -> None:
+        """Begin again with the graph as it is now."""
+        self._graph = graph
+        self._new: dict[str, tuple[str, str]] = {}
+        self.known = {link(one) for one in graph.relations}
+
+    async def end(self, name: str) -> tuple[str, str]:
+        """Return the id and the own name of what has a name; it is mentioned from now on."""
+        found, key = self._graph.meant(name), name_key(name)
+        if found is not None:
+            return found.memory_id, found.data["name"]
+        if key not in self._new:
+            receipt = await self._user.entities.add_entity(name, MENTIONED)
+            self._new[key], self.has_mentioned = (receipt.memory_id, name), True
+        return self._new[key]
+
+
+async def _related(user: UserMemory, names: _Names, asked: Link) -> list[Link]:
+    """Relate two names; return the relation, with the names as they are there, if it is new."""
+    source_id, source = await names.end(asked.source)
+    target_id, target = await names.end(asked.target)
+    made = Link(source=source, relation=asked.relation, target=target)
+    if made in names.known:
+        return []
+    receipt = await user.entities.relate(source_id, made.relation, target_id, exclusive=False)
+    names.known.add(made)
+    return [made] if receipt.operation == "add" else []
 
 
 async def _add_observations(call: Call) -> Answer:
@@ -203,17 +289,16 @@ def _check(texts: Iterable[str]) -> None:
 
 
 async def _delete_entities(call: Call) -> Answer:
-    names = set(call.given.entity_names)
     graph = await stored(call.user)
-    gone = [one for one in (*graph.entities, *graph.mentioned) if one.data["name"] in names]
-    return await _deleted(call, [one.memory_id for one in gone], "Entities")
+    shown = [*graph.entities, *graph.mentioned]
+    gone = [one.memory_id for name in call.given.entity_names for one in of_name(shown, name)]
+    return await _deleted(call, list(dict.fromkeys(gone)), "Entities")
 
 
 async def _delete_relations(call: Call) -> Answer:
-    wanted = set(call.given.relations)
     graph = await stored(call.user)
-    gone = [one.memory_id for one in graph.relations if link(one) in wanted]
-    return await _deleted(call, gone, "Relations")
+    gone = [one.memory_id for asked in call.given.relations for one in graph.related(asked)]
+    return await _deleted(call, list(dict.fromkeys(gone)), "Relations")
 
 
 async def _deleted(call: Call, memory_ids: Sequence[str], what: str) -> Answer:
@@ -228,7 +313,7 @@ async def _deleted(call: Call, memory_ids: Sequence[str], what: str) -> Answer:
     needed = {end for one in graph.ever_related for end in ends(one)}
     for one in graph.mentioned:
         if one.memory_id not in needed and not one.data["observations"]:
-            await delete(one.memory_id)
+            await _forget_mentioned(call.user, one.memory_id)
     return _done(what)
 
 
@@ -241,7 +326,8 @@ async def _delete_observations(call: Call) -> Answer:
         if entity is not None:
             has = left[entity.memory_id]
             for text in set(one.observations) & has:
-                await call.user.entities.remove_observation(entity.memory_id, text)
+                with suppress(NotFoundError):  # somebody else has deleted it meanwhile
+                    await call.user.entities.remove_observation(entity.memory_id, text)
                 has.discard(text)
 
     await _each(call, call.given.deletions, delete)
@@ -279,7 +365,8 @@ async def _search_nodes(call: Call) -> Answer:
 
 async def _open_nodes(call: Call) -> Answer:
     graph, names = await stored(call.user), set(call.given.names)
-    chosen = [one for one in graph.entities if one.data["name"] in names]
+    ids = {one.memory_id for name in names for one in of_name(graph.entities, name)}
+    chosen = [one for one in graph.entities if one.memory_id in ids]
     return _found(call, graph.shown(chosen), f"the names {sorted(names)}")
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from memory_actors.base.records import Memory, MemoryType
 from memory_actors.integrations.mcp.graph_shapes import Graph, Link, Node
-from memory_actors.kinds.entity.graph import name_key
+from memory_actors.kinds.entity.graph import name_key, relation_key
 from memory_actors.sharing.system import UserMemory
 
 MENTIONED: Final = "(mentioned)"
@@ -29,8 +29,16 @@ class Stored:
 
     def named(self, name: str) -> Memory | None:
         """Return the first entity of a name, or else of that name in another spelling."""
-        by_key = (one for one in self.entities if name_key(one.data["name"]) == name_key(name))
-        return next((one for one in self.entities if one.data["name"] == name), next(by_key, None))
+        return next(iter(of_name(self.entities, name)), None)
+
+    def meant(self, name: str) -> Memory | None:
+        """Return what a relation means by a name: an entity, or else one that is mentioned only."""
+        return self.named(name) or next(iter(of_name(self.mentioned, name)), None)
+
+    def related(self, asked: Link) -> list[Memory]:
+        """Return the relations that are just so, or else those that are so in another spelling."""
+        exact = [one for one in self.relations if link(one) == asked]
+        return exact or [one for one in self.relations if _key(link(one)) == _key(asked)]
 
     def shown(self, chosen: Sequence[Memory]) -> Graph:
         """Return some entities, and each relation that touches one of them."""
@@ -38,6 +46,17 @@ class Stored:
         links = [link(one) for one in self.relations]
         links = [one for one in links if one.source in names or one.target in names]
         return Graph([node(one) for one in chosen], links)
+
+
+def of_name(entities: Iterable[Memory], name: str) -> list[Memory]:
+    """Return those of a name, or else those of that name in another spelling."""
+    same = [one for one in entities if name_key(one.data["name"]) == name_key(name)]
+    return [one for one in same if one.data["name"] == name] or same
+
+
+def _key(asked: Link) -> tuple[str, str, str]:
+    """Return what two spellings of one relation have in common."""
+    return name_key(asked.source), relation_key(asked.relation), name_key(asked.target)
 
 
 def _holds(relation: Memory) -> bool:

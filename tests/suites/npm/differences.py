@@ -82,9 +82,9 @@ DIFFERENCES: Final = (
         {"entities": []},
     ),
     Difference(
-        "observations of another spelling",
-        "Observations are added to, and deleted from, the entity of that name in another spelling, "
-        "if none has just this one; the answer has the entity's own name.",
+        "a name in another spelling",
+        "A name that is observed, related, opened or deleted is that of the entity in another "
+        "spelling, if none has just this one; the answer has the entity's own name.",
         "What cannot be created beside an entity, as it is the same, must be reached by its name.",
         [
             ("create_entities", {"entities": [ANN]}),

@@ -148,7 +148,7 @@ class Failing:
                                          tier="free")  # fmt: skip
         if name == "_speaking_for":
             return lambda _origins: self
-        if name in ("list_memories", "user_id"):
+        if name in ("list_memories", "user_id", "history", "restore"):
             return getattr(self._user, name)
         return getattr(self._user.entities, name)
 
@@ -192,6 +192,120 @@ async def test_a_name_in_another_spelling_is_told_and_means_the_same(graph) -> N
     ]}  # fmt: skip
     await graph("delete_observations", deletions=[{"entityName": "ANN", "observations": ["sings"]}])
     assert await graph("read_graph") == {"entities": [ANN], "relations": []}
+
+
+async def test_a_relation_means_its_names_in_any_spelling(graph) -> None:
+    await graph("create_entities", entities=[ANN])
+    said = {"from": "ANN", "to": "Bob", "relationType": "works_at"}
+    again = {"from": "Ann", "to": "BOB", "relationType": "Works at"}
+    told = {**said, "from": "Ann"}
+    assert await graph("create_relations", relations=[said, again]) == {"relations": [told]}
+    await graph("create_entities", entities=[{**BOB, "name": "BOB"}])
+    told["to"] = "BOB"
+    shown = await graph("open_nodes", names=["bob", "ann"])
+    assert shown == ordered({"entities": [ANN, {**BOB, "name": "BOB"}], "relations": [told]})
+    await graph("delete_relations", relations=[{**again, "to": "bob"}])
+    assert (await graph("read_graph"))["relations"] == []
+    await graph("delete_entities", entityNames=["ANN"])
+    assert await graph("read_graph") == {"entities": [{**BOB, "name": "BOB"}], "relations": []}
+
+
+async def test_a_name_as_it_is_written_comes_before_its_other_spellings(graph) -> None:
+    fruit = {"name": "apple", "entityType": "fruit", "observations": []}
+    maker = {"name": "Apple", "entityType": "maker", "observations": []}
+    await graph("create_entities", entities=[maker, fruit])
+    of_fruit, of_maker = (
+        {**KNOWS, "from": one["name"], "to": one["name"]} for one in (fruit, maker)
+    )
+    both = {"relations": [of_fruit, of_maker]}
+    assert await graph("create_relations", **both) == ordered(both)
+    await graph("delete_relations", relations=[of_fruit])
+    await graph("delete_entities", entityNames=["apple"])
+    assert await graph("read_graph") == {"entities": [maker], "relations": [of_maker]}
+
+
+class Meanwhile:
+    """A user with whose memory somebody else does something right before a write of theirs."""
+
+    def __init__(self, of: Any, write: str, do: Any):
+        self._of, self._write, self._do = of, write, do
+
+    @property
+    def entities(self) -> "Meanwhile":
+        return Meanwhile(self._of.entities, self._write, self._do)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_speaking_for":
+            return lambda _origins: self
+        found = getattr(self._of, name)
+        if name != self._write:
+            return found
+
+        async def write(*args: Any, **kwargs: Any) -> Any:
+            await self._do()
+            return await found(*args, **kwargs)
+
+        return write
+
+
+CY = {"from": "Cy", "to": "Bob", "relationType": "likes"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [("create_entities", {"entities": [BOB]}), ("delete_relations", {"relations": [KNOWS]})],
+)
+async def test_what_others_relate_to_a_mentioned_name_while_it_goes_is_not_lost(
+    serve, memory: MemorySystem, tool: str, given: dict[str, Any]
+) -> None:
+    user, done = memory.user("ada"), []
+
+    async def relate() -> None:
+        for bob in await user.list_memories(["entity"]):
+            if bob.data.get("name") == "Bob" and bob.data["type"] == "(mentioned)" and not done:
+                if tool == "delete_relations" and await user.count(memory_types=["entity"]) > 3:
+                    return  # the relation is deleted first, and then the name
+                done.append(await user.entities.relate("Cy", "likes", bob.memory_id))
+
+    await user.entities.add_entity("Cy")
+    async with serve("graph") as client:
+        await client.call_tool("create_relations", {"relations": [KNOWS]})
+    async with serve("graph", user=Meanwhile(user, "delete", relate)) as client:
+        assert not (await client.call_tool(tool, given)).is_error
+        shown = (await client.call_tool("read_graph", {})).structured_content
+    assert done
+    assert CY in shown["relations"]
+    assert [one.relation for one in await user.entities.relationships("Bob")].count("likes") == 1
+
+
+async def test_a_relation_outlives_that_others_create_what_it_mentions(
+    serve, memory: MemorySystem
+) -> None:
+    user = memory.user("ada")
+
+    async def create() -> None:
+        async with serve("graph") as client:
+            await client.call_tool("create_entities", {"entities": [ANN, BOB]})
+
+    async with serve("graph", user=Meanwhile(user, "relate", create)) as client:
+        done = await client.call_tool("create_relations", {"relations": [KNOWS]})
+        assert done.structured_content == {"relations": [KNOWS]}
+    (known,) = await user.entities.relationships("Bob")
+    assert (await user.entities.get("Bob")).type == "person"
+    assert (known.source, known.target) == ("Ann", "Bob")
+
+
+async def test_what_others_have_deleted_already_is_deleted(serve, memory: MemorySystem) -> None:
+    user = memory.user("ada")
+
+    async def delete() -> None:
+        if "likes tea" in (await user.entities.get("Ann")).observations:
+            await user.entities.remove_observation("Ann", "likes tea")
+
+    async with serve("graph", user=Meanwhile(user, "remove_observation", delete)) as client:
+        await client.call_tool("create_entities", {"entities": [ANN]})
+        gone = {"deletions": [{"entityName": "Ann", "observations": ["likes tea"]}]}
+        assert not (await client.call_tool("delete_observations", gone)).is_error
 
 
 @pytest.mark.filterwarnings("ignore:resources/subscribe is removed")
