@@ -3,8 +3,8 @@
 A text is embedded once: its vector and its token states are found again by the digest of the text
 and the fingerprint of the model. That is why a replay never calls the model. A row has both: the
 vector as int8 (384 bytes, equal to the float32 one to a cosine of 0.0001: its length is 1), and the
-token states as `pack` makes them (630 bytes for 35 tokens), behind a CRC; what fails it counts as
-absent.
+token states as `pack` makes them (630 bytes for 35 tokens), behind a CRC that is bound to what the
+row is of; what fails it counts as absent.
 
 Writes follow behind in batches. A crash loses at most the vectors of the last moments, and they are
 computed again when they are missed.
@@ -89,7 +89,8 @@ def _bad_rows(
         with txn.cursor(env.tables[name]) as cursor:
             for key, value in cursor:
                 stored = txn.get(value, db=env.tables[ROWS]) if name == PLACES else value
-                data = None if stored is None else _checked(stored)
+                bound = key if name == PLACES else b""
+                data = None if stored is None else _checked(stored, bound)
                 if data is None:
                     yield key, "a damaged embedding"
                 elif not encrypted and name != OLD_TOKENS:
@@ -200,7 +201,7 @@ class VectorTable:
         tables = self._env.tables  # of the file that this transaction reads
         number = txn.get(key, db=tables[PLACES]) if table == ROWS else key
         value = None if number is None else txn.get(number, db=tables[table])
-        data = None if value is None else _checked(value)
+        data = None if value is None else _checked(value, key if table == ROWS else b"")
         return None if data is None else scope.read(data, _place(table, key))
 
     def _old_row(
@@ -336,7 +337,8 @@ class VectorTable:
                 # What has been deleted since it was read stays so.
                 row = self._old_row(txn, key, scope, codebook) if one is None else _row(one)
                 if row is not None:
-                    _put_row(self._env, txn, key, _sealed(scope.written(row, _place(ROWS, key))))
+                    value = _sealed(scope.written(row, _place(ROWS, key)), key)
+                    _put_row(self._env, txn, key, value)
             if self._is_old:
                 _delete_keys(self._env, (OLD_VECTORS, OLD_TOKENS), known, txn)
 
@@ -419,11 +421,13 @@ def _place(table: str, key: bytes) -> bytes:
     return table.encode() + key
 
 
-def _sealed(data: bytes) -> bytes:
-    return _CRC.pack(zlib.crc32(data)) + data
+def _sealed(data: bytes, key: bytes = b"") -> bytes:
+    """Return data behind a checksum, bound to a key: a damaged number finds the row of another."""
+    return _CRC.pack(zlib.crc32(data, zlib.crc32(key))) + data
 
 
-def _checked(value: bytes) -> bytes | None:
+def _checked(value: bytes, key: bytes = b"") -> bytes | None:
+    """Return what was sealed, None if it is not whole or was sealed for another key."""
     data = value[_CRC.size :]
-    whole = len(value) >= _CRC.size and zlib.crc32(data) == _CRC.unpack_from(value)[0]
-    return data if whole else None
+    crc = zlib.crc32(data, zlib.crc32(key))
+    return data if len(value) >= _CRC.size and crc == _CRC.unpack_from(value)[0] else None

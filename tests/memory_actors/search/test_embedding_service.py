@@ -10,6 +10,7 @@ import pytest
 import structlog
 from support.fakes import FakeEmbedder
 
+from eventlog import Environment
 from memory_actors import MemorySystem, Settings
 from memory_actors.base.errors import EmbedderError
 from memory_actors.kinds.phrasing import text_digest
@@ -20,7 +21,7 @@ from memory_actors.search.embedding.batcher import (
 )
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.service import EmbeddingService
-from memory_actors.search.embedding.vector_table import VectorTable
+from memory_actors.search.embedding.vector_table import PLACES, TABLES, VectorTable, damaged_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -339,6 +340,24 @@ async def test_a_damaged_vector_counts_as_absent(tmp_path: Path) -> None:
     assert sorted(table.get(list(vectors), 8)) == [b"\x01" * 16, b"\x03" * 16]
     assert table.get([b"\x01" * 16], 9) == {}, "nor one of another dimension"
     table.close()
+
+
+def test_a_damaged_number_finds_no_row_of_another_text(tmp_path: Path) -> None:
+    path, digests = tmp_path / "derived.mdb", [b"a" * 16, b"b" * 16]
+    table = VectorTable(path)
+    for digest, vector in zip(digests, np.eye(2, dtype=np.float32), strict=True):
+        table.put({digest: Embedded(vector, None)})
+    table.close()
+    env = Environment(path, TABLES)
+    places = env.tables[PLACES]
+    with env.read() as txn:
+        second = txn.get(digests[1], db=places)
+    env.write(lambda txn: txn.put(digests[0], second, db=places))
+    env.close()
+    table = VectorTable(path)
+    assert list(table.get(digests, 2)) == digests[1:]
+    table.close()
+    assert list(damaged_rows(path, encrypted=False)) == [digests[0][8:]]
 
 
 def test_a_row_written_while_a_matrix_is_read_is_in_it(

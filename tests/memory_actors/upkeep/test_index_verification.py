@@ -52,9 +52,9 @@ def change_row(store: Path, digest: bytes, change: Change) -> None:
     env = Environment(store / "derived.mdb", TABLES)
     rows = env.tables[ROWS]
     with env.read() as txn, txn.cursor(env.tables[PLACES]) as cursor:
-        (number,) = (number for key, number in cursor if key[MODEL_BYTES:] == digest)
+        ((key, number),) = (one for one in cursor if one[0][MODEL_BYTES:] == digest)
         data = change(txn.get(number, db=rows)[4:])
-    sealed = zlib.crc32(data).to_bytes(4, "big") + data
+    sealed = zlib.crc32(data, zlib.crc32(key)).to_bytes(4, "big") + data
     env.write(lambda txn: txn.put(number, sealed, db=rows))
     env.close()
 
