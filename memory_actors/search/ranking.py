@@ -281,11 +281,12 @@ def _best(scores: Numbers, among: Flags, count: int) -> Flags:
 
 
 def _second(parts: Parts, signals: Signals, question: EmbeddedQuery) -> Ranked:
-    if question.embedded.tokens is None or not len(parts.late):
+    tokens, states = question.embedded.tokens, question.embedded.states
+    if tokens is None or states is None or not len(parts.late):
         usual = PLAIN
     else:
         usual = usual_weights(len(parts.dense), _turns_share(parts), question.foreign)
-        query = parts.late.query(question.embedded.tokens)
+        query = parts.late.query(tokens, states)
         late = parts.late.score(query, signals.labels.tolist())
         signals = signals._replace(late=late, session=_session(signals.chains, late))
     signals = signals._replace(bare=_bare(parts, signals, question.query.text))

@@ -118,7 +118,7 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
     if not _at_hand(live, query) and not _indexes(live, query):
         return []
     background = await services.embeddings.background_mean()
-    (embedded,) = await services.embeddings.embed([services.embeddings.as_query(query.text)])
+    embedded = await services.embeddings.embed_query(query.text)
     query = query._replace(pool=query.pool_at_first)
     best = await _searched(services, live, query, embedded, background)
     if await live.indexes.recovered(query.kinds):

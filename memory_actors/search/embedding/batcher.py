@@ -29,7 +29,7 @@ import anyio.to_thread
 
 from memory_actors.base.errors import EmbedderClosedError, EmbedderError
 from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, codebook_of
-from memory_actors.search.embedding.token_states import check_packed
+from memory_actors.search.embedding.token_states import check_packed, states_of
 from memory_actors.search.embedding.vector_table import as_stored
 
 # --- the thread that an embedder is called in, and how it ends
@@ -380,16 +380,22 @@ class Batcher:
         return outcomes
 
     def _embed(self, texts: Sequence[str]) -> list[Embedded]:
-        given: Any
-        tokens: Sequence[bytes | None] = [None] * len(texts)
         encode = getattr(self.embedder, "encode", None)
         if encode is None:
-            given = self.embedder.embed(texts)
-        else:
-            encoded = encode(texts)
-            given, tokens = [one.vector for one in encoded], [one.tokens for one in encoded]
-        for states in tokens:
-            if states is not None:
-                # What is not whole would be found out after the commit.
-                check_packed(states, codebook_of(self.embedder))
-        return list(map(Embedded, as_stored(self._form.vectors(given, len(texts))), tokens))
+            vectors = self._form.vectors(self.embedder.embed(texts), len(texts))
+            return [Embedded(vector, None) for vector in as_stored(vectors)]
+        encoded = [self._with_states(one) for one in encode(texts)]
+        vectors = as_stored(self._form.vectors([one.vector for one in encoded], len(texts)))
+        return [one._replace(vector=vector) for one, vector in zip(encoded, vectors, strict=True)]
+
+    def _with_states(self, one: Embedded) -> Embedded:
+        """Return an embedding with the states that a query is compared by.
+
+        :raises ValueError: its tokens are not whole: else that would be found out after the commit.
+        """
+        if one.tokens is None:
+            return one
+        codebook = codebook_of(self.embedder)
+        check_packed(one.tokens, codebook)
+        states = one.states
+        return one if states is not None else one._replace(states=states_of([one.tokens], codebook))

@@ -29,6 +29,7 @@ from memory_actors.search.embedding.token_states import (
     learn_projection,
     pack,
     project,
+    rounded,
 )
 from memory_actors.search.model.installed import (
     DIMENSION,
@@ -94,10 +95,9 @@ class DefaultEmbedder:
         """Return vectors and packed token states from one pass."""
         projection, codebook = self.projection(), self.codebook()
         return [
-            Embedded(
-                one.pooled, pack(one.token_ids, project(one.token_states, projection), codebook)
-            )
+            Embedded(one.pooled, pack(one.token_ids, states, codebook), rounded(states))
             for one in self._model().encode(texts)
+            for states in [project(one.token_states, projection)]
         ]
 
     def projection(self) -> Vectors:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import WrongVectorsError
+from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.token_states import PLAIN, Codebook
 
 UNIT_TOLERANCE = 1e-2  # what rounding moves a length by, and no scale
@@ -32,6 +33,9 @@ class Embedded(NamedTuple):
     vector: Vectors
     tokens: bytes | None
     """Bytes that `pack` made."""
+    states: Bytes | None = None
+    """The states before they were coded, `rounded`, int8 [tokens, dimensions]: what a query is
+    compared by. None of what was stored; of an embedder that gives none, what was coded serves."""
 
 
 class Embedder(Protocol):

@@ -152,14 +152,38 @@ class EmbeddingService:
         missing = {digest: text for digest, text in texts.items() if digest not in found}
         failed: dict[bytes, EmbedderError] = {}
         if missing:
-            computed = await self._computed(list(missing.values()), background=background)
-            outcomes = dict(zip(missing, computed, strict=True))
-            failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
-            fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
+            fresh, failed = await self._fresh(missing, owner, background=background)
             found |= fresh
-            self._remember(fresh, owner)
-            self._unkept |= {owner.prefix + digest for digest in fresh}
         return found, failed
+
+    async def embed_query(self, text: str) -> Embedded:
+        """Return the embedding of a query, with its token states as they were before coding.
+
+        :raises EmbedderError: the model failed or took too long.
+        """
+        text = self.as_query(text)
+        digest = text_digest(text)
+        known = self._cached([digest], EVERYBODY).get(digest)
+        if known is not None and (known.tokens is None or known.states is not None):
+            self._cache.move_to_end(EVERYBODY.prefix + digest)
+            self._from_memory += 1
+            return known
+        fresh, failed = await self._fresh({digest: text}, EVERYBODY, background=False)
+        for error in failed.values():
+            raise error
+        return fresh[digest]
+
+    async def _fresh(
+        self, texts: Mapping[bytes, str], owner: Owner, *, background: bool
+    ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
+        """Compute embeddings and remember them; return them, and why the others have none."""
+        computed = await self._computed(list(texts.values()), background=background)
+        outcomes = dict(zip(texts, computed, strict=True))
+        failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
+        fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
+        self._remember(fresh, owner)
+        self._unkept |= {owner.prefix + digest for digest in fresh}
+        return fresh, failed
 
     def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
         """Write what was computed of texts, by digest, to the disk, soon.

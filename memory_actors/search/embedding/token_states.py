@@ -34,8 +34,11 @@ The same 997 questions, states of memories and queries in
 
     8 bits                                     0.863
     2 bits, around one mean                    0.859
-    2 bits, around the token's state: this     0.863
+    2 bits, around the token's state           0.863
     1 bit, around the token's state            0.864   but AUROC falls by 0.05 on `bench recall`
+
+Of a query nothing is stored, so its states are compared as they are: with coded ones recall@10 falls
+by 0.02 on the long passages of QMSum.
 """
 
 import struct
@@ -102,6 +105,11 @@ def learn_projection(states: Floats, dimensions: int = DIMENSIONS) -> Floats:
     signs = np.sign(components[largest, range(dimensions)])  # eigenvectors have none of their own
     projection: Floats = (components * signs * evened).astype(np.float32)
     return projection
+
+
+def rounded(projected: Floats) -> Bytes:
+    """Return projected states in 127ths, which loses nothing that can be measured."""
+    return np.rint(projected * SCALE).astype(np.int8)
 
 
 # --- codes
@@ -256,6 +264,11 @@ def check_packed(data: bytes, codebook: Codebook) -> None:
             f"token states were packed with another codebook than {codebook.name!r}: an embedder "
             "whose `encode` packs with a codebook has it as `codebook()`, too"
         )
+
+
+def padded(states: Bytes, codebook: Codebook) -> Bytes:
+    """Return states as wide as those that are decoded."""
+    return np.pad(states, ((0, 0), (0, _PER_BYTE * codebook.code_bytes - states.shape[1])))
 
 
 def states_of(packed: Sequence[bytes], codebook: Codebook) -> Bytes:

@@ -39,7 +39,7 @@ from memory_actors.search.embedding.token_states import (
     PLAIN,
     Codebook,
     TokenIds,
-    check_packed,
+    padded,
     states_of,
     tokens_in,
     unpack,
@@ -238,20 +238,15 @@ class LateIndex:
             else:
                 del frequencies[token_id]
 
-    def query(self, packed: bytes) -> QueryTokens:
-        """Return a query's states with the weights that its tokens have here.
-
-        :raises ValueError: it is not what `pack` made with the codebook.
-        """
-        codebook = self._codebook()
-        check_packed(packed, codebook)
+    def query(self, packed: bytes, states: Bytes) -> QueryTokens:
+        """Return a query's states with the weights that its tokens have here."""
         n, known = len(self), self._frequencies
         frequencies = np.array([known.get(token, 0) for token in unpack(packed).token_ids.tolist()])
         # A search beside an add may see a frequency that is ahead of n.
         weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
         kept = _telling(weights)
         weights = weights[kept] / max(weights[kept].sum(), _TINY)
-        states = states_of([packed], codebook)[kept]
+        states = padded(states[kept], self._codebook())
         return QueryTokens(states, weights.astype(np.float32))
 
     def score(self, query: QueryTokens, labels: Iterable[int]) -> Scores:
