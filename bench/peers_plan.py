@@ -16,9 +16,11 @@ import numpy as np
 from bench.hashed import HashedTokens
 from bench.peer_stores.base import Memory
 from memory_actors.interchange.locomo import Conversation, Question, questions
+from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.batcher import PROBE
 from memory_actors.search.embedding.default import DefaultEmbedder
-from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
+from memory_actors.search.embedding.token_states import DIMENSIONS, Codebook
 
 EmbedderName = Literal["default", "hashed"]
 
@@ -26,6 +28,8 @@ ADDS = 200  # timed, one by one
 TOPICS = 100  # a filter on the topic leaves one memory in a hundred
 BLENDS_A_SESSION = 20
 BATCH_TEXTS = 64
+Kept = tuple[bytes | None, bytes | None]
+"""Of a text: its packed token states, and those before they were coded."""
 PLAN_FILE, VECTORS_FILE, TOKENS_FILE = "plan.json", "vectors.npy", "tokens.msgpack"
 
 
@@ -131,7 +135,10 @@ def write_plan(plan: Plan, folder: Path) -> None:
     ]
     embedded = [one for batch in batches for one in batch]
     np.save(folder / VECTORS_FILE, np.stack([one.vector for one in embedded]))
-    (folder / TOKENS_FILE).write_bytes(msgspec.msgpack.encode([one.tokens for one in embedded]))
+    tokens = [
+        (one.tokens, None if one.states is None else one.states.tobytes()) for one in embedded
+    ]
+    (folder / TOKENS_FILE).write_bytes(msgspec.msgpack.encode(tokens))
     (folder / PLAN_FILE).write_bytes(msgspec.json.encode(plan))
 
 
@@ -143,8 +150,11 @@ def read_plan(folder: Path) -> Plan:
 def known_texts(plan: Plan, folder: Path, *, remember: bool) -> "KnownTexts":
     """Return an embedder that knows the plan's texts; `remember` what else it is asked."""
     embedder = model(plan.embedder)
-    tokens = msgspec.msgpack.decode((folder / TOKENS_FILE).read_bytes(), type=list[bytes | None])
-    embedded = map(Embedded, np.load(folder / VECTORS_FILE), tokens)
+    kept = msgspec.msgpack.decode((folder / TOKENS_FILE).read_bytes(), type=list[Kept])
+    embedded = [
+        Embedded(vector, tokens, None if states is None else _states(states))
+        for vector, (tokens, states) in zip(np.load(folder / VECTORS_FILE), kept, strict=True)
+    ]
     kind = KnownTokens if hasattr(embedder, "encode") else KnownTexts
     return kind(embedder, dict(zip(plan.texts, embedded, strict=True)), remember)
 
@@ -184,9 +194,17 @@ class KnownTexts:
 class KnownTokens(KnownTexts):
     """The vectors of a model that gives token states as well. Only ours asks for them."""
 
+    def codebook(self) -> Codebook:
+        """Return what the model packs its token states with."""
+        return codebook_of(self._embedder)
+
     def encode(self, texts: Sequence[str]) -> list[Embedded]:
         """Return vectors and token states."""
         return [self._of(text) for text in texts]
+
+
+def _states(data: bytes) -> Bytes:
+    return np.frombuffer(data, np.int8).reshape(-1, DIMENSIONS)
 
 
 def _embedded(embedder: Any, texts: Sequence[str]) -> list[Embedded]:
