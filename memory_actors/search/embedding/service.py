@@ -153,6 +153,9 @@ class EmbeddingService:
         failed: dict[bytes, EmbedderError] = {}
         if missing:
             fresh, failed = await self._fresh(missing, owner, background=background)
+            # Only a query is compared by what was not coded, and that takes more than all the rest.
+            fresh = {digest: one._replace(states=None) for digest, one in fresh.items()}
+            self._remember(fresh, owner)
             found |= fresh
         return found, failed
 
@@ -171,17 +174,17 @@ class EmbeddingService:
         fresh, failed = await self._fresh({digest: text}, EVERYBODY, background=False)
         for error in failed.values():
             raise error
+        self._remember(fresh, EVERYBODY)
         return fresh[digest]
 
     async def _fresh(
         self, texts: Mapping[bytes, str], owner: Owner, *, background: bool
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
-        """Compute embeddings and remember them; return them, and why the others have none."""
+        """Compute embeddings; return them, and why the others have none."""
         computed = await self._computed(list(texts.values()), background=background)
         outcomes = dict(zip(texts, computed, strict=True))
         failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
         fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
-        self._remember(fresh, owner)
         self._unkept |= {owner.prefix + digest for digest in fresh}
         return fresh, failed
 
