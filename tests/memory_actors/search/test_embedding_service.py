@@ -57,6 +57,13 @@ async def embed_and_keep(service: EmbeddingService, texts: list[str]) -> list[Em
     return embedded
 
 
+async def calling(embedder: SlowEmbedder, count: int) -> None:
+    """Wait until the embedder has been called so often."""
+    with anyio.fail_after(5):
+        while embedder.calling < count:
+            await asyncio.sleep(0.01)
+
+
 async def gather_when_queued(batcher: Batcher, *calls, batches: int = 1):
     tasks = [asyncio.create_task(call) for call in calls]
     await asyncio.sleep(0.05)
@@ -118,10 +125,9 @@ async def test_a_parallel_embedder_keeps_nobody_waiting() -> None:
     batcher = Batcher(embedder, deadline_s=5)
     long = [f"{n} {'x' * BACKGROUND_CHARACTERS_MAX}" for n in range(2)]
     waiting = asyncio.create_task(batcher.embed_each([*long], background=True))
-    await asyncio.sleep(0.05)
+    await calling(embedder, 1)
     urgent = asyncio.create_task(batcher.embed(["a"]))
-    await asyncio.sleep(0.05)
-    assert embedder.calling == 2  # the query is in the model while a long text is
+    await calling(embedder, 2)  # the query is in the model while a long text is
 
     closing = asyncio.create_task(batcher.close())
     await asyncio.sleep(0.05)

@@ -253,7 +253,7 @@ def test_a_memory_is_found_while_its_states_are_let_go():
 
     watched(999, search)._let_go(1)
     assert scores
-    assert scores == pytest.approx([1] * len(scores))
+    assert min(scores) > 0.85
 
 
 def test_a_memory_is_found_while_its_states_are_read():
@@ -266,7 +266,7 @@ def test_a_memory_is_found_while_its_states_are_read():
 
     index = watched(0, hold)
     tokens = index.query(*asked(ids(4, 1), 1))
-    assert index.score(tokens, [1]) == pytest.approx([1])
+    assert index.score(tokens, [1])[0] > 0.85
     assert list(index._held) == [1]
 
 
