@@ -102,8 +102,13 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
         done = about[self.extraction_id]
         added = _ids(done, "added")  # by one batch, and forgotten by a later one: not there before
         ids = tuple(one for one in _ids(done, "forgotten") if one not in added)
-        known = replace(self, done=done, memory_ids=ids)
-        return await Restore.informed(known, state, outside)
+        known = await Restore.informed(replace(self, done=done, memory_ids=ids), state, outside)
+        adders = {one: _adder(past) for one, past in known.past.items()}
+        by_adder = await outside.events_about(adder for adder in adders.values() if adder)
+        left = (
+            one for one in ids if not _taken_back(known.past[one], by_adder.get(adders[one], ()))
+        )
+        return replace(known, memory_ids=tuple(left))
 
     @property
     def meta(self) -> dict[str, str]:
@@ -322,6 +327,19 @@ def _back(
 
 def _ended_by(past: Sequence[Recorded[Any]], extraction_id: str) -> bool:
     return bool(past) and past[-1].meta.get("extraction") == extraction_id
+
+
+def _adder(past: Sequence[Recorded[Any]]) -> str:
+    """Return the extraction that a fact was first added by; "": it was added otherwise."""
+    return past[0].meta.get("extraction", "") if past else ""
+
+
+def _taken_back(past: Sequence[Recorded[Any]], by_adder: Sequence[Recorded[Any]]) -> bool:
+    """Say whether the extraction that added a fact was undone after the fact had gone."""
+    return any(
+        isinstance(one.data, ExtractionUndone) and one.version > past[-1].version
+        for one in by_adder
+    )
 
 
 def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmarked]:

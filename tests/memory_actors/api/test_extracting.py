@@ -623,6 +623,36 @@ async def test_undone_twice_is_undone_once(open_memory: Any) -> None:
             await user.undo("ext_of_nobody")
 
 
+@pytest.mark.parametrize("first", [0, 1])
+async def test_a_fact_stays_away_when_what_added_and_what_forgot_it_are_undone(
+    open_memory: Any, first: int
+) -> None:
+    """In either order: what was not there before the two is not there after them."""
+    asked = Scripted([Proposal(text="User likes tea")], [forget("User likes tea")])
+    async with open_memory(extractor=asked) as memory:
+        user = memory.user("u", session_id="s")
+        found = []
+        for text in ("I like tea", "No, I do not"):
+            await say(user, text)
+            found.append((await user.extract()).extraction_id)
+        await user.undo(found[first])
+        await user.undo(found[1 - first])
+        assert await facts(user) == []
+
+
+async def test_a_fact_that_somebody_brought_back_comes_back_again(open_memory: Any) -> None:
+    asked = Scripted([Proposal(text="User likes tea")], [forget("User likes tea")])
+    async with open_memory(extractor=asked) as memory:
+        user = memory.user("u", session_id="s")
+        await say(user, "I like tea")
+        added = await user.extract()
+        await user.undo(added.extraction_id)
+        await user.restore([added.facts[0].memory_id])
+        await say(user, "No, I do not")
+        await user.undo((await user.extract()).extraction_id)
+        assert await facts(user) == ["User likes tea"]
+
+
 async def test_only_the_id_of_an_extraction_undoes_it(open_memory: Any) -> None:
     """The key under which the log finds all extractions of a user is the id of none."""
     asked = Scripted([Proposal(text="User likes tea")])
