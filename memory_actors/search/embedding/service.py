@@ -149,6 +149,8 @@ class EmbeddingService:
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Return embeddings by the digests given with the texts, and why the others have none."""
         found = self.known(list(texts), owner)
+        if self._table.waiting:  # rows of an older store are written for having been read
+            self._flush_soon(WRITE_BEHIND_S)
         missing = {digest: text for digest, text in texts.items() if digest not in found}
         failed: dict[bytes, EmbedderError] = {}
         if missing:
@@ -198,8 +200,11 @@ class EmbeddingService:
             return
         self._unkept -= {owner.prefix + digest for digest in unkept}
         full = self._table.put(unkept, owner)
+        self._flush_soon(0 if full else WRITE_BEHIND_S)
+
+    def _flush_soon(self, delay_s: float) -> None:
         if self._flusher is None or self._flusher.done():
-            self._flusher = asyncio.create_task(self._flush(0 if full else WRITE_BEHIND_S))
+            self._flusher = asyncio.create_task(self._flush(delay_s))
 
     async def _computed(self, texts: list[str], *, background: bool) -> list[Outcome]:
         try:

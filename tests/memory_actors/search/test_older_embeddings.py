@@ -12,8 +12,10 @@ from support.fakes import FakeEmbedder, FakeTokenEmbedder
 from eventlog import Environment
 from memory_actors import MemorySystem
 from memory_actors.base.errors import EmbedderError
+from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
 from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.token_states import PLAIN, Codebook, states_of, unpack
 from memory_actors.search.embedding.vector_table import (
     FILE,
@@ -272,6 +274,25 @@ async def test_an_older_store_opens_without_loading_the_model(tmp_path: Path) ->
         assert memory.statistics().embeddings.computed == 1
     assert "word3 place3" in [hit.content for hit in hits]
     assert counts(path / FILE)[0] > 0
+
+
+async def test_what_was_read_is_written_with_the_next_text_that_is_wanted(tmp_path: Path) -> None:
+    """Who only asks would bring the same rows into form with each query, until the store closes."""
+    texts = [f"word{n}" for n in range(10)]
+    digests = [text_digest(text) for text in texts]
+    service = EmbeddingService(FakeTokenEmbedder(), tmp_path / FILE)
+    service.check_model(reindex=False)
+    service.keep(dict(zip(digests, await service.embed(texts), strict=True)))
+    await service.close()
+    make_older(tmp_path / FILE)
+    service = EmbeddingService(FakeTokenEmbedder(), tmp_path / FILE)
+    service.check_model(reindex=False)
+    assert len(service.tokens(digests)) == 10
+    await service.embed(["a query"])
+    with anyio.fail_after(5):
+        while service._table._has_old_rows():
+            await anyio.sleep(0.01)
+    await service.close()
 
 
 def test_damaged_older_rows_are_named(tmp_path: Path) -> None:
