@@ -6,6 +6,7 @@ shown. Everything else in the file stays, byte for byte (`jsonc.py`); a damaged 
 
 import difflib
 import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -196,6 +197,9 @@ def _damaged(path: Path, error: InvalidInputError) -> InvalidInputError:
 
 def _read(path: Path) -> bytes | None:
     try:
+        # A device such as /dev/null would be replaced by a file, and a pipe be waited for.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InvalidInputError(f"{path} is no file: move it away, and try again")
         data = path.read_bytes()
     except FileNotFoundError:
         return None

@@ -183,6 +183,17 @@ def test_a_file_that_changed_since_it_was_shown_is_left(home: Path) -> None:
     assert path.read_text() == "{}"
 
 
+def test_what_is_no_file_is_refused_before_anything_is_written(home: Path) -> None:
+    """A device in the place of a configuration, often /dev/null, would be replaced by a file."""
+    path = home / ".claude.json"
+    path.symlink_to("/dev/null")
+    for told in (path, home):
+        with pytest.raises(InvalidInputError, match="is no file"):
+            installing("claude-code", told, entry(["x"]), replace=False)
+        with pytest.raises(InvalidInputError, match="is no file"):
+            removing("claude-code", told)
+
+
 # --- the editing of a text
 
 BLANKS = st.sampled_from(["", " ", "\n", "\n  ", "\n\t", "\r\n    "])
