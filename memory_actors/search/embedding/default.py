@@ -42,7 +42,7 @@ from memory_actors.search.model.installed import (
 )
 
 if TYPE_CHECKING:
-    from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
+    from memory_actors.search.embedding.onnx_minilm import Encoding, OnnxEmbedder
 
 _FLOATS = np.dtype(np.float32)
 
@@ -62,6 +62,9 @@ class DefaultEmbedder:
         self._loaded: OnnxEmbedder | None = None
         self._projection: Vectors | None = None
         self._codebook: Codebook | None = None
+        self._background: Vectors | None = None
+        self._general: list[Encoding] | None = None
+        """General text, while something is learnt of it."""
 
     @property
     def fingerprint(self) -> str:
@@ -83,9 +86,13 @@ class DefaultEmbedder:
 
         What is learnt of the model once is learnt here, outside of any deadline.
         """
-        self.codebook()
-        self.projection()
-        self._model()
+        try:
+            self.codebook()
+            self.projection()
+            self.background_mean()
+            self._model()
+        finally:
+            self._general = None
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 `[len(texts), 384]`, rows of length 1. See `OnnxEmbedder.embed`."""
@@ -119,24 +126,30 @@ class DefaultEmbedder:
         """Return the lowest levels, and below them the steps."""
         from memory_actors.search.model.graph import word_vectors
 
-        model, projection = self._model(), self.projection()
-        encoded = model.encode(general_texts())
+        encoded, projection = self._general_text(), self.projection()
         ids = np.concatenate([one.token_ids for one in encoded]).astype(np.uint16)
         states = np.concatenate([project(one.token_states, projection) for one in encoded])
         book = learn_codebook(ids, states, word_vectors(self._folder() / GRAPH_FILE))
         return np.concatenate([book.lowest, book.steps[None]])
 
     def _learnt_projection(self) -> Vectors:
-        states = [one.token_states for one in self._model().encode(general_texts())]
-        return learn_projection(np.concatenate(states))
+        return learn_projection(np.concatenate([one.token_states for one in self._general_text()]))
+
+    def _general_text(self) -> "list[Encoding]":
+        if self._general is None:
+            self._general = self._model().encode(general_texts())
+        return self._general
 
     def background_mean(self) -> Vectors:
         """Return the mean vector of general text; computed once, and kept beside the model."""
-        return self._kept(MEAN_FILE, (DIMENSION,), self._mean)
+        if self._background is None:
+            self._background = self._kept(MEAN_FILE, (DIMENSION,), self._learnt_mean)
+        return self._background
 
-    def _mean(self) -> Vectors:
-        mean: Vectors = self.embed(general_texts()).mean(axis=0, dtype=np.float64)
-        return mean.astype(np.float32)
+    def _learnt_mean(self) -> Vectors:
+        pooled = np.stack([one.pooled for one in self._general_text()])
+        mean: Vectors = pooled.mean(axis=0, dtype=np.float64).astype(np.float32)
+        return mean
 
     def _kept(
         self,
