@@ -131,6 +131,16 @@ def log(events: int, options: Options) -> Any:
 
 
 @measurement(runs=5)
+@click.option("--events", default=10_000, show_default=True, type=click.IntRange(1))
+@click.option("--url", help="A database to write to; by default one of the `dev` extra is started.")
+def postgres(events: int, url: str | None, options: Options) -> Any:
+    """Time appends to PostgreSQL, against bare PostgreSQL in the same batches, and LMDB."""
+    from bench.postgres import run
+
+    return run(events, options, url)
+
+
+@measurement(runs=5)
 @click.option("--events", default=100_000, show_default=True, type=click.IntRange(1))
 def replay(events: int, options: Options) -> Any:
     """Time the folding, reading and verifying of one user's stream."""
@@ -217,7 +227,7 @@ def enterprise(memories: int, calls: int, options: Options) -> Any:
 @click.option("--sizes", multiple=True, default=(), type=click.IntRange(20))
 @click.option("--queries", default=100, show_default=True, type=click.IntRange(1))
 def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
-    """Find the number of rows from which HNSW beats a scan."""
+    """Find the number of rows from which signs beat a scan."""
     from bench.crossover import SIZES, run
 
     return run(sizes or SIZES, queries, options)
@@ -364,6 +374,40 @@ def storage(sizes: tuple[int, ...], plot: Path | None, options: Options) -> Any:
     from bench.storage import run
 
     return run(sizes, options, plot)
+
+
+@measurement(runs=3)
+@click.option("--memories", default=10_000, show_default=True, type=click.IntRange(100))
+@click.option("--calls", default=300, show_default=True, type=click.IntRange(3))
+@click.option(
+    "--texts", default=1_000, show_default=True, type=click.IntRange(10),
+    help="Of add_many with the model.",
+)  # fmt: skip
+def limits(memories: int, calls: int, texts: int, options: Options) -> Any:
+    """Set each path beside the floor under it: one fsync, one pass, the raw library."""
+    from bench.limits import run
+
+    return run(memories, calls, texts, options)
+
+
+@measurement(runs=1)
+@click.option(
+    "--sizes", multiple=True, default=(1_000, 10_000, 100_000), show_default=True,
+    type=click.IntRange(10), help="Memories of one user; 1000000 takes some half an hour.",
+)  # fmt: skip
+@click.option(
+    "--users", multiple=True, default=(10, 1_000, 10_000), show_default=True,
+    type=click.IntRange(1), help="Users of 20 memories each.",
+)  # fmt: skip
+@click.option("--calls", default=200, show_default=True, type=click.IntRange(1))
+@plotted
+def growth(
+    sizes: tuple[int, ...], users: tuple[int, ...], calls: int, plot: Path | None, options: Options
+) -> Any:
+    """Draw what grows with memories and with users: disk, memory, activation, add, retrieve."""
+    from bench.growth import run
+
+    return run(sizes, users, calls, options, plot)
 
 
 @measurement(runs=3)

@@ -1,10 +1,10 @@
 """Churn in the vector index: recall and time as vectors are replaced and deleted.
 
-A graph keeps what was removed until it is made anew, and a scan of the tail finds what was added
-since. So each step is measured twice: right after the change, which is the worst that a query can
-meet, and after the maintenance that the background does (as `MemoryIndex` does it: rows made anew
-if it pays, the graph extended). Recall is against an exact answer by numpy, made from vectors that
-are kept here, not in the index, and as float32. Queries go the way of `ranking.py` (`closest.py`).
+Rows that were removed stay until all are made anew, and those that were added since have no signs.
+So each step is measured twice: right after the change, which is the worst that a query can meet,
+and after the maintenance that the background does (as `MemoryIndex` does it). Recall is against an
+exact answer by numpy, made from vectors that are kept here, not in the index, and as float32.
+Queries go the way of `ranking.py` (`closest.py`).
 """
 
 from collections.abc import Callable
@@ -25,17 +25,17 @@ from memory_actors.search.indexes.rows import centre
 K = 10
 RECALL_MIN = 0.95
 REPLACED, DELETED = 0.5, 0.9  # of what lives
-PACKAGES = ("numpy", "hnswlib")
+PACKAGES = ("numpy", "numkong")
 COLUMNS = [
     "step", "background", "searched by", "living", "dead", "recall@10", "p50 us", "p99 us",
     "rebuild s",
 ]  # fmt: skip
 BEFORE, AFTER = "before", "after"
-GRAPH, SCAN = "graph", "scan"
+SIGNS, SCAN = "signs", "scan"
 NOTES = (
     "before: right after the change; after: when the background has done what it wants to",
-    "dead: rows that are only marked; scan: there is no graph, every row is looked at",
-    "a graph that proposes too few living rows is passed over for a scan: slower, not worse",
+    "dead: rows that are only marked; scan: every row is scored",
+    "signs: the rows are scored whose signs differ least from those of the query",
     "recall@10: of the exact answer by numpy to the same question (centred cosine)",
     "rebuild: in a thread, in the background; queries go on meanwhile",
 )
@@ -74,7 +74,7 @@ def run(rows: int, queries: int, options: Options) -> Report:
 
 
 def _limits() -> dict[str, Any]:
-    return {"graph": f"above {dense.EXACT_MAX} rows, dropped below {dense.GRAPH_MIN}"}
+    return {"signs": f"above {dense.EXACT_MAX} rows"}
 
 
 class Churn:
@@ -131,7 +131,7 @@ class Churn:
         return Step(
             step=name,
             background=background,
-            searched_by=GRAPH if self._index.has_graph else SCAN,
+            searched_by=SIGNS if len(self._index) > dense.EXACT_MAX else SCAN,
             living=len(self._index),
             dead=len(view.labels) - view.living,
             recall=self._recall(mu),
@@ -166,10 +166,10 @@ class Churn:
 
 
 def maintain(index: DenseIndex) -> DenseIndex:
-    """Do what the background does with an index, until it wants no more."""
-    while index.wants_maintenance:
-        view = index.view() if index.wants_new_rows else None
-        index = index.adopted(index.maintain(view))
+    """Do what the background does with an index."""
+    if index.wants_maintenance:
+        view = index.view()
+        index = index.adopted(dense.compacted(view), view)
     return index
 
 

@@ -30,7 +30,7 @@ ADD_MANY = 1_000
 WARM_UP_CALLS = 5
 STALL_CALLS = 10  # of what is quick, in each run
 IDLE_S = 1.0
-PACKAGES = ("lmdb", "numpy", "hnswlib", "immutables", "psutil")
+PACKAGES = ("lmdb", "numpy", "immutables", "psutil")
 STARTS = (
     ("snapshot, index file", WARM),
     ("snapshot, index file", COLD),
@@ -68,7 +68,7 @@ def run(memories: int, calls: int, options: Options) -> Report:
     )
 
 
-FILL_COLUMNS = ["memories", "s", "memories/s", "slowest ms", "longest stall ms", "graph after s"]
+FILL_COLUMNS = ["memories", "s", "memories/s", "slowest ms", "longest stall ms", "at rest after s"]
 CALL_COLUMNS = ["call", "p50 ms", "p99 ms", "best block's p50"]
 STALL_COLUMNS = ["operation", "took ms", "stall ms", "longest stall ms", "loop CPU ms"]
 START_COLUMNS = ["from", "files", "median ms", "fastest", "slowest", "stall ms", "loop CPU ms"]
@@ -85,7 +85,7 @@ NOTES = (
     "index extended or rebuilt: in the background, until it is at rest",
     "cold files: put out of the page cache before",
     "user MB: anonymous memory that one activation adds; peak: while it goes on",
-    "graph after: the time from the last add until the graph has all of them",
+    "at rest after: the time from the last add until nothing is left to do",
 )
 
 # --- fill

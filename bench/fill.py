@@ -38,7 +38,7 @@ SUBJECTS: tuple[type[Subject], ...] = (
 ALERT_LIMIT = 100  # memories: the 80th add raises a warning
 ALERT_NUMBERS = {79: "no", 80: "warning", 81: "no"}
 PART_CALLS = 50
-PACKAGES = ("lmdb", "numpy", "hnswlib", "immutables")
+PACKAGES = ("lmdb", "numpy", "immutables")
 LIMITS = Limits()
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.default import SILENT, DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.token_states import (
     DIMENSIONS,
@@ -76,14 +76,14 @@ class HashedTokens(HashedEmbedder):
 
 
 class HashedPieces(HashedTokens):
-    """About as many token states as MiniLM gives: of pieces of words, marks, start and end."""
+    """About as many token states as are kept of MiniLM's: of pieces of words that say something."""
 
     def __init__(self, dimension: int = 384):
         super().__init__(dimension)
         self.fingerprint = f"hashed-pieces/{dimension}"
 
     def _pieces(self, text: str) -> Sequence[str]:
-        return ["[start]", *_PIECE.findall(text), "[end]"]
+        return [piece for piece in _PIECE.findall(text) if piece not in SILENT]
 
 
 class Switched(HashedTokens):

@@ -20,7 +20,7 @@ from memory_actors import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.weights import Weights
 from memory_actors.interchange.locomo import (
-    Conversation,
+    LocomoConversation,
     Question,
     import_conversation,
     questions,
@@ -78,7 +78,7 @@ def run(
 def _facts(
     directory: Path,
     options: Options,
-    conversations: Sequence[Conversation],
+    conversations: Sequence[LocomoConversation],
     embedder: Embedder,
     questions: int,
 ) -> dict[str, Any]:
@@ -114,7 +114,7 @@ NOTES = (
 
 async def _measure(
     directory: Path,
-    conversations: Sequence[Conversation],
+    conversations: Sequence[LocomoConversation],
     embedder: Embedder,
     weights: Mapping[str, Weights],
 ) -> tuple[list[Asked], float]:
@@ -135,7 +135,7 @@ async def _measure(
 
 async def _ask(
     user: UserMemory,
-    conversation: Conversation,
+    conversation: LocomoConversation,
     plain: Callable[[str], list[str]],
     weights: Mapping[str, Weights],
 ) -> list[Asked]:
@@ -156,7 +156,7 @@ async def _ask(
 
 
 def _plain(
-    memory: MemorySystem, conversation: Conversation, embedder: Embedder
+    memory: MemorySystem, conversation: LocomoConversation, embedder: Embedder
 ) -> Callable[[str], list[str]]:
     """Return what ranks a conversation's turns by the plain cosine of the same vectors."""
     dia_ids = [turn.dia_id for turn in conversation.turns]

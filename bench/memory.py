@@ -33,7 +33,7 @@ FILL_ITEMS = 200
 WARM_UP_CALLS = 5
 MESSAGES = 20  # kept in the session: what `messages` returns
 WORKING_KEYS = 20
-PACKAGES = ("lmdb", "numpy", "hnswlib", "onnxruntime", "tokenizers")
+PACKAGES = ("lmdb", "numpy", "onnxruntime", "tokenizers")
 DAMAGE: dict[str, Callable[[Path], None]] = {}
 """The changes to the copy of a store before it is opened, by name."""
 

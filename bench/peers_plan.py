@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.hashed import HashedTokens
 from bench.peer_stores.base import Memory
-from memory_actors.interchange.locomo import Conversation, Question, questions
+from memory_actors.interchange.locomo import LocomoConversation, Question, questions
 from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.batcher import PROBE
 from memory_actors.search.embedding.default import DefaultEmbedder
@@ -58,7 +58,11 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_plan(
-    conversations: Sequence[Conversation], size: int, calls: int, name: EmbedderName, seed: int
+    conversations: Sequence[LocomoConversation],
+    size: int,
+    calls: int,
+    name: EmbedderName,
+    seed: int,
 ) -> Plan:
     """Return a plan with `size` memories in the large store and `calls` timed searches."""
     rng = random.Random(seed)
@@ -72,7 +76,7 @@ def make_plan(
     return Plan(talks, fill, late, asked, name, list(texts), seed)
 
 
-def _talk(conversation: Conversation) -> Talk:
+def _talk(conversation: LocomoConversation) -> Talk:
     memories = [
         Memory(
             turn.memory_id,

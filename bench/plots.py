@@ -26,6 +26,7 @@ class Panel(NamedTuple):
     xs: Sequence[float]
     lines: Mapping[str, Sequence[float]]
     """A line by its name: a y for each x."""
+    xlabel: str = "memories of one user"
 
 
 def check_matplotlib() -> None:
@@ -103,7 +104,7 @@ def _draw_lines(axes: Any, panel: Panel) -> None:
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.set_xlabel("memories of one user")
+    axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
     axes.set_title(panel.title, fontsize=10)
     axes.grid(axis="y", linewidth=0.4, alpha=0.5)

@@ -49,7 +49,7 @@ SCALED = (
 )  # fmt: skip
 SCALED_MIN = 8
 WARM_UP_CALLS = 5
-PACKAGES = ("lmdb", "numpy", "hnswlib", "immutables", "onnxruntime")
+PACKAGES = ("lmdb", "numpy", "immutables", "onnxruntime")
 
 
 def scaled(scale: float) -> Limits:

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from bench.locomo import CATEGORIES
-from memory_actors.interchange.locomo import Conversation, questions, read_locomo
+from memory_actors.interchange.locomo import LocomoConversation, questions, read_locomo
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ def _check(user: SetUser, path: Path) -> None:
             )
 
 
-def _conversation(found: Conversation) -> SetUser:
+def _conversation(found: LocomoConversation) -> SetUser:
     memories = [
         Remembered(
             id=turn.memory_id,

@@ -29,11 +29,11 @@ SMALL_MEMORIES = 20
 SESSION_TURNS = 20
 FILL_ITEMS = 1_000
 DERIVED_TABLES = (PLACES, ROWS)
-PACKAGES = ("lmdb", "numpy", "hnswlib", "psutil")
+PACKAGES = ("lmdb", "numpy", "psutil")
 EVENTS, LOOK_UP, SNAPSHOTS = "events", "log look-up", "snapshots"
-EMBEDDINGS, WORDS, GRAPH = "embeddings", "keyword index", "graph"
+EMBEDDINGS, WORDS = "embeddings", "keyword index"
 FREE = "free pages"
-DISK_PARTS = (EVENTS, LOOK_UP, SNAPSHOTS, EMBEDDINGS, WORDS, GRAPH, FREE)
+DISK_PARTS = (EVENTS, LOOK_UP, SNAPSHOTS, EMBEDDINGS, WORDS, FREE)
 DISK_COLUMNS = ["memories", *DISK_PARTS, "together", "MB"]
 MEMORY_COLUMNS = [
     "memories", "resident", "anonymous", "fewest", "most", "estimated", "estimate / anonymous",
@@ -142,7 +142,6 @@ def disk_parts(store: Path) -> dict[str, int]:
         LOOK_UP: sum(tables.values()),
         EMBEDDINGS: sum(more.values()),
         WORDS: _files(store, "*.words"),
-        GRAPH: _files(store, "*.graph") + _files(store, "*.index"),
     }
     return known | {FREE: disk_bytes(store) - sum(known.values())}
 

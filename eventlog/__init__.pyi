@@ -77,5 +77,6 @@ from eventlog.lmdb.environment import Environment as Environment
 from eventlog.lmdb.heads import load_heads as load_heads
 from eventlog.lmdb.heads import write_heads as write_heads
 from eventlog.log import EventLog as EventLog
+from eventlog.postgres.store import PgEventStore as PgEventStore
 from eventlog.upkeep.backup import restore as restore
 from eventlog.upkeep.repair import repair as repair

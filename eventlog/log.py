@@ -10,7 +10,7 @@ Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), m
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -164,10 +164,10 @@ class EventLog(LogUpkeep, TakesAppends):
 
     # --- write
 
-    async def _append(self, request: AppendRequest) -> Appended:
+    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
         if request.durability == "relaxed":
-            return await self._intake.append_relaxed(request)
-        return await self._intake.append(request)
+            return self._intake.append_relaxed(request)
+        return self._intake.append(request)
 
     async def acquire(self, stream: str, epoch: int) -> StreamHead:
         """Raise the stream's epoch. See `EventStore.acquire`."""

@@ -21,6 +21,8 @@ from memory_actors.users.handles.context_document import ContextDocument
 
 FILE = Path(__file__).parents[1] / "memory_actors/sharing/declared.py"
 HEAD = '''"""Made by scripts/declared.py from the methods of the API: do not edit."""'''
+ROWS = "# fmt: off"
+"""Goes before tables: one row, one line."""
 PLUMBING = {
     "_put_block": ContextDocument._put_block,  # noqa: SLF001
     "_note_synced": ContextDocument._note_synced,  # noqa: SLF001
@@ -107,12 +109,12 @@ def text() -> str:
     imports = [f"from {module} import {', '.join(used)}" for module, used in names.modules.items()]
     imports += ["from collections.abc import Mapping", "from typing import Final"]
     table = ["DECLARED: Final[Mapping[str, Declared]] = {", *lines, "}"]
-    about = '"""What can be called, by its name."""'
-    return formatted("\n".join([HEAD, *imports, *table, about]))
+    about = '"""The operations that can be called, by name."""'
+    return formatted("\n".join([HEAD, *imports, ROWS, *table, about]))
 
 
 def formatted(source: str, file: Path = FILE) -> str:
-    """Return a module as ruff would have it."""
+    """Return a module as ruff would have it; the rows of a table stay one line each."""
     for command in (["check", "--fix-only", "--select=I", "--quiet"], ["format", "--quiet"]):
         ruff = [sys.executable, "-m", "ruff", *command, f"--stdin-filename={file}", "-"]
         source = subprocess.run(  # noqa: S603 - ruff

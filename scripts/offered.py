@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from declared import Names, formatted
+from declared import ROWS, Names, formatted
 
 from memory_actors.api.operations import OPERATIONS
 from memory_actors.server import admin, problems, users
@@ -73,8 +73,7 @@ def text() -> str:
     table += ['"""The operations that a server carries out, by name."""']
     table += ["PROBLEMS: Final[Mapping[str, type[Exception]]] = {", *errors, "}"]
     table += ['"""The errors that problem details stand for, by the last part of their type."""']
-    table += [f"TYPE_PREFIX: Final = {problems.TYPE_PREFIX!r}"]
-    return formatted("\n".join([HEAD, *imports, *table]), FILE)
+    return formatted("\n".join([HEAD, *imports, ROWS, *table]), FILE)
 
 
 if __name__ == "__main__":

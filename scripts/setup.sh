@@ -1,7 +1,6 @@
 # Sourced by scripts/demo and scripts/test: a virtual environment with the package in it.
 #
-# Needs Python 3.11 or newer with venv, pip, a C++ compiler (HNSWlib is built from source) and a
-# package registry. What is there already is not done again.
+# Needs Python 3.11 or newer with venv, pip, and a package registry. What is there already is not done again.
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="$root/.venv"
@@ -56,11 +55,9 @@ install_package() {
   if [[ "$(cat "$venv/.installed$extra" 2>/dev/null)" == "$now" ]]; then
     return
   fi
-  echo "Installing the package and what it needs (HNSWlib is compiled: a minute or two)"
+  echo "Installing the package and what it needs"
   if ! "$python" -m pip install --quiet --disable-pip-version-check --editable "$root$extra"; then
-    fail "pip could not install the package: see above." \
-      "Compiling HNSWlib takes a C++ compiler and Python's headers. On Debian and Ubuntu:" \
-      "apt-get install g++ python3-dev. On macOS: xcode-select --install."
+    fail "pip could not install the package: see above."
   fi
   echo "$now" >"$venv/.installed$extra"
   echo "$now" >"$venv/.installed"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from support.postgres import stop_session
 
 # No example is too slow: what a machine does besides is no fault of the code.
 settings.register_profile("untimed", deadline=None)
@@ -26,6 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None and "TMPDIR" not in os.environ and _plenty():
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # look again
+
+
+def pytest_unconfigure() -> None:
+    """Stop the database that tests have started."""
+    stop_session()
 
 
 def _plenty() -> bool:

@@ -96,7 +96,7 @@ def test_importing_a_package_loads_none_of_its_modules(package: ModuleType) -> N
 
 
 HEAVY = {
-    "cryptography", "hnswlib", "lmdb", "numpy", "onnxruntime", "psutil", "rich", "structlog",
+    "cryptography", "lmdb", "numpy", "onnxruntime", "psutil", "rich", "structlog",
     "tokenizers", "zstandard",
 }  # fmt: skip
 DECLARATIONS = re.compile(r"(memory_actors\.base|eventlog\.core)\.")

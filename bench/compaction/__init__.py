@@ -55,7 +55,7 @@ from memory_actors.search.embedding.protocol import Embedder
 USER = "user"
 FILL_ITEMS = 1_000
 IDLE_ROUNDS = 5  # of all queries: p99 of one round would be its second slowest call
-PACKAGES = ("lmdb", "numpy", "hnswlib", "onnxruntime")
+PACKAGES = ("lmdb", "numpy", "onnxruntime")
 SHRINKS_BY, FASTER_BY, SLOWER_BY = 0.7, 3.0, 2.0  # the aims
 NOTES = (
     "stored bytes: blocks on the disk, with the store closed; the log was shrunk before, too",

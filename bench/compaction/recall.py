@@ -18,7 +18,7 @@ from memory_actors.api.user import UserMemory
 from memory_actors.compaction.summarizers import CallableSummarizer, Cluster, ExtractiveSummarizer
 from memory_actors.compaction.summarizers.sentences import sentences
 from memory_actors.interchange.locomo import (
-    Conversation,
+    LocomoConversation,
     Question,
     import_conversation,
     questions,
@@ -144,13 +144,13 @@ def _compacted_row(users: Sequence[Compacted], after: Sequence[Sequence[Asked]])
     ]
 
 
-async def _compacted(memory: MemorySystem, conversation: Conversation) -> Compacted:
+async def _compacted(memory: MemorySystem, conversation: LocomoConversation) -> Compacted:
     found = await all_of(memory.user(conversation.sample_id))
     summaries = [one for one in found if one.source == COMPRESSED]
     return Compacted(summaries, _turns(name for one in summaries for name in _originals(one)))
 
 
-async def _ask_all(memory: MemorySystem, conversation: Conversation) -> list[Asked]:
+async def _ask_all(memory: MemorySystem, conversation: LocomoConversation) -> list[Asked]:
     user = memory.user(conversation.sample_id)
     said = {turn.dia_id: turn.content for turn in conversation.turns}
     return [await _ask(user, question, said) for question in questions(conversation)]

@@ -1,10 +1,10 @@
 """Damage to a file: one bit flipped, one sector zeroed, one page of noise, the end cut off.
 
 Each kind of damage is done to each file (the log, its anchor, a segment of the archive, the
-vectors, an index's words and its graph), each time to a fresh copy of a whole store, and looked at
+vectors, an index's words), each time to a fresh copy of a whole store, and looked at
 by a process of its own. It opens the store, asks everything (example.py), verifies, adds a memory
 and reads it. A trial has survived when every answer is either right or refused by a typed error,
-and the process lives. Graphs are made of a few vectors already, so that there are some; every
+and the process lives. Every
 eighth time the log is a large one, of some thousand pages.
 
 What can end a process is LMDB, which trusts the pages of its tree: one that is damaged may lead it
@@ -28,13 +28,11 @@ from bench.faults.trials import entering, in_loop
 from eventlog import EventLog
 from memory_actors.kinds.recall_events import RecallMade
 from memory_actors.kinds.user_state import event_registry
-from memory_actors.search.indexes import dense
 from memory_actors.users.live_user import INDEXES
 
 TRIALS = {"quick": 10, "middle": 120, "full": 2000}  # of each kind of damage
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
-GRAPH_FROM = 3  # vectors
 LARGE_EVERY = 8
 LARGE_EVENTS, LARGE_STREAM = 16 * 1_024, "audit"  # 20 MiB: it belongs to no user
 LEFT_OUT = ("lock",)  # what is in them means nothing at the next opening
@@ -74,7 +72,6 @@ KINDS: dict[str, Damage] = {"bit": flip, "sector": zero, "page": noise, "cut": c
 def run(counts: Counts, seed: int, scratch: Path) -> Row:
     """Damage copies of a store and look at them."""
     row = Row(fault="a bit, a sector, a page, the end: of any file")
-    dense.EXACT_MAX, dense.GRAPH_MIN = GRAPH_FROM, GRAPH_FROM - 1  # in this process and its forks
     whole, large, damaged = (scratch / name for name in ("whole", "large", "damaged"))
     asyncio.run(_made(whole))
     truth = asyncio.run(_answered(whole))

@@ -22,7 +22,8 @@ from bench.faults import example
 from bench.faults.row import Counts, Row
 from bench.faults.trials import in_loop
 from eventlog import EventLogError
-from eventlog.lmdb.tables import RequestRecord, seal_record, unseal_record
+from eventlog.core.rows import seal_record, unseal_record
+from eventlog.lmdb.tables import RequestRecord
 from eventlog.upkeep import exporting
 from eventlog.upkeep.backup import MANIFEST
 from memory_actors import MemorySystem

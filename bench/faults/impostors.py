@@ -22,12 +22,10 @@ from bench.faults.row import Counts, Row
 from bench.faults.trials import Ending, in_loop
 from memory_actors import MemorySystem, Settings
 from memory_actors.base.api_keys import KeyStore
-from memory_actors.search.indexes import dense
 from memory_actors.users.live_user import INDEXES
 
 TRIALS = {"quick": 16, "middle": 150, "full": 600}
 KINDS = ("pipe", "socket", "directory", "device", "loop")
-GRAPH_FROM = 3  # vectors
 WRITTEN_BESIDE = ("log.mdb.shrunk", "compaction.json.tmp", "api_keys.json.tmp", "recall.key.tmp")
 DIRECTORIES = ("archive", INDEXES)
 
@@ -60,7 +58,6 @@ def _put_socket(path: Path) -> None:
 def run(counts: Counts, seed: int, scratch: Path) -> Row:
     """Put each in the place of each, or a part of that."""
     row = Row(fault="a pipe, a socket, a directory, a device, a loop of links for a file")
-    dense.EXACT_MAX, dense.GRAPH_MIN = GRAPH_FROM, GRAPH_FROM - 1  # in this process and its forks
     os.chdir(scratch)
     rng = random.Random(seed)
     wholes = {encrypt: scratch / f"whole {encrypt}" / "memory" for encrypt in (False, True)}

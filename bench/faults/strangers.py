@@ -27,7 +27,7 @@ from bench.faults.trials import in_child, in_loop
 from memory_actors import MemoryActorsError
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import FILE, SOCKET, reachable, read_address
-from memory_actors.sharing.calls import On
+from memory_actors.sharing.declaration import On
 from memory_actors.sharing.serving import HELLO_S_MAX, INCOMING_BYTES_MAX, UNREAD_BYTES_MAX
 from memory_actors.sharing.values import error_of
 
@@ -295,7 +295,7 @@ def _nonsense(store: Path, rng: random.Random) -> str:
     with _connected(store, _hello(store) + b"".join(calls)) as found:
         failed = {}
         for said in _said(found):
-            if isinstance(said, frames.Failed):
+            if isinstance(said, frames.CallFailed):
                 failed[said.number] = error_of(said.error)
             if isinstance(said, frames.Result):
                 return f"call {said.number} has a result"

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,6 +44,8 @@ class AppendRequest(msgspec.Struct, frozen=True):
     counters: Mapping[str, int] = {}
     counted: Callable[[], object] = lambda: None
     """Called on the loop in the step in which `totals_nowait` begins to tell of the append."""
+    is_timed: bool = False
+    """True if the caller gave the time. Else a store with several clocks may set it forward."""
 
 
 class TakesAppends(ABC):
@@ -76,6 +78,7 @@ class TakesAppends(ABC):
         check_stream_name(stream)
         check_int("expected version", expected_version, ANY_VERSION, None)
         check_int("epoch", epoch, 0, I64_MAX)
+        is_timed = recorded_at_us is not None
         recorded_at_us = self._clock() if recorded_at_us is None else recorded_at_us
         check_int("time", recorded_at_us, -I64_MAX - 1, I64_MAX)
         _check_durability(durability, expected_version, idempotency_key)
@@ -100,11 +103,12 @@ class TakesAppends(ABC):
             use_reserve=use_reserve,
             counters={} if counters is None else _checked_counters(counters),
             counted=counted,
+            is_timed=is_timed,
         )
         return await self._append(ready)
 
     @abstractmethod
-    async def _append(self, request: AppendRequest) -> Appended:
+    def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
         """Carry out an append that every store can carry out."""
 
 

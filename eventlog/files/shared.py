@@ -6,7 +6,7 @@ was replaced is closed by the last who leaves it.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,6 +19,22 @@ F = TypeVar("F")
 class _Held(Generic[F]):
     file: F
     users: int = 0
+
+
+class _Use(AbstractContextManager[F]):
+    """Written out: each read and each commit is in one, and a generator would cost it twice."""
+
+    __slots__ = "_before", "_held", "_shared"
+
+    def __init__(self, shared: "Shared[F]"):
+        self._shared = shared
+
+    def __enter__(self) -> F:
+        self._held, self._before = self._shared.enter()
+        return self._held.file
+
+    def __exit__(self, *_error: object) -> None:
+        self._shared.leave(self._held, self._before)
 
 
 class Shared(Generic[F]):
@@ -47,26 +63,31 @@ class Shared(Generic[F]):
             raise LogClosed(f"{self._name} is closed: open it again")
         return held
 
-    @contextmanager
-    def use(self) -> Iterator[F]:
+    def use(self) -> AbstractContextManager[F]:
         """Be in the current file.
 
         :raises LogClosed: there is none.
         """
+        return _Use(self)
+
+    def enter(self) -> tuple[_Held[F], F | None]:
+        """Be in the current file; return it and the one that this thread was in."""
         with self._gate:
             held = self._held()
             held.users += 1
             self._users += 1
-        try:
-            with self.within(held.file):
-                yield held.file
-        finally:
-            with self._gate:
-                held.users -= 1
-                if held.users == 0 and held is not self._current:
-                    self._close(held.file)  # in here: who waits for all users waits for this too
-                self._users -= 1
-                self._gate.notify_all()
+        before, self._here.file = getattr(self._here, "file", None), held.file
+        return held, before
+
+    def leave(self, held: _Held[F], before: F | None) -> None:
+        """Leave a file for the one that this thread was in before."""
+        self._here.file = before
+        with self._gate:
+            held.users -= 1
+            if held.users == 0 and held is not self._current:
+                self._close(held.file)  # in here: who waits for all users waits for this too
+            self._users -= 1
+            self._gate.notify_all()
 
     @contextmanager
     def within(self, file: F) -> Iterator[None]:

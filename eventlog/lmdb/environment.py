@@ -71,6 +71,7 @@ from eventlog.lmdb.copying import copy_table, pages
 MAP_BYTES = 1 << 40
 READERS_MAX = 126
 RESERVE_BYTES = 4 << 20  # above the limit, for deletes: some 10,000 of them
+NEAR_BYTES = 64 << 20  # below the limit: from there on the pages in use are counted
 SPARE_BYTES = 1 << 20  # of a disk, beside a copy: tables of readers, pages not quite full
 DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError
 PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
@@ -211,9 +212,10 @@ class Environment:
         """
         self.check_process()
         with self._alone():
-            before = self.last_transaction()
+            number = 0
             try:
                 with self._shared() as file, file.env.begin(write=True) as txn:
+                    number = file.earlier + txn.id()
                     return change(txn)
             except lmdb.BadValsizeError as error:
                 raise InvalidAppend(f"a key or value does not fit the tables: {error}") from error
@@ -221,7 +223,7 @@ class Environment:
                 raise DiskFull(f"the address space of {self.path} is used up") from error
             except (lmdb.Error, OSError) as error:
                 self.reopen()
-                if self.last_transaction() == before and explains_no_room(self.path, error):
+                if self.last_transaction() < number and explains_no_room(self.path, error):
                     raise DiskFull(f"no space left for {self.path}: free some, retry") from error
                 said = f"writing {self.path} failed: {error}; read, then retry"
                 raise StorageFailed(said) from error
@@ -236,14 +238,26 @@ class Environment:
         with self._shared() as file:
             file.earlier = transactions
 
-    def check_room(self, txn: Transaction, before_bytes: int, *, reserve: bool = False) -> None:
+    def bytes_near_limit(self, txn: Transaction, incoming_bytes: int) -> int | None:
+        """Return the bytes of all pages in use; None if so much more cannot pass the size limit.
+
+        Counting them for each small commit would cost more than writing it.
+        """
+        reached = self._files.file.size() + NEAR_BYTES + 4 * incoming_bytes
+        return None if reached < self._size_max_bytes else self.used_bytes(txn)
+
+    def check_room(
+        self, txn: Transaction, before_bytes: int | None, *, reserve: bool = False
+    ) -> None:
         """Refuse a transaction that has grown the pages in use beyond the size limit.
 
-        What does not grow them, a refusal or a repeated request, always passes. `reserve` adds
-        `RESERVE_BYTES` to the limit.
+        What does not grow them, a refusal or a repeated request, always passes. `before_bytes` is
+        what `bytes_near_limit` gave at its beginning. `reserve` adds `RESERVE_BYTES` to the limit.
 
         :raises DiskFull: they are more than `size_max_bytes` now, and than before.
         """
+        if before_bytes is None:
+            return
         limit_bytes = self._size_max_bytes + (RESERVE_BYTES if reserve else 0)
         if self.used_bytes(txn) > max(before_bytes, limit_bytes):
             raise DiskFull(

@@ -33,22 +33,19 @@ import msgspec
 from eventlog.archive.archive import Archive
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
+from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
-    KEY_ID_BYTES,
     U64,
     ErasureRecord,
     RequestRecord,
     SegmentRecord,
     StreamRecord,
     all_segments,
-    key_id,
     next_number,
     put_segment,
     scan,
-    seal_record,
-    unseal_record,
 )
 
 TABLE = "erasures"

@@ -14,7 +14,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -27,7 +26,7 @@ from eventlog.core.waiting import Turns, settle
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.writer import Landed, Outcome, WriteJob, Writer
+from eventlog.lmdb.writer import Job, Landed, Outcome, WriteJob, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
 
@@ -42,6 +41,31 @@ class _InFlight:
     appends: int = 0
     head: StreamHead | None = None
     """The stream's end after them; None when one of them may yet be refused."""
+
+
+class _AppendJob:
+    """An append as a job of the writer. It is answered at once, or when it has landed."""
+
+    __slots__ = "answer", "events", "head", "intake", "payload_bytes", "request", "use_reserve"
+
+    def __init__(
+        self,
+        intake: "Intake",
+        request: AppendRequest,
+        head: StreamHead | None,
+        answer: "asyncio.Future[Appended] | None" = None,
+    ):
+        """`head` is where its stream is after it, None if that is not sure."""
+        self.intake, self.request, self.head, self.answer = intake, request, head, answer
+        self.events = len(request.events)
+        self.payload_bytes = sum([len(event.body) for event in request.events])
+        self.use_reserve = request.use_reserve
+
+    def run(self, txn: Transaction) -> Appended:
+        return self.intake.ledger.append(txn, self.request)
+
+    def done(self, outcome: Outcome) -> None:
+        self.intake.landed(self, outcome)
 
 
 class Intake:
@@ -59,7 +83,7 @@ class Intake:
         """While the file is replaced: what is answered before it is on disk would be late there."""
         self.tally = TotalsTally(files.totals)
         self._env = files.env
-        self._ledger = files.ledger
+        self.ledger = files.ledger
         self._anchor = files.anchor
         self._events_max = events_max
         self._in_flight: dict[str, _InFlight] = {}
@@ -68,7 +92,7 @@ class Intake:
         self._tail_waiters: set[asyncio.Future[None]] = set()
         self._writer: Writer | None = Writer(
             files.env,
-            counting=files.ledger.counting,
+            bookkeeping=files.ledger,
             tail=files.ledger.tail,
             committed=self._committed,
             deliver=self._deliver,
@@ -86,10 +110,11 @@ class Intake:
 
     async def append(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result once it is durable."""
-        await self._wait_for_room()
-        result: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self._put_append(request, None, partial(settle, result))
-        return await result
+        if self._is_full():
+            await self._wait_for_room()
+        answer: asyncio.Future[Appended] = self._loop.create_future()
+        self._put_append(_AppendJob(self, request, None, answer))
+        return await answer
 
     async def append_relaxed(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result at once, from what has been accepted so far."""
@@ -99,7 +124,8 @@ class Intake:
             return durable
         if self._keys is not None and not self._keys.has(request.stream):
             return msgspec.structs.replace(await self.append(request), last_position=0)
-        await self._wait_for_room()
+        if self._is_full():
+            await self._wait_for_room()
         head = await self._accepted(request.stream)
         if self.is_stalled:
             return await self.append(request)
@@ -110,7 +136,7 @@ class Intake:
         if request.counters and not self.tally.is_certain(request.counters):
             return await self.append(request)
         after = StreamHead(head.version + len(request.events), max(head.epoch, request.epoch))
-        self._put_append(request, after, partial(self._relaxed_done, request))
+        self._put_append(_AppendJob(self, request, after))
         return Appended(request.stream, head.version + 1, after.version, 0)
 
     async def submit(
@@ -132,7 +158,11 @@ class Intake:
             self.tally.leave(swing, relaxed=False)
             settle(result, outcome)
 
-        self._put(WriteJob(run, 0, payload_bytes, done, use_reserve))
+        def run_alone(txn: Transaction) -> T:
+            self.ledger.put_accepted(txn)
+            return run(txn)
+
+        self._put(WriteJob(run_alone, 0, payload_bytes, done, use_reserve))
         self.tally.enter(swing, relaxed=False)
         return await result
 
@@ -156,10 +186,13 @@ class Intake:
 
     # --- room
 
-    async def _wait_for_room(self) -> None:
-        while self._writer is not None and (
+    def _is_full(self) -> bool:
+        return self._writer is not None and (
             self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
-        ):
+        )
+
+    async def _wait_for_room(self) -> None:
+        while self._is_full():
             await self._turns.wait()
 
     def _wake_room_waiters(self) -> None:
@@ -174,41 +207,37 @@ class Intake:
 
     # --- streams in flight
 
-    def _put_append(
-        self, request: AppendRequest, head: StreamHead | None, done: Callable[[Outcome], None]
-    ) -> None:
-        """Queue an append after which its stream is at `head`, None if that is not sure."""
-
-        def landed(outcome: Outcome) -> None:
-            in_flight = self._in_flight[request.stream]
-            in_flight.appends -= 1
-            if isinstance(outcome, Exception):
-                in_flight.head = None
-            if in_flight.appends == 0:
-                del self._in_flight[request.stream]
-            if request.counters:
-                self.tally.leave(request.counters, relaxed=head is not None)
-            if head is None and isinstance(outcome, Appended) and not outcome.duplicate:
-                request.counted()
-            done(outcome)
-
-        payload_bytes = sum(event.stored_bytes for event in request.events)
-        self._put(
-            WriteJob(
-                lambda txn: self._ledger.append(txn, request),
-                len(request.events),
-                payload_bytes,
-                landed,
-                request.use_reserve,
-            )
-        )
-        in_flight = self._in_flight.setdefault(request.stream, _InFlight())
-        in_flight.appends += 1
-        in_flight.head = head
+    def _put_append(self, job: "_AppendJob") -> None:
+        self._put(job)
+        request, is_relaxed = job.request, job.head is not None
+        in_flight = self._in_flight.get(request.stream)
+        if in_flight is None:
+            self._in_flight[request.stream] = _InFlight(1, job.head)
+        else:
+            in_flight.appends += 1
+            in_flight.head = job.head
         if request.counters:
-            self.tally.enter(request.counters, relaxed=head is not None)
-        if head is not None:
+            self.tally.enter(request.counters, relaxed=is_relaxed)
+        if is_relaxed:
             request.counted()
+
+    def landed(self, job: "_AppendJob", outcome: Outcome) -> None:
+        """Take note of what became of an append, and tell its caller."""
+        request, is_relaxed = job.request, job.head is not None
+        in_flight = self._in_flight[request.stream]
+        in_flight.appends -= 1
+        if isinstance(outcome, Exception):
+            in_flight.head = None
+        if in_flight.appends == 0:
+            del self._in_flight[request.stream]
+        if request.counters:
+            self.tally.leave(request.counters, relaxed=is_relaxed)
+        if job.answer is None:
+            self._relaxed_done(request, outcome)
+            return
+        if isinstance(outcome, Appended) and not outcome.duplicate:
+            request.counted()
+        settle(job.answer, outcome)
 
     async def _accepted(self, stream: str) -> StreamHead:
         """Return where a stream stands with everything accepted so far."""
@@ -217,7 +246,7 @@ class Intake:
                 return in_flight.head
             await self.flush()
         with self._env.read() as txn:
-            return self._ledger.stream(txn, stream).head()
+            return self.ledger.stream(txn, stream).head()
 
     def _relaxed_done(self, request: AppendRequest, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):
@@ -234,7 +263,7 @@ class Intake:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop
 
-    def _put(self, job: WriteJob) -> None:
+    def _put(self, job: Job) -> None:
         self._env.check_process()
         self.check_loop()
         if self._writer is None:
@@ -247,9 +276,7 @@ class Intake:
         """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
         self._anchor.write(tail._replace(transaction=self._env.last_transaction()))
 
-    def _deliver(
-        self, batch: list[WriteJob], outcomes: list[Outcome], landed: Landed | None
-    ) -> None:
+    def _deliver(self, batch: list[Job], outcomes: list[Outcome], landed: Landed | None) -> None:
         self.queued_events -= sum(job.events for job in batch)
         self.queued_bytes -= sum(job.payload_bytes for job in batch)
         self.counts["batches"] += 1

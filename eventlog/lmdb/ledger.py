@@ -6,6 +6,7 @@ transaction that it shares with others.
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -21,6 +22,7 @@ from eventlog.core.errors import (
 from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import ANY_VERSION, Appended, StreamHead
 from eventlog.core.requests import AppendRequest, count
+from eventlog.core.rows import Record, blind_id, seal_record, unseal_record
 from eventlog.files.anchor import Tail
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
 from eventlog.lmdb.environment import Environment, Transaction
@@ -28,15 +30,11 @@ from eventlog.lmdb.snapshots import put_checkpoint
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
-    Record,
+    EventRows,
     RequestRecord,
     StreamRecord,
-    blind_id,
     neighbours,
-    put_event,
-    seal_record,
     stream_records,
-    unseal_record,
 )
 
 # --- totals: named numbers over all streams that change with an append, in its own transaction
@@ -125,13 +123,51 @@ class Counting:
 EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
 
 
+@dataclass(slots=True, eq=False)
+class _Accepted:
+    """The appends that a transaction has accepted and not put yet."""
+
+    position: int
+    """Of the last event."""
+    rows: EventRows = field(default_factory=EventRows)
+    streams: dict[bytes, StreamRecord] = field(default_factory=dict)
+    """Their ends, by stream id."""
+
+
 class Ledger:
-    """Reads and writes of the tables; each takes the transaction it happens in."""
+    """Reads and writes of the tables; each takes the transaction it happens in.
+
+    The events of many appends are put together: `put_accepted` comes before anything else is done
+    in their transaction, and before it ends.
+    """
 
     def __init__(self, env: Environment, keys: Keys | None = None):
         self._env = env
         self._keys = keys
         self.counting = Counting(env)
+        self._accepted: _Accepted | None = None
+
+    # --- a transaction of appends
+
+    def begin(self) -> None:
+        """Start a transaction: forget what one that failed has left."""
+        self._accepted = None
+        self.counting.begin()
+
+    def finish(self, txn: Transaction) -> dict[str, int] | None:
+        """Put all that was accepted; return the totals if the transaction has changed them."""
+        self.put_accepted(txn)
+        return self.counting.finish(txn)
+
+    def put_accepted(self, txn: Transaction) -> None:
+        """Put the events of the appends that were accepted, and the records of their streams."""
+        accepted, self._accepted = self._accepted, None
+        if accepted is None or not accepted.streams:
+            return
+        tables = self._env.tables
+        accepted.rows.put(tables, txn)
+        for sid, record in accepted.streams.items():
+            txn.put(sid, seal_record(record), db=tables["streams"])
 
     # --- the end of things
 
@@ -219,8 +255,10 @@ class Ledger:
         :raises WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend: and nothing is
             written. The last is for a total that would leave its range.
         """
-        sid = frame.stream_id(request.stream)
-        stream = self.stream(txn, request.stream)
+        sid, accepted = frame.stream_id(request.stream), self._accepted
+        if accepted is None:
+            accepted = self._accepted = _Accepted(self.last_position(txn))
+        stream = accepted.streams.get(sid) or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
             first = self.first_result(txn, stream, request.idempotency_key, request.digest)
             if first is not None:
@@ -231,10 +269,8 @@ class Ledger:
         cipher = self.cipher_to_write(txn, stream)
         if request.counters:
             self.counting.add(txn, request.counters)
-        position = self._put_events(txn, sid, stream, request, cipher)
-        result = Appended(
-            request.stream, stream.version + 1, stream.version + len(request.events), position
-        )
+        end = self._accept(accepted, sid, stream, request, cipher)
+        result = Appended(request.stream, stream.version + 1, end.version, accepted.position)
         self._put_request(txn, sid, request, result, cipher)
         if request.checkpoint is not None:
             put_checkpoint(self._env, txn, request.checkpoint)
@@ -264,16 +300,17 @@ class Ledger:
                 return record.result(name)
         return None
 
-    def _put_events(
+    def _accept(
         self,
-        txn: Transaction,
+        accepted: _Accepted,
         sid: bytes,
         stream: StreamRecord,
         request: AppendRequest,
         cipher: Cipher | None,
-    ) -> int:
-        position, version, chain = self.last_position(txn), stream.version, stream.chain
-        tables, stored = self._env.tables, stream.stored_bytes
+    ) -> StreamRecord:
+        """Give the events of an append their places; return the end of their stream."""
+        position, version, chain = accepted.position, stream.version, stream.chain
+        stored = stream.stored_bytes
         for prepared in request.events:
             position, version = position + 1, version + 1
             data, chain = frame.pack(
@@ -282,14 +319,14 @@ class Ledger:
             )  # fmt: skip
             packed = U64.pack(version)
             key_rows = [sid + blind_id(key, cipher) + packed for key in prepared.keys]
-            put_event(tables, txn, position, sid, version, data, key_rows)
+            accepted.rows.add(position, sid, version, data, key_rows)
             stored += len(prepared.body)
-        epoch = max(stream.epoch, request.epoch)
-        end = msgspec.structs.replace(
-            stream, version=version, epoch=epoch, stored_bytes=stored, chain=chain
-        )
-        self.put_stream(txn, sid, end)
-        return position
+        end = StreamRecord(
+            stream.name, version, max(stream.epoch, request.epoch), stored, chain,
+            stream.erased_version, stream.erased_at_us,
+        )  # fmt: skip
+        accepted.streams[sid], accepted.position = end, position
+        return end
 
     def put_stream(self, txn: Transaction, sid: bytes, record: StreamRecord) -> None:
         """Store the record of a stream."""

@@ -22,6 +22,7 @@ from eventlog.core.errors import (
 )
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
+from eventlog.core.rows import seal, seal_record, unseal, unseal_record
 from eventlog.files.anchor import Anchor, read_anchor
 from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.files.datafile import is_there
@@ -30,7 +31,7 @@ from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import StreamErasing, finish
 from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
-from eventlog.lmdb.tables import TABLES, all_segments, seal, seal_record, unseal, unseal_record
+from eventlog.lmdb.tables import TABLES, all_segments
 
 # 2: with a row of totals; 3: with an archive, and a file that may be replaced; 4: with erasures;
 # 5: that, encrypted. A store that is not encrypted stays 4, which earlier versions can open.

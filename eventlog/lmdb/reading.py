@@ -32,12 +32,12 @@ from eventlog.core.frame import erased_name
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
+from eventlog.core.rows import blind_id
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
     U64,
     StreamRecord,
-    blind_id,
     key_check,
     load_segment,
     neighbours,
@@ -227,22 +227,23 @@ class LogReading:
         """Return the name of a stream, empty where no key has to be found by it."""
         return "" if self._keys is None else self._ledger.stream_record(txn, sid).name
 
-    def key_rows(self, name: str, taken: frame.Frame, payload: bytes) -> dict[bytes, str]:
-        """Return the rows in the index of keys that an event of a stream has, and each one's key.
+    def key_rows(
+        self, name: str, taken: frame.Taken, payload: bytes | frame.Encrypted
+    ) -> list[bytes]:
+        """Return the rows in the index of keys that an event of a stream has.
 
         `payload` is what the frame or the archive has of it.
 
         :raises KeyGone: it is encrypted, and the key is not here.
         """
-        sid, version, tag = taken.stream_id, taken.version, taken.tag.encode()
+        sid, version, _, raw_bytes, stored_bytes, schema, tag, _ = taken
         cipher = None if self._keys is None else self._keys.cipher(name)
-        if cipher is not None or taken.is_encrypted:
-            at = frame.place_of(sid, version, taken.schema, tag)
-            stored = frame.Encrypted(payload) if taken.is_encrypted else payload
-            payload = self._decrypted(name, stored, at, taken.raw_bytes, taken.stored_bytes)
-        data, _ = self._registry.decode(taken.tag, taken.schema, payload)
-        found = {blind_id(key, cipher): key for key in self._registry.keys(data)}
-        return {sid + row + U64.pack(version): key for row, key in found.items()}
+        if cipher is not None or isinstance(payload, frame.Encrypted):
+            at = frame.place_of(sid, version, schema, tag)
+            payload = self._decrypted(name, payload, at, raw_bytes, stored_bytes)
+        _, data, _ = self._registry.decode_tagged(tag, schema, payload)
+        packed = U64.pack(version)
+        return [sid + blind_id(key, cipher) + packed for key in self._registry.keys(data)]
 
     def _recorded(
         self,

@@ -16,17 +16,9 @@ from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
 from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot
+from eventlog.core.rows import key_id, seal, seal_record, unseal, unseal_record
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.tables import (
-    U64,
-    key_id,
-    neighbours,
-    scan,
-    seal,
-    seal_record,
-    unseal,
-    unseal_record,
-)
+from eventlog.lmdb.tables import U64, neighbours, scan
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -24,18 +24,16 @@ A sealed value opens with its CRC. Frames carry their own. In an encrypted log t
 the digests of requests are keyed hashes, and the data of snapshots is encrypted (keys.py).
 """
 
-import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 import msgspec
 
 from eventlog.archive.segment import SegmentId
 from eventlog.core.errors import CorruptLog
-from eventlog.core.keys import Cipher
 from eventlog.core.records import Appended, ArchiveStatistics, StreamHead
+from eventlog.core.rows import seal_record, unseal_record
 from eventlog.lmdb.environment import Environment, Tables, Transaction
 
 TABLES = (
@@ -43,13 +41,9 @@ TABLES = (
     "meta", "segments", "erasures",
 )  # fmt: skip
 
-KEY_ID_BYTES = 16
-"""Of a SHA-256, or of a keyed hash: what a row has of a key or name of any length."""
 U64 = struct.Struct(">Q")
 _CRC = struct.Struct(">I")
 _SEGMENT = struct.Struct(">16sI")
-_encode = msgspec.msgpack.Encoder().encode
-Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -122,75 +116,45 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # --- rows
 
 
-def seal(data: bytes, row_key: bytes = b"") -> bytes:
-    """Return `data` behind a CRC over it and, if given, the key of its row."""
-    return _CRC.pack(zlib.crc32(data, zlib.crc32(row_key))) + data
-
-
-def unseal(data: bytes, what: str, row_key: bytes = b"") -> bytes:
-    """Return what `seal` was given.
-
-    :raises CorruptLog: these are other bytes, or they lie under another key.
-    """
-    content = data[_CRC.size :]
-    crc = zlib.crc32(content, zlib.crc32(row_key))
-    if len(data) < _CRC.size or crc != _CRC.unpack_from(data)[0]:
-        raise CorruptLog(f"{what} fails its CRC: restore a backup, or run a verification")
-    return content
-
-
-def seal_record(record: msgspec.Struct, row_key: bytes = b"") -> bytes:
-    """Return a record as a sealed value."""
-    return seal(_encode(record), row_key)
-
-
-def unseal_record(data: bytes, cls: type[Record], what: str, row_key: bytes = b"") -> Record:
-    """Return the record in a sealed value.
-
-    :raises CorruptLog: it is not one.
-    """
-    try:
-        return msgspec.msgpack.decode(unseal(data, what, row_key), type=cls)
-    except (ValueError, RecursionError) as error:  # of msgspec or of UTF-8
-        raise CorruptLog(f"{what} does not decode: restore a backup") from error
-
-
-def key_id(key: str) -> bytes:
-    """Return the fixed-size form of a key or name of any length."""
-    return hashlib.sha256(key.encode()).digest()[:KEY_ID_BYTES]
-
-
-def blind_id(key: str, cipher: Cipher | None) -> bytes:
-    """Return the same of a key that says something about content: a keyed hash, if encrypted."""
-    return key_id(key) if cipher is None else cipher.blind(key.encode())[:KEY_ID_BYTES]
-
-
 def key_check(row_key: bytes) -> bytes:
     """Return what a row of `keys` holds, so that a bit that moves it elsewhere shows."""
     return _CRC.pack(zlib.crc32(row_key))
 
 
-def put_event(
-    tables: Tables,
-    txn: Transaction,
-    position: int,
-    sid: bytes,
-    version: int,
-    data: bytes,
-    key_rows: Iterable[bytes],
-) -> None:
-    """Put the frame of an event at the end of the log, and into the indexes.
+class EventRows:
+    """The rows of events that go to the end of the log, in one call a table.
 
-    `key_rows` are the keys of its rows in the index of keys.
-
-    :raises CorruptLog: there is something at or behind that position.
+    Those of the indexes are put in order of their keys, so that each page is looked for once.
     """
-    at = U64.pack(position)
-    if not txn.put(at, data, db=tables["events"], append=True):
-        raise CorruptLog(f"position {position} is not the end of the log: verify it")
-    txn.put(sid + U64.pack(version), at, db=tables["versions"])
-    for row in key_rows:
-        txn.put(row, key_check(row), db=tables["keys"])
+
+    def __init__(self) -> None:
+        self._events: list[tuple[bytes, bytes]] = []
+        self._versions: list[tuple[bytes, bytes]] = []
+        self._keys: list[tuple[bytes, bytes]] = []
+
+    def add(
+        self, position: int, sid: bytes, version: int, data: bytes, key_rows: Iterable[bytes]
+    ) -> None:
+        """Add the frame of an event; `key_rows` are the keys of its rows in the index of keys."""
+        at = U64.pack(position)
+        self._events.append((at, data))
+        self._versions.append((sid + U64.pack(version), at))
+        for row in key_rows:
+            self._keys.append((row, key_check(row)))
+
+    def put(self, tables: Tables, txn: Transaction) -> None:
+        """Put them.
+
+        :raises CorruptLog: there is something at or behind the position of the first one.
+        """
+        with txn.cursor(tables["events"]) as cursor:
+            if cursor.putmulti(self._events, append=True)[1] < len(self._events):
+                position = U64.unpack(self._events[0][0])[0]
+                raise CorruptLog(f"position {position} is not the end of the log: verify it")
+        for table, rows in (("versions", self._versions), ("keys", self._keys)):
+            if rows:
+                with txn.cursor(tables[table]) as cursor:
+                    cursor.putmulti(sorted(rows))
 
 
 def stream_records(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:

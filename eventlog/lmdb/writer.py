@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from eventlog.core.errors import (
     BeingErased,
@@ -33,7 +33,7 @@ from eventlog.core.errors import (
 from eventlog.core.keys import Keys
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.ledger import Counting, load_totals
+from eventlog.lmdb.ledger import load_totals
 
 BATCH_EVENTS_MAX = 1024
 BATCH_BYTES_MAX = 4 << 20
@@ -45,17 +45,32 @@ REFUSALS = (
 Outcome: TypeAlias = Any | Exception
 
 
+class Job(Protocol):
+    """Work for one transaction, and whom to tell."""
+
+    events: int
+    payload_bytes: int
+    use_reserve: bool
+    """True if it may have the last room of a full log."""
+
+    def run(self, txn: Transaction, /) -> Any:
+        """Do it."""
+        ...
+
+    def done(self, outcome: Outcome, /) -> None:
+        """Take what `run` returned or raised. Called on the loop."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class WriteJob:
-    """Work for one transaction, and whom to tell."""
+    """A job of two functions."""
 
     run: Callable[[Transaction], Any]
     events: int
     payload_bytes: int
     done: Callable[[Outcome], None]
-    """Called on the loop with what `run` returned or raised."""
     use_reserve: bool = False
-    """True if it may have the last room of a full log."""
 
 
 class Landed(NamedTuple):
@@ -66,37 +81,49 @@ class Landed(NamedTuple):
     """None: as they were."""
 
 
+class Bookkeeping(Protocol):
+    """What the jobs of a transaction do together."""
+
+    def begin(self) -> None:
+        """Start a transaction: forget what one that failed has left."""
+        ...
+
+    def finish(self, txn: Transaction) -> dict[str, int] | None:
+        """Put what was collected; return the totals if the transaction has changed them."""
+        ...
+
+
 class Writer:
     """Runs jobs in a thread of its own.
 
     `tail(txn)` is read at the end of each transaction, `committed(tail)` told in the writer's
     thread once it is durable, and `deliver(batch, outcomes, landed)` called on the loop; `landed`
-    is None when nothing was committed. `counting` collects what jobs count in a transaction. `keys`
-    that jobs have made are durable before what was written under them is.
+    is None when nothing was committed. `bookkeeping` collects what jobs put together. `keys` that
+    jobs have made are durable before what was written under them is.
     """
 
     def __init__(
         self,
         env: Environment,
         *,
-        counting: Counting,
+        bookkeeping: Bookkeeping,
         tail: Callable[[Transaction], Tail],
         committed: Callable[[Tail], None],
-        deliver: Callable[[list[WriteJob], list[Outcome], Landed | None], None],
+        deliver: Callable[[list[Job], list[Outcome], Landed | None], None],
         keys: Keys | None = None,
     ):
         self._keys = keys
         self._env = env
-        self._counting = counting
+        self._bookkeeping = bookkeeping
         self._tail = tail
         self._committed = committed
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
         self._thread.start()
 
-    def put(self, job: WriteJob) -> None:
+    def put(self, job: Job) -> None:
         """Queue a job."""
         self._queue.put(job)
 
@@ -106,7 +133,7 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        held: WriteJob | None = None
+        held: Job | None = None
         while (first := held or self._queue.get()) is not None:
             batch, held, stopping = self._take(first)
             outcomes, landed = self._commit(batch)
@@ -115,7 +142,7 @@ class Writer:
             if stopping:
                 return
 
-    def _take(self, first: WriteJob) -> tuple[list[WriteJob], WriteJob | None, bool]:
+    def _take(self, first: Job) -> tuple[list[Job], Job | None, bool]:
         """Return a batch, the job that did not fit into it, and whether to stop after it."""
         batch, events, size = [first], first.events, first.payload_bytes
         while True:
@@ -130,7 +157,7 @@ class Writer:
                 return batch, job, False
             batch.append(job)
 
-    def _commit(self, batch: list[WriteJob]) -> tuple[list[Outcome], Landed | None]:
+    def _commit(self, batch: list[Job]) -> tuple[list[Outcome], Landed | None]:
         try:
             outcomes, landed = self._env.write(lambda txn: self._apply(txn, batch))
         except (StorageFailed, LogClosed, LogUnavailable) as error:  # of the store: everyone's
@@ -141,7 +168,7 @@ class Writer:
         return outcomes, landed
 
     def _commit_apart(
-        self, batch: list[WriteJob], error: Exception
+        self, batch: list[Job], error: Exception
     ) -> tuple[list[Outcome], Landed | None]:
         if len(batch) == 1:
             return [error], None
@@ -161,16 +188,17 @@ class Writer:
             return Landed(self._tail(txn), load_totals(self._env, txn))
         return None
 
-    def _apply(self, txn: Transaction, batch: list[WriteJob]) -> tuple[list[Outcome], Landed]:
-        used_bytes = self._env.used_bytes(txn)
-        self._counting.begin()
+    def _apply(self, txn: Transaction, batch: list[Job]) -> tuple[list[Outcome], Landed]:
+        incoming_bytes = sum(job.payload_bytes for job in batch)
+        used_bytes = self._env.bytes_near_limit(txn, incoming_bytes)
+        self._bookkeeping.begin()
         outcomes: list[Outcome] = []
         for job in batch:
             try:
                 outcomes.append(job.run(txn))
             except REFUSALS as refusal:
                 outcomes.append(refusal)
-        totals = self._counting.finish(txn)
+        totals = self._bookkeeping.finish(txn)
         self._env.check_room(txn, used_bytes, reserve=all(job.use_reserve for job in batch))
         if self._keys is not None:
             self._keys.sync()

@@ -27,12 +27,18 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable, PayloadDropped
 from eventlog.core.frame import Frame
 from eventlog.core.records import Exported
+from eventlog.core.rows import unseal_record
 from eventlog.files.datafile import is_there, opened, reason, storing, written_whole
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
-from eventlog.lmdb.tables import U64, RequestRecord, scan, stream_records, unseal_record
+from eventlog.lmdb.tables import (
+    U64,
+    RequestRecord,
+    scan,
+    stream_records,
+)
 
 FORMAT = 1
 PROGRESS_EVENTS = 256

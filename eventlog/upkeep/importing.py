@@ -24,16 +24,11 @@ from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, EncryptionMismatch, InvalidAppend, WrongExpectedVersion
 from eventlog.core.frame import STREAM_ID_BYTES, Frame
 from eventlog.core.requests import I64_MAX, count
+from eventlog.core.rows import KEY_ID_BYTES, unseal_record
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.tables import (
-    KEY_ID_BYTES,
-    RequestRecord,
-    StreamRecord,
-    put_event,
-    unseal_record,
-)
+from eventlog.lmdb.tables import EventRows, RequestRecord, StreamRecord
 from eventlog.upkeep.exporting import (
     Begin,
     End,
@@ -143,7 +138,7 @@ class Importing:
             if keys is not None:
                 keys.cipher(self.streams[taken.stream_id].name)
             with found_in(self._path):
-                self._key_rows(taken)
+                self._key_rows(event)
 
     def _take_key(self, key: Key) -> None:
         """Take an idempotency key whose events are there, of a stream that the file is about."""
@@ -216,13 +211,17 @@ class Importing:
                 "let nobody, and import again",
             )  # fmt: skip
         records: dict[bytes, StreamRecord] = {}
+        rows = EventRows()
         for event in events:
             taken = unpacked(self._path, event)
             stream = self.streams[taken.stream_id]
             before = records.get(taken.stream_id) or self._record(txn, stream)
             if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
                 raise CorruptLog(f"event {event.position} does not follow from the one before it")
-            self._put(txn, event, taken)
+            key_rows = () if taken.gone is not None else self._key_rows(event)
+            rows.add(event.position, taken.stream_id, taken.version, event.data, key_rows)
+            for key_row in self.keys.get(event.position, ()):
+                txn.put(key_row.key, key_row.data, db=self._files.env.tables["requests"])
             gone = taken.gone is not None
             records[taken.stream_id] = msgspec.structs.replace(
                 before,
@@ -233,6 +232,7 @@ class Importing:
                 erased_version=taken.version if gone else before.erased_version,
                 erased_at_us=stream.erased_at_us if gone else before.erased_at_us,
             )
+        rows.put(self._files.env.tables, txn)
         for sid, record in records.items():
             self._files.ledger.put_stream(txn, sid, record)
         if events[-1].position == self.last:
@@ -255,18 +255,10 @@ class Importing:
             return unseal_record(value, StreamRecord, "a stream's record")
         return StreamRecord(stream.name, 0, 0, 0, frame.chain_start(stream.sid))
 
-    def _key_rows(self, taken: Frame) -> Iterable[bytes]:
-        name = self.streams[taken.stream_id].name
-        return self._files.reading.key_rows(name, taken, frame.payload(taken))
-
-    def _put(self, txn: Transaction, event: Event, taken: Frame) -> None:
-        tables, rows = (
-            self._files.env.tables,
-            () if taken.gone is not None else self._key_rows(taken),
-        )
-        put_event(tables, txn, event.position, taken.stream_id, taken.version, event.data, rows)
-        for key_row in self.keys.get(event.position, ()):
-            txn.put(key_row.key, key_row.data, db=tables["requests"])
+    def _key_rows(self, event: Event) -> Iterable[bytes]:
+        taken = frame.read(event.position, event.data)
+        assert isinstance(taken[-1], bytes | frame.Encrypted)
+        return self._files.reading.key_rows(self.streams[taken[0]].name, taken, taken[-1])
 
 
 def gap(path: Path, since: int, position: int) -> WrongExpectedVersion:

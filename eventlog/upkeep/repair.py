@@ -30,6 +30,7 @@ from eventlog.core.frame import Frame
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import LeftBehind, RepairReport
 from eventlog.core.requests import count
+from eventlog.core.rows import seal_record, unseal_record
 from eventlog.files.anchor import read_anchor
 from eventlog.files.atomic_directory import (
     ANCHOR,
@@ -49,15 +50,13 @@ from eventlog.lmdb.reading import LogReading, refilled
 from eventlog.lmdb.tables import (
     TABLES,
     U64,
+    EventRows,
     RequestRecord,
     SegmentRecord,
     StreamRecord,
     load_segment,
-    put_event,
     put_segment,
     scan,
-    seal_record,
-    unseal_record,
 )
 from eventlog.upkeep.backup import copied, verify_copy
 
@@ -295,18 +294,19 @@ class _Repair:
         self._position += len(batch)
 
     def _put_all(self, txn: Transaction, first: int, batch: list[tuple[Frame, bytes]]) -> None:
+        rows = EventRows()
         for position, (taken, data) in enumerate(batch, start=first):
             moved = frame.moved(position, data)
-            rows = self._key_rows(frame.unpack(position, moved))
-            put_event(self._new.tables, txn, position, taken.stream_id, taken.version, moved, rows)
+            key_rows = self._key_rows(frame.read(position, moved))
+            rows.add(position, taken.stream_id, taken.version, moved, key_rows)
             self._streams[taken.stream_id].positions[taken.version] = position
+        rows.put(self._new.tables, txn)
 
-    def _key_rows(self, taken: Frame) -> Iterable[bytes]:
-        if taken.gone is not None or taken.place is not None:
-            return ()
-        name = self._streams[taken.stream_id].record.name
-        with suppress(KeyGone):
-            return self._reading.key_rows(name, taken, frame.payload(taken))
+    def _key_rows(self, taken: frame.Taken) -> Iterable[bytes]:
+        sid, payload = taken[0], taken[-1]
+        if isinstance(payload, bytes | frame.Encrypted):
+            with suppress(KeyGone):
+                return self._reading.key_rows(self._streams[sid].record.name, taken, payload)
         return ()
 
     def _finish(self, txn: Transaction) -> None:

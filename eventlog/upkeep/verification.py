@@ -1,14 +1,16 @@
 """Verification: whether everything in the log is what was written.
 
 Three walks in one read transaction. The first goes over the events in order of position and checks
-each frame's CRC, digest and chain, that positions and versions have no gaps, and that the indexes
-lead to it. The second goes over the archive, segment by segment, and checks every payload against
-the digest in its stub. The third goes over every other table and checks each row by itself and
-against the events: a row that leads nowhere, a record that disagrees, a table with more or fewer
-rows than it should have. Findings are collected, not raised: a report of all the damage is worth
-more than the first of it. What retention has dropped is no damage; it is counted. So is, in a log
-that is encrypted, what there is no key for: its digest and its place in the chain are over the
-ciphertext and are verified; what the index of keys should have of it is unknown.
+each frame's CRC, digest and chain, that positions and versions have no gaps, and that a search in
+the indexes leads to it. The second goes over the archive, segment by segment, and checks every
+payload against the digest in its stub. The third goes over every other table and checks each row by
+itself and against the events: a row that leads nowhere, a record that disagrees, a table with more
+or fewer rows than it should have. An index whose rows are as many as the events should have, and
+each of these found by a search, has no others: no row of it is searched for again. Findings are
+collected, not raised: a report of all the damage is worth more than the first of it. What retention
+has dropped is no damage; it is counted. So is, in a log that is encrypted, what there is no key
+for: its digest and its place in the chain are over the ciphertext and are verified; what the index
+of keys should have of it is unknown.
 """
 
 from collections import Counter
@@ -23,6 +25,7 @@ from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, KeyGone, MissingSegment
 from eventlog.core.records import Finding, Heads, VerifyReport
+from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
@@ -31,7 +34,6 @@ from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import LogReading, check_entry
 from eventlog.lmdb.snapshots import SnapshotRecord
 from eventlog.lmdb.tables import (
-    KEY_ID_BYTES,
     U64,
     ErasureRecord,
     RequestRecord,
@@ -40,11 +42,10 @@ from eventlog.lmdb.tables import (
     key_check,
     scan,
     unpack_segment,
-    unseal,
-    unseal_record,
 )
 
 PROGRESS_EVERY_EVENTS = 2048
+INDEXES = "versions", "keys"
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
 SID = frame.STREAM_ID_BYTES
 
@@ -83,6 +84,7 @@ class Verification:
         self._findings: list[Finding] = []
         self._ends: dict[bytes, _StreamEnd] = {}
         self._prefix = b""
+        self._expected: dict[str, list[tuple[bytes, bytes]]] = {table: [] for table in INDEXES}
         self._keys: int | None = 0  # rows that the index of keys should have; None: unknown
         self._stubs: Counter[SegmentId] = Counter()
         self._dropped: set[SegmentId] = set()
@@ -100,7 +102,9 @@ class Verification:
                 count += 1
                 self._check_frame(txn, position, data)
                 if count % PROGRESS_EVERY_EVENTS == 0:
+                    self._search(txn)
                     self._progress(count, last)
+            self._search(txn)
             self._check_archive(txn)
             self._check_tables(txn, count)
             self._check_unread()
@@ -135,65 +139,65 @@ class Verification:
 
     def _check_frame(self, txn: Transaction, position: int, data: bytes) -> None:
         try:
-            taken = frame.unpack(position, data)
+            taken = frame.read(position, data)
         except EventLogError as error:
             self._found(position, b"", str(error))
             return
-        sid = taken.stream_id
-        end = self._ends.get(sid) or _StreamEnd(0, frame.chain_start(sid))
-        self._ends[sid] = end
-        if taken.version != end.version + 1:
-            self._found(position, sid, f"version {taken.version} follows {end.version}")
-        else:
-            self._check_chain(position, taken, end.chain)
-        end.version, end.chain = taken.version, taken.chain
-        end.stored_bytes += taken.stored_bytes
-        if taken.gone is not None or taken.version <= self._erasing.get(sid, 0):
-            end.erased = taken.version
-        self._check_indexes(txn, position, taken)
-
-    def _check_chain(self, position: int, taken: frame.Frame, before: bytes) -> None:
-        try:
-            follows = frame.check_chain(taken, before)
-        except EventLogError as error:
-            self._found(position, taken.stream_id, str(error))
-            return
-        if not follows:
+        sid, version, _, _, stored_bytes, _, tag, payload = taken
+        end = self._ends.get(sid)
+        if end is None:
+            end = self._ends[sid] = _StreamEnd(0, frame.chain_start(sid))
+        if version != end.version + 1:
+            self._found(position, sid, f"version {version} follows {end.version}")
+        elif not frame.follows(data, tag, payload, end.chain):
             message = "digest or chain does not follow from the event before it"
-            self._found(position, taken.stream_id, message)
-
-    def _check_indexes(self, txn: Transaction, position: int, taken: frame.Frame) -> None:
-        at = taken.stream_id + U64.pack(taken.version)
-        if txn.get(at, db=self._env.tables["versions"]) != U64.pack(position):
-            self._found(position, taken.stream_id, "the index of versions leads elsewhere")
-        if taken.gone is not None or taken.version <= self._erasing.get(taken.stream_id, 0):
+            self._found(position, sid, message)
+        end.version, end.chain = version, frame.chain_of(data)
+        end.stored_bytes += stored_bytes
+        self._expected["versions"].append((sid + U64.pack(version), U64.pack(position)))
+        if isinstance(payload, frame.ErasedMark) or version <= self._erasing.get(sid, 0):
+            end.erased = version
             self._erased += 1
-            return
-        if taken.place is not None:  # its keys are known when the archive is read
-            self._stubs[SegmentId(taken.stream_id, taken.place.number)] += 1
-            return
-        try:
-            self._check_keys(txn, position, taken, frame.payload(taken))
-        except EventLogError as error:
-            self._found(position, taken.stream_id, str(error))
-            self._keys = None
+        elif isinstance(payload, frame.Pointer):  # its keys are known when the archive is read
+            self._stubs[SegmentId(sid, payload.place.number)] += 1
+        else:
+            self._check_keys(txn, position, taken, payload)
 
     def _check_keys(
-        self, txn: Transaction, position: int, taken: frame.Frame, payload: bytes
+        self, txn: Transaction, position: int, taken: frame.Taken, payload: bytes | frame.Encrypted
     ) -> None:
-        """See that an event is found under each of its keys."""
+        """See to it that an event is looked for under each of its keys."""
+        sid = taken[0]
         try:
-            name = self._reading.name_of(txn, taken.stream_id)
-            rows = self._reading.key_rows(name, taken, payload)
+            rows = self._reading.key_rows(self._reading.name_of(txn, sid), taken, payload)
         except KeyGone:
             self._keys = None
-            self._unread[taken.stream_id] += 1
+            self._unread[sid] += 1
+            return
+        except EventLogError as error:
+            self._found(position, sid, str(error))
+            self._keys = None
             return
         if self._keys is not None:
             self._keys += len(rows)
-        for at, key in rows.items():
-            if txn.get(at, db=self._env.tables["keys"]) != key_check(at):
-                self._found(position, taken.stream_id, f"not found under its key {key!r}")
+        self._expected["keys"] += [(at, key_check(at)) for at in rows]
+
+    def _search(self, txn: Transaction) -> None:
+        """See that the rows that events should have in the indexes are found by a search."""
+        for table, expected in self._expected.items():
+            with txn.cursor(self._env.tables[table]) as cursor:
+                found = cursor.getmulti([key for key, _ in expected])
+            missing = () if found == expected else set(expected).difference(found)
+            for key, _ in sorted(missing):
+                version = U64.unpack(key[-U64.size :])[0]
+                message = f"a search in table {table} does not lead to version {version}"
+                self._found(self._position(txn, key), key[:SID], message)
+            expected.clear()
+
+    def _position(self, txn: Transaction, row: bytes) -> int:
+        """Return the position of the event that a row of an index is about; 0 if it is lost."""
+        at = txn.get(row[:SID] + row[-U64.size :], db=self._env.tables["versions"])
+        return 0 if at is None or len(at) != U64.size else U64.unpack(at)[0]
 
     # --- the archive
 
@@ -204,6 +208,7 @@ class Verification:
                 continue
             if record.dropped_at_us is not None or self._check_segment(txn, segment, record):
                 self._dropped.add(segment)
+            self._search(txn)
             if self._stubs[segment] != record.events:
                 message = (
                     f"{self._stubs[segment]} events are in {segment.name}, not {record.events}"
@@ -243,12 +248,14 @@ class Verification:
         sid, version = segment.sid, block.versions[place.slot]
         try:
             position, data = self._reading.row(txn, sid.hex(), sid, version)
-            taken, entry = frame.unpack(position, data), block.entry(place.slot)
-            if taken.place != place:
-                message = f"its payload is said to be at {taken.place}, not {place}"
-                self._found(position, sid, message)
-            check_entry(entry, taken.version, place, taken.digest)
-            self._check_keys(txn, position, taken, entry.raw)
+            taken, entry = frame.read(position, data), block.entry(place.slot)
+            stub = taken[-1]
+            if not isinstance(stub, frame.Pointer) or stub.place != place:
+                self._found(position, sid, f"its payload is not said to be at {place}")
+                return
+            check_entry(entry, taken[1], place, stub.digest)
+            payload = frame.Encrypted(entry.raw) if stub.is_encrypted else entry.raw
+            self._check_keys(txn, position, taken, payload)
         except EventLogError as error:
             self._lost(segment, f"version {version} in {segment.name}: {error}")
 
@@ -288,7 +295,7 @@ class Verification:
             "segments": unpack_segment,
             ERASURES: lambda key, value: unseal_record(value, ErasureRecord, "an erasure", key),
         }
-        should = {"streams": None, "versions": events, "keys": self._keys}
+        should = {"versions": events, "keys": self._keys}
         with suppress(EventLogError):  # which the check of its row finds
             is_encrypted = load_keys_identity(self._env, txn) is not None
             should["meta"] = META_ROWS + is_encrypted
@@ -317,9 +324,10 @@ class Verification:
         should: int | None,
     ) -> None:
         count = 0
+        is_searched = table in INDEXES and should is not None
         for key, value in self._rows(txn, table):
             count += 1
-            if txn.get(key, db=self._env.tables[table]) != value:
+            if not is_searched and txn.get(key, db=self._env.tables[table]) != value:
                 self._found(0, key[:SID], f"a search in table {table} misses a row that is there")
             try:
                 check(key, value)

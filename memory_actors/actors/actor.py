@@ -102,6 +102,7 @@ class Actor(Generic[S]):
     ):
         self.stream = stream
         self.state = state
+        self._form: Callable[[S], S] | None = None
         self.version = version
         self.quarantined: str | None = None
         """The reason why it takes no more commands, if so."""
@@ -332,12 +333,24 @@ class Actor(Generic[S]):
 
     def _publish(self, batch: _Batch[S]) -> Exception | None:
         """Make a committed batch visible; return what updating the derived data raised."""
+        if self._form is not None:
+            batch.state, self._form = self._form(batch.state), None
         before, self.state, self.version = self.state, batch.state, batch.version
         try:
             self._behaviour.published(batch.events, before, self.state)
         except Exception as error:  # the write stands; what is derived is made again
             return error
         return None
+
+    def hold_as(self, form: Callable[[S], S]) -> None:
+        """Hold the state in another form that says the same, from the next moment on.
+
+        While a batch is under way, that is when it is published: it rests on the old form.
+        """
+        if self._task is None:
+            self.state = form(self.state)
+        else:
+            self._form = form
 
     # --- failure
 
@@ -369,6 +382,7 @@ class Actor(Generic[S]):
     async def _reload(self) -> None:
         try:
             self.state, self.version = await self._rebuild()
+            self._form = None
         except EventLogError as error:
             self.quarantine(f"its stream cannot be read: {error}")
         else:

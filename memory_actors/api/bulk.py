@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import anyio.to_thread
 
-from memory_actors.api.finding import Chosen, matching, state_now
+from memory_actors.api.finding import Chosen, matching
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Receipt
@@ -77,7 +77,7 @@ DELETED_AT_ONCE = 64  # what an actor takes of its mailbox for one append
 
 async def delete_many(scope: Scope, handles: Mapping[str, Handle], which: Chosen) -> list[Receipt]:
     """Delete memories. See `UserMemory.delete_many`; `handles` are by the names of their kinds."""
-    found = await anyio.to_thread.run_sync(matching, await state_now(scope), which)
+    found = await anyio.to_thread.run_sync(matching, await scope.state_now(), which)
     receipts: list[Receipt] = []
     for start in range(0, len(found), DELETED_AT_ONCE):
         batch = found[start : start + DELETED_AT_ONCE]

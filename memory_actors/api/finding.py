@@ -29,13 +29,7 @@ async def found(scope: Scope, memory_id: str) -> Found:
     :raises NotFoundError: there is none with this id.
     """
     check_name(memory_id, "memory_id")
-    return found_in(await state_now(scope), memory_id)
-
-
-async def state_now(scope: Scope) -> UserState:
-    """Return the state as it reads now: rows and their origins of one moment."""
-    async with scope.live() as live:
-        return live.state.at(scope.now_us())
+    return found_in(await scope.state_now(), memory_id)
 
 
 def found_in(state: UserState, memory_id: str) -> Found:
@@ -62,7 +56,7 @@ async def full_id(scope: Scope, beginning: str) -> str:
     check_name(beginning, "memory_id")
     if await scope.versions_about(beginning):
         return beginning
-    state = await state_now(scope)
+    state = await scope.state_now()
     rows = (row for kind in KINDS for row in kind.rows(state.of(kind)))
     ids = {row.memory_id for row in rows if row.memory_id.startswith(beginning)}
     ids = ids or await _ever_named(scope, beginning)

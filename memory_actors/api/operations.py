@@ -102,6 +102,11 @@ class Operation:
         return " ".join(self.doc.partition("\n\n")[0].split())
 
     @property
+    def of_system(self) -> bool:
+        """True if it is about the memories of all users."""
+        return self.name.startswith("system.")
+
+    @property
     def writes(self) -> bool:
         """True if it changes a memory: then it returns a receipt, but for a few."""
         returned = get_args(self.returns) or (self.returns,)

@@ -16,7 +16,6 @@ from memory_actors.api.finding import (
     named_kinds,
     newest_first,
     only_kind,
-    state_now,
 )
 from memory_actors.api.originals import expand
 from memory_actors.api.user_context import UserContext
@@ -170,7 +169,7 @@ class UserReads:
             compressed into a summary: `why` tells.
         """
         check_name(memory_id, "memory_id")
-        state = await state_now(self._scope)
+        state = await self._scope.state_now()
         one = found_in(state, memory_id)
         with self._scope.measured("Get", one.kind.NAME):
             if one.kind is context:
@@ -214,7 +213,7 @@ class UserReads:
         :raises InvalidInputError: an unknown type, a bad filter, source or trust.
         """
         which = chosen(memory_types, filters, sources, min_trust)
-        state = await state_now(self._scope)
+        state = await self._scope.state_now()
         return len(await anyio.to_thread.run_sync(matching, state, which))
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
@@ -250,8 +249,7 @@ class UserReads:
     async def usage(self) -> Usage:
         """Return how much of each kind this user holds, and how full each limit is."""
         now_us = self._scope.now_us()
-        async with self._scope.live() as live:
-            state = live.state.at(now_us)
+        state = (await self._scope.state()).at(now_us)
         return usage(self.user_id, state, self._scope.limits(state), to_datetime(now_us))
 
     async def estimate_monthly_cost(self) -> CostEstimate:
@@ -267,8 +265,7 @@ class UserReads:
 
         The order is that of api/finding.py: what a memory needs comes before it.
         """
-        async with self._scope.live() as live:
-            state = live.state.at(self._scope.now_us())
+        state = await self._scope.state_now()
         rows = await anyio.to_thread.run_sync(in_export_order, state)
         for start in range(0, len(rows), LIST_PAGE):
             page = rows[start : start + LIST_PAGE]

@@ -7,7 +7,6 @@ what is allowed; what no type says follows below.
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
@@ -25,19 +24,17 @@ ORDERED: Final = (
     ("compaction_min_samples", "compaction_batch"),
 )
 """Settings of which the first is not above the second."""
-_WORDS: Final = MappingProxyType(
-    {
-        "Expected": "it must be",
-        "`int`": "a whole number",
-        "`float`": "a number",
-        "`str`": "a text",
-        "`bool`": "True or False",
-        "`object`": "a mapping",
-        "`array`": "a set",
-        "`null`": "None",
-        "`": "",
-    }
-)
+_WORDS: Final[Mapping[str, str]] = {
+    "Expected": "it must be",
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`str`": "a text",
+    "`bool`": "True or False",
+    "`object`": "a mapping",
+    "`array`": "a set",
+    "`null`": "None",
+    "`": "",
+}
 """The words of msgspec in plain ones."""
 
 
@@ -119,11 +116,9 @@ def _check_schedule(value: Any) -> None:
         raise InvalidInputError(f"compaction_schedule must be a cron expression, not {value!r:.40}")
 
 
-_OTHERWISE: Mapping[str, Callable[[Any], None]] = MappingProxyType(
-    {
-        "token_counter": _check_counter,
-        "compaction_schedule": _check_schedule,
-        "latency_targets_ms": _check_targets,
-    }
-)
+_OTHERWISE: Mapping[str, Callable[[Any], None]] = {
+    "token_counter": _check_counter,
+    "compaction_schedule": _check_schedule,
+    "latency_targets_ms": _check_targets,
+}
 """Checks of settings whose types do not say enough."""

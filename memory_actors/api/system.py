@@ -13,21 +13,19 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, get_args
 
-from eventlog import MeasuredStore, OnDropped, require, system_clock_us, to_datetime
-from eventlog.core.requests import checked_clock
+from eventlog import MeasuredStore, OnDropped, require, to_datetime
 from eventlog.core.waiting import to_the_end
+from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory, past_memory
-from memory_actors.api.statistics import gauges
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
-from memory_actors.api.wiring import Choices, Wired, wired
-from memory_actors.base.key_files import key_file_of
+from memory_actors.api.wiring import Wired, wired
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Time, Trust
@@ -39,7 +37,6 @@ from memory_actors.base.reports import (
     LogEntry,
     Recall,
 )
-from memory_actors.base.settings import Encrypt, Settings
 from memory_actors.base.statistics import SystemStatistics
 from memory_actors.base.streams import known_users, recall_stream_of
 from memory_actors.base.usage import SystemUsage
@@ -50,17 +47,11 @@ from memory_actors.base.validation import (
     check_optional_name,
     time_us,
 )
-from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
-from memory_actors.extraction import Extract, Extractor, extractor_of
 from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
-from memory_actors.observing.alerts import AlertSink
-from memory_actors.observing.metrics import Metrics, NoMetrics
-from memory_actors.search.embedding.default import embedder_of
-from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.search.superseding import Supersedes, Superseding, superseding
+from memory_actors.kinds.user_state import KINDS
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.services import new_memory_id
+from memory_actors.users.services import Services
 from memory_actors.users.usage import system_usage
 
 ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
@@ -285,42 +276,49 @@ class MemorySystem(SystemUpkeep):
         )
 
 
-async def open_alone(
-    directory: Path,
-    *,
-    embedder: Embedder | str | None,
-    summarizer: Summarizer | None,
-    supersedes: Supersedes | Superseding | bool | None,
-    extractor: Extractor | Extract | None,
-    clock: Callable[[], int] | None,
-    new_id: Callable[[int], str] | None,
-    settings: Settings | None,
-    alerts: Sequence[AlertSink] | None,
-    metrics: Metrics | None,
-    reindex: bool,
-    encrypt: Encrypt,
-    held: AsyncExitStack,
-) -> MemorySystem:
+async def open_alone(directory: Path, parts: StoreParts, held: AsyncExitStack) -> MemorySystem:
     """Open a store in this process alone. See `memory_actors.MemorySystem.open`.
 
     `held` is closed with it, at the end.
     """
-    choices = Choices(
-        directory=directory,
-        settings=settings or Settings(),
-        embedder=embedder_of(embedder),
-        summarizer=summarizer or ExtractiveSummarizer(),
-        superseding=superseding(supersedes),
-        extractor=extractor_of(extractor),
-        sinks=alerts,
-        metrics=metrics or NoMetrics(),
-        clock=checked_clock(clock or system_clock_us),
-        new_id=new_id or new_memory_id,
-        reindex=reindex,
-        key_file=key_file_of(directory, encrypt),
-    )
-    made = await held.enter_async_context(wired(choices))
+    made = await held.enter_async_context(wired(directory, parts))
     memory = MemorySystem(made, held)
     watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
     held.callback(watched)
     return memory
+
+
+def gauges(
+    services: Services, statistics: SystemStatistics
+) -> dict[str, float | Mapping[str, float]]:
+    """Return the numbers that a scrape shows, by name. See `metrics.PrometheusMetrics.watch`."""
+    embeddings = statistics.embeddings
+    return {
+        "live_actors": statistics.runtime.live,
+        "live_bytes": statistics.runtime.live_bytes,
+        "mailbox_depth": sum(live.actor.waiting for live in services.runtime.lives()),
+        "writer_queue_depth": statistics.log.queued_events,
+        "embedder_queue_depth": embeddings.waiting,
+        "passages_wanting": statistics.passages_wanting,
+        "log_bytes": statistics.log.used_bytes,
+        "resident_bytes": statistics.memory.current_bytes,
+        "embeddings_computed_total": embeddings.computed,
+        "embeddings_cached_total": embeddings.from_memory + embeddings.from_disk,
+        "alerts_posted_total": statistics.alerts.posted,
+        "recalls_failed_total": statistics.recalls_failed,
+        "latency_violations_total": {**statistics.latency_violations},
+        "quota_use_ratio": _quota_use(services),
+        "global_quota_use_ratio": {u.quota: u.percent / 100 for u in services.totals.quotas()},
+    }
+
+
+def _quota_use(services: Services) -> dict[str, float]:
+    """Return how full each quota is for the live user with the least room in it."""
+    fullest: dict[str, float] = {}
+    for live in services.runtime.lives():
+        limits = services.limits[live.state.account.tier]
+        for kind in KINDS:
+            for use in kind.quotas(live.state.of(kind), limits, None):
+                name = f"{kind.NAME}.{use.quota}"
+                fullest[name] = max(fullest.get(name, 0.0), use.percent / 100)
+    return fullest

@@ -4,7 +4,6 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final, Self, get_type_hints
 
 from memory_actors.api.bulk import delete_many, restore
@@ -30,7 +29,7 @@ from memory_actors.base.records import (
 )
 from memory_actors.base.reports import Extraction, Purged, Undone
 from memory_actors.base.validation import check_memory_type, check_tier
-from memory_actors.extraction.run import BATCHES_MAX, Asked, extract, undo
+from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract, undo
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
@@ -348,7 +347,7 @@ class UserMemory(UserReads):
         :raises QuotaExceededError: there is no room for what was found.
         :raises EmbedderError: the messages could not be embedded.
         """
-        asked = Asked(session_id, message_ids, metadata, within, batches_max, dry_run)
+        asked = ExtractRequest(session_id, message_ids, metadata, within, batches_max, dry_run)
         return await extract(self._scope, self._long_term, asked)
 
     async def undo(self, extraction_id: str) -> Undone:
@@ -400,15 +399,13 @@ class UserMemory(UserReads):
         return await handle._put_summary(memory)
 
 
-HANDLES: Final[Mapping[str, type[Handle]]] = MappingProxyType(
-    {
-        name: handle
-        for name, handle in get_type_hints(UserMemory).items()
-        if isinstance(handle, type) and issubclass(handle, Handle)
-    }
-)
+HANDLES: Final[Mapping[str, type[Handle]]] = {
+    name: handle
+    for name, handle in get_type_hints(UserMemory).items()
+    if isinstance(handle, type) and issubclass(handle, Handle)
+}
 """The handles of the kinds, by the names under which a user's memory has them."""
-TAKES: Final[Mapping[MemoryType, frozenset[str]]] = MappingProxyType(
-    {MemoryType(handle.kind.NAME): handle.takes for handle in HANDLES.values()}
-)
+TAKES: Final[Mapping[MemoryType, frozenset[str]]] = {
+    MemoryType(handle.kind.NAME): handle.takes for handle in HANDLES.values()
+}
 """The optional fields of a memory that mean something for its type."""

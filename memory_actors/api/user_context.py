@@ -67,8 +67,7 @@ class UserContext(ContextDocument):
 
     async def documents(self) -> list[DocumentInfo]:
         """Return what documents there are, by name."""
-        async with self._scope.live() as live:
-            state = live.state.context
+        state = (await self._scope.state()).context
         counter = self._budget.counter
         return await anyio.to_thread.run_sync(partial(_infos, state, counter))
 

@@ -22,37 +22,42 @@ from eventlog import (
     Keys,
     LogUnavailable,
     require,
+    system_clock_us,
 )
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
+from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import DIRECTORY_MODE
 from eventlog.keys import keyfile
 from memory_actors.actors.runtime import Runtime
+from memory_actors.api.parts import StoreParts
 from memory_actors.api.settings_check import check
+from memory_actors.base.key_files import key_file_of
 from memory_actors.base.records import Tier
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import key_owner, user_of
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
-from memory_actors.compaction.summarizers import Summarizer
-from memory_actors.extraction import Extractor
+from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
+from memory_actors.extraction import Extractor, extractor_of
 from memory_actors.kinds.account import CRITICAL, AlertChanged
 from memory_actors.kinds.user_state import LimitsByTier, UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
-from memory_actors.observing.metrics import LatencyWatch, Metrics
+from memory_actors.observing.metrics import LatencyWatch, Metrics, NoMetrics
 from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.batcher import LEAVE_S_MAX
+from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.vector_table import DAMAGED
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
-from memory_actors.search.superseding import Superseding
+from memory_actors.search.superseding import Superseding, superseding
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.live_user import INDEXES, LiveUser, UserDecider, index_path
 from memory_actors.users.recalls import KEY_FILE, RecallAudit
-from memory_actors.users.services import Services
+from memory_actors.users.services import Services, new_memory_id
 from memory_actors.users.totals import Totals
 
 _logger = get_logger("memory_actors.api.system")
@@ -64,23 +69,22 @@ OpenLog: TypeAlias = Callable[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """The choices that a system is opened with: settings, embedder, clock, ..."""
+class Resolved:
+    """The parts that a system is made of: those that were chosen, and the defaults of others."""
 
     directory: Path
     settings: Settings
     embedder: Embedder
     summarizer: Summarizer
     superseding: Superseding | None
-    extractor: Extractor | None = None
-    sinks: Sequence[AlertSink] | None
+    extractor: Extractor | None
+    sinks: Sequence[AlertSink]
     metrics: Metrics
     clock: Callable[[], int]
     new_id: Callable[[int], str]
     reindex: bool
-    key_file: Path | None = None
+    key_file: Path | None
     """None: the store is not encrypted."""
-    open_log: OpenLog = open_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,39 +99,59 @@ class Wired:
 
 
 @asynccontextmanager
-async def wired(choices: Choices) -> AsyncIterator[Wired]:
+async def wired(
+    directory: Path, chosen: StoreParts, open_log: OpenLog = open_log
+) -> AsyncIterator[Wired]:
     """Open all parts, and close them in reverse.
 
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
     :raises MissingCapability: the log cannot do what every memory, or a setting, needs.
     """
-    check(choices.settings)
-    schedule = choices.settings.compaction_schedule
+    parts = _resolved(directory, chosen)
+    check(parts.settings)
+    schedule = parts.settings.compaction_schedule
     stack = AsyncExitStack()
     try:
-        keys = _keys(choices, stack)
+        keys = _keys(parts, stack)
         log = await stack.enter_async_context(
-            choices.open_log(choices.directory, keys, choices.clock, choices.settings)
+            open_log(parts.directory, keys, parts.clock, parts.settings)
         )
-        _check_capabilities(choices.settings, log)
-        embeddings = await _embeddings(choices, keys, stack)
-        alerts = AlertDispatcher([LogSink()] if choices.sinks is None else choices.sinks)
-        services = _services(choices, log, embeddings, alerts)
+        _check_capabilities(parts.settings, log)
+        embeddings = await _embeddings(parts, keys, stack)
+        alerts = AlertDispatcher(parts.sinks)
+        services = _services(parts, log, embeddings, alerts)
         _start(services, alerts, stack)
-        compaction = _compaction(choices, services, stack)
+        compaction = _compaction(parts, services, stack)
         if schedule is not None:
-            _schedule(choices, schedule, compaction, stack)
-        erasing = Erasing(services, alerts, compaction, choices.directory)
+            _schedule(parts, schedule, compaction, stack)
+        erasing = Erasing(services, alerts, compaction, parts.directory)
         yield Wired(log, services, alerts, compaction, erasing)
     finally:
         await to_the_end(stack.aclose())
 
 
-def _keys(choices: Choices, stack: AsyncExitStack) -> Keys | None:
+def _resolved(directory: Path, chosen: StoreParts) -> Resolved:
+    return Resolved(
+        directory=directory,
+        settings=chosen.settings or Settings(),
+        embedder=embedder_of(chosen.embedder),
+        summarizer=chosen.summarizer or ExtractiveSummarizer(),
+        superseding=superseding(chosen.supersedes),
+        extractor=extractor_of(chosen.extractor),
+        sinks=[LogSink()] if chosen.alerts is None else chosen.alerts,
+        metrics=chosen.metrics or NoMetrics(),
+        clock=checked_clock(chosen.clock or system_clock_us),
+        new_id=chosen.new_id or new_memory_id,
+        reindex=chosen.reindex,
+        key_file=key_file_of(directory, chosen.encrypt),
+    )
+
+
+def _keys(parts: Resolved, stack: AsyncExitStack) -> Keys | None:
     """Return the keys that users' memories are under; the log reads them, and closes before."""
-    if choices.key_file is None:
+    if parts.key_file is None:
         return None
-    return stack.enter_context(keyfile.opened(choices.key_file, key_owner))
+    return stack.enter_context(keyfile.opened(parts.key_file, key_owner))
 
 
 def _check_capabilities(settings: Settings, log: EventStore) -> None:
@@ -138,25 +162,25 @@ def _check_capabilities(settings: Settings, log: EventStore) -> None:
 
 
 async def _embeddings(
-    choices: Choices, keys: Keys | None, stack: AsyncExitStack
+    parts: Resolved, keys: Keys | None, stack: AsyncExitStack
 ) -> EmbeddingService:
     async def opening() -> EmbeddingService:
-        opened = await anyio.to_thread.run_sync(_open_embeddings, choices, keys)
-        stack.push_async_callback(opened.close, min(choices.settings.shutdown_s, LEAVE_S_MAX))
+        opened = await anyio.to_thread.run_sync(_open_embeddings, parts, keys)
+        stack.push_async_callback(opened.close, min(parts.settings.shutdown_s, LEAVE_S_MAX))
         return opened
 
     embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
     await embeddings.probe()  # before the store is marked as this model's
-    await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=choices.reindex))
+    await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=parts.reindex))
     return embeddings
 
 
-def _open_embeddings(choices: Choices, keys: Keys | None) -> EmbeddingService:
+def _open_embeddings(parts: Resolved, keys: Keys | None) -> EmbeddingService:
     """Open the derived data; put a damaged file aside, for all of it can be made again."""
-    path, settings = choices.directory / DERIVED, choices.settings
+    path, settings = parts.directory / DERIVED, parts.settings
     opened = partial(
         EmbeddingService,
-        choices.embedder,
+        parts.embedder,
         path,
         deadline_s=settings.embedder_deadline_s,
         cache_texts_max=settings.embedding_cache_texts,
@@ -175,7 +199,7 @@ def _open_embeddings(choices: Choices, keys: Keys | None) -> EmbeddingService:
 class _Activation:
     """Makes live users: what all of them share."""
 
-    choices: Choices
+    parts: Resolved
     log: EventStore
     embeddings: EmbeddingService
     alerts: AlertDispatcher
@@ -190,25 +214,25 @@ class _Activation:
             log=self.log,
             decider=self.decider,
             embeddings=self.embeddings.of(stream),
-            index_path=index_path(self.choices.directory, stream),
+            index_path=index_path(self.parts.directory, stream),
             totals=self.totals,
             on_alert=self._raise_alert,
         )
-        await live.activate(self.choices.clock)
+        await live.activate(self.parts.clock)
         return live
 
     def _raise_alert(self, stream: str, change: AlertChanged, state: UserState) -> None:
         if change.raised:
             tier = self.limits[state.account.tier].tier
-            self.alerts.post(_alert(stream, change, tier, self.choices.clock()))
+            self.alerts.post(_alert(stream, change, tier, self.parts.clock()))
 
 
 def _services(
-    choices: Choices, log: EventStore, embeddings: EmbeddingService, alerts: AlertDispatcher
+    parts: Resolved, log: EventStore, embeddings: EmbeddingService, alerts: AlertDispatcher
 ) -> Services:
-    settings, limits = choices.settings, choices.settings.limits_by_tier()
+    settings, limits = parts.settings, parts.settings.limits_by_tier()
     activation = _Activation(
-        choices=choices,
+        parts=parts,
         log=log,
         embeddings=embeddings,
         alerts=alerts,
@@ -216,7 +240,7 @@ def _services(
         limits=limits,
         totals=Totals(require(log, CountingStore), settings.global_limits),
     )
-    _make_indexes(choices.directory / INDEXES)
+    _make_indexes(parts.directory / INDEXES)
     runtime = Runtime(
         activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
     )
@@ -234,16 +258,16 @@ def _services(
             log,
             settings.recall_audit,
             settings.recall_audit_days,
-            choices.directory / KEY_FILE,
-            choices.clock,
+            parts.directory / KEY_FILE,
+            parts.clock,
         ),
-        superseding=choices.superseding,
-        extractor=choices.extractor,
-        metrics=choices.metrics,
+        superseding=parts.superseding,
+        extractor=parts.extractor,
+        metrics=parts.metrics,
         latency=LatencyWatch(settings.latency_targets_ms),
         settings=settings,
-        clock_us=choices.clock,
-        new_id=choices.new_id,
+        clock_us=parts.clock,
+        new_id=parts.new_id,
     )
 
 
@@ -269,24 +293,24 @@ def _start(services: Services, alerts: AlertDispatcher, stack: AsyncExitStack) -
     stack.callback(watch.cancel)
 
 
-def _compaction(choices: Choices, services: Services, stack: AsyncExitStack) -> Compaction:
+def _compaction(parts: Resolved, services: Services, stack: AsyncExitStack) -> Compaction:
     """Make what runs compaction; it stops before the rest closes."""
-    for asked in (choices.superseding, choices.summarizer, choices.extractor):
+    for asked in (parts.superseding, parts.summarizer, parts.extractor):
         aclose = getattr(asked, "aclose", None)
         if aclose is not None:
             stack.push_async_callback(aclose)
-    compaction = Compaction(services, choices.summarizer, choices.directory)
-    stack.push_async_callback(compaction.close, choices.settings.shutdown_s)
+    compaction = Compaction(services, parts.summarizer, parts.directory)
+    stack.push_async_callback(compaction.close, parts.settings.shutdown_s)
     return compaction
 
 
 def _schedule(
-    choices: Choices, expression: str, compaction: Compaction, stack: AsyncExitStack
+    parts: Resolved, expression: str, compaction: Compaction, stack: AsyncExitStack
 ) -> None:
-    last_run = LastRunFile(choices.directory / FILE_NAME)
-    scheduler = Scheduler(lambda: compaction.run(None), expression, choices.clock, last_run)
+    last_run = LastRunFile(parts.directory / FILE_NAME)
+    scheduler = Scheduler(lambda: compaction.run(None), expression, parts.clock, last_run)
     scheduler.start()
-    stack.push_async_callback(scheduler.close, choices.settings.shutdown_s)
+    stack.push_async_callback(scheduler.close, parts.settings.shutdown_s)
 
 
 def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:

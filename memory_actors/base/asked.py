@@ -4,7 +4,7 @@ from contextvars import ContextVar
 from typing import Final
 
 
-class Asked:
+class ClientCall:
     """A call of another process: its name is in the meta of every event that comes of it.
 
     Such a call may be asked again, of another owner of the store; the log then says what had come
@@ -25,7 +25,7 @@ class Asked:
         return command is not None and command.startswith(f"{self._name}/")
 
 
-ASKED: Final[ContextVar[Asked | None]] = ContextVar("asked", default=None)
+ASKED: Final[ContextVar[ClientCall | None]] = ContextVar("asked", default=None)
 """The call of another process that is being carried out, if it is one."""
 CALL: Final = "call"
 """Its name in the meta of events."""

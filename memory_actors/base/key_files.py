@@ -1,4 +1,4 @@
-"""Where the keys of an encrypted store are: one for each user, in a file beside the store.
+"""The place of the keys of an encrypted store: one for each user, in a file beside the store.
 
 The format of the file, and what holds of it, is in eventlog/keys/keyfile.py; what is encrypted, in
 eventlog/core/keys.py and docs/security.md.

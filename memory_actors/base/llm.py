@@ -29,14 +29,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Final, Self, TypedDict, Unpack
 
 import anyio
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, LLMError, MissingExtraError
-from memory_actors.base.validation import checked_host
+from memory_actors.base.validation import MAKER_CHARACTERS_MAX, checked_host
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 """A thousand tokens are 5 KB; thoughts may be a hundred times as long."""
@@ -45,9 +44,11 @@ PAUSE_S_MAX: Final = 120.0
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 _PASSING: Final = frozenset({408, 409, 429})
-_INSTEAD: Final = MappingProxyType(
-    {"max_tokens": "max_completion_tokens", "temperature": None, "response_format": None}
-)
+_INSTEAD: Final[Mapping[str, str | None]] = {
+    "max_tokens": "max_completion_tokens",
+    "temperature": None,
+    "response_format": None,
+}
 """The name of a parameter for some newer models; None: they want it left out."""
 _UNSUPPORTED: Final = frozenset({"unsupported_parameter", "unsupported_value"})
 _THOUGHTS: Final = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -121,12 +122,7 @@ class ChatClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -241,13 +237,18 @@ class ChatClient:
         return Answer(text=text, cut=choice.finish_reason == "length")
 
 
-class ModelConnection(TypedDict, total=False):
-    """The settings of a connection to a model. See `ChatClient`."""
+class Endpoint(TypedDict, total=False):
+    """The settings of a `ChatClient`."""
 
     base_url: str | None
     api_key: str | None
     timeout_s: float
     retries: int
+
+
+class ModelConnection(Endpoint, total=False):
+    """The settings of a connection to a model."""
+
     client: ChatClient | None
     """Yours, instead: then the rest, and the model, are its own."""
 
@@ -263,16 +264,17 @@ class AsksModel:
         self,
         model: str | None = None,
         *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout_s: float = 30.0,
-        retries: int = 2,
         client: ChatClient | None = None,
+        **endpoint: Unpack[Endpoint],
     ):
         self._owns_client = client is None
-        self._client = client or ChatClient(
-            model, base_url=base_url, api_key=api_key, timeout_s=timeout_s, retries=retries
-        )
+        self._client = client or ChatClient(model, **endpoint)
+
+    @property
+    def name(self) -> str:
+        """`llm:` and the model."""
+        printable = "".join(one for one in self._client.model if one.isprintable())
+        return f"llm:{printable}"[:MAKER_CHARACTERS_MAX]
 
     async def aclose(self) -> None:
         """Close the connections, unless the client is yours."""

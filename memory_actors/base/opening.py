@@ -6,7 +6,6 @@ is told which.
 
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from memory_actors.base.errors import NotOpenError
@@ -36,12 +35,7 @@ class Opening(AbstractAsyncContextManager[T, None]):
         self._opened = await self._open()
         return self._opened
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self._opened.close()
 

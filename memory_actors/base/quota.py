@@ -5,7 +5,6 @@ Sizes are UTF-8 bytes of content before compression; 1 KB = 1024 B.
 
 import sys
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, NoReturn, TypeAlias
 
 import msgspec
@@ -63,26 +62,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A month."""
 
 
-TIERS: Mapping[Tier, Plan] = MappingProxyType(
-    {
-        Tier.FREE: Plan(
-            limits=Limits(
-                long_term_memories=100, long_term_bytes=10 * MIB, entities=500, relationships=1_000
-            )
+TIERS: Mapping[Tier, Plan] = {
+    Tier.FREE: Plan(
+        limits=Limits(
+            long_term_memories=100, long_term_bytes=10 * MIB, entities=500, relationships=1_000
+        )
+    ),
+    Tier.PRO: Plan(price_usd=20.0),
+    Tier.ENTERPRISE: Plan(
+        limits=Limits(
+            long_term_memories=100_000,
+            long_term_bytes=1_000 * MIB,
+            entities=50_000,
+            relationships=100_000,
+            entity_bytes=500 * MIB,
         ),
-        Tier.PRO: Plan(price_usd=20.0),
-        Tier.ENTERPRISE: Plan(
-            limits=Limits(
-                long_term_memories=100_000,
-                long_term_bytes=1_000 * MIB,
-                entities=50_000,
-                relationships=100_000,
-                entity_bytes=500 * MIB,
-            ),
-            price_usd=200.0,
-        ),
-    }
-)
+        price_usd=200.0,
+    ),
+}
 """Relationships keep to twice the entities; what is not named is the same for every tier."""
 
 

@@ -137,7 +137,7 @@ class Extraction(Returned, frozen=True, kw_only=True):
 
     user_id: str
     extraction_id: str | None
-    """What `undo` takes; None: nothing was read, or it was a dry run."""
+    """The id that `undo` takes; None: nothing was read, or it was a dry run."""
     extractor: str
     dry_run: bool
     at: datetime
@@ -150,20 +150,20 @@ class Extraction(Returned, frozen=True, kw_only=True):
 
 
 class Undone(Returned, frozen=True, kw_only=True):
-    """What undoing an extraction has come to: ids of facts."""
+    """The outcome of undoing an extraction: ids of facts."""
 
     user_id: str
     extraction_id: str
     gone: tuple[str, ...] = ()
-    """Those that it had added."""
+    """The facts that it had added."""
     came_back: tuple[str, ...] = ()
-    """Those that it had forgotten."""
+    """The facts that it had forgotten."""
     reinstated: tuple[str, ...] = ()
-    """Those that hold again, though the fact that spoke against them was there before and stays."""
+    """Facts that hold again, though the one that spoke against them was there before and stays."""
     left: tuple[str, ...] = ()
-    """Those that it had added and somebody has reworded since: they stay."""
+    """The facts that it had added and somebody has reworded since: they stay."""
     lost: tuple[str, ...] = ()
-    """Those that it had forgotten, and retention has dropped."""
+    """The facts that it had forgotten, and retention has dropped."""
 
 
 class Purged(Returned, frozen=True, kw_only=True):

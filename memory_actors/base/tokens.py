@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from re import findall
-from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -47,21 +46,19 @@ _PUNCTUATION: Final = r"[!-/:-@\[-`{-~]+"
 _DIGIT: Final = r"[0-9]"
 _NOT_ASCII: Final = r"[^\x00-\x7f]+"
 _NEWLINES: Final = r"\n+"
-_SCRIPTS: Final[Mapping[str, float]] = MappingProxyType(
-    {
-        _ACCENT: 0.5,
-        r"[\u0370-\u058f]": 0.30,  # Greek, Cyrillic, Armenian
-        r"[\u0590-\u08ff]": 0.36,  # Hebrew, Arabic
-        r"[\u0900-\u0dff]": 0.6,  # scripts of India
-        r"[\u0e00-\u1fff]": 0.4,  # Thai and its neighbours
-        r"[\u00a0-\u00bf\u2000-\u2e7f]": 1.0,  # dashes, quotation marks, arrows
-        r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]": 0.64,  # Chinese
-        r"[\u3000-\u303f\uff00-\uffef]": 0.45,  # its punctuation
-        r"[\u3040-\u33ff]": 0.58,  # kana
-        r"[\ua000-\ud7ff]": 0.8,  # Korean
-        r"[\U00010000-\U0010ffff]": 1.5,  # emoji
-    }
-)
+_SCRIPTS: Final[Mapping[str, float]] = {
+    _ACCENT: 0.5,
+    r"[\u0370-\u058f]": 0.30,  # Greek, Cyrillic, Armenian
+    r"[\u0590-\u08ff]": 0.36,  # Hebrew, Arabic
+    r"[\u0900-\u0dff]": 0.6,  # scripts of India
+    r"[\u0e00-\u1fff]": 0.4,  # Thai and its neighbours
+    r"[\u00a0-\u00bf\u2000-\u2e7f]": 1.0,  # dashes, quotation marks, arrows
+    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]": 0.64,  # Chinese
+    r"[\u3000-\u303f\uff00-\uffef]": 0.45,  # its punctuation
+    r"[\u3040-\u33ff]": 0.58,  # kana
+    r"[\ua000-\ud7ff]": 0.8,  # Korean
+    r"[\U00010000-\U0010ffff]": 1.5,  # emoji
+}
 
 
 class CalibratedEstimate(msgspec.Struct, frozen=True):
@@ -98,9 +95,10 @@ def _calibrated(text: str) -> int:
     return round(tokens)
 
 
-ESTIMATES: Final[Mapping[str, TokenCounter]] = MappingProxyType(
-    {"words": WordEstimate(), "calibrated": CalibratedEstimate()}
-)
+ESTIMATES: Final[Mapping[str, TokenCounter]] = {
+    "words": WordEstimate(),
+    "calibrated": CalibratedEstimate(),
+}
 """The counters that `Settings.token_counter` takes by name."""
 
 

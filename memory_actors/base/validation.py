@@ -22,6 +22,7 @@ NAME_BYTES_MAX = 512  # user, session, agent, key, memory id
 QUERY_BYTES_MAX = 64 * 1024
 JSON_DEPTH_MAX = 32
 JSON_INT_MAX = 1 << 63
+MAKER_CHARACTERS_MAX = 100
 TOP_K_MAX = 10_000
 TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
 TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
@@ -77,6 +78,18 @@ def check_name(value: object, what: str) -> str:
     text_bytes(value, what, NAME_BYTES_MAX)
     assert isinstance(value, str)
     return plain(value)
+
+
+def check_maker(name: object, maker: str) -> str:
+    """Return the name of an extractor or a summariser.
+
+    :raises InvalidInputError: it cannot stand in an event.
+    """
+    if not (isinstance(name, str) and 0 < len(name) <= MAKER_CHARACTERS_MAX and name.isprintable()):
+        raise InvalidInputError(
+            f"{maker} needs a name of 1 to {MAKER_CHARACTERS_MAX} printable characters"
+        )
+    return name
 
 
 def check_names(values: object, what: str) -> frozenset[str]:

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from inspect import isawaitable, iscoroutinefunction
+from typing import Any
+
+import anyio.to_thread
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import InvalidInputError
@@ -20,12 +23,26 @@ async def tell(watch: Callable[..., object], *how_far: object) -> None:
         await heard
 
 
+def is_async(function: Callable[..., object]) -> bool:
+    """Say whether a function, or an object that is called, is `async`."""
+    return any(map(iscoroutinefunction, (function, type(function).__call__)))
+
+
+async def called(function: Callable[..., object], *given: object) -> Any:
+    """Return what a caller's function returns: on the loop if it is `async`, else in a thread."""
+    if is_async(function):
+        said = function(*given)
+    else:
+        said = await anyio.to_thread.run_sync(function, *given, abandon_on_cancel=True)
+    return await said if isawaitable(said) else said
+
+
 def check_forgets(forget: Callable[[str], object]) -> None:
     """Check what is to forget users.
 
     :raises InvalidInputError: it is no function, or one that would have to be awaited.
     """
-    if not callable(forget) or any(map(iscoroutinefunction, (forget, type(forget).__call__))):
+    if not callable(forget) or is_async(forget):
         raise InvalidInputError(
             f"{forget!r:.80} cannot watch erasures: it must be a plain function, not `async`"
         )

@@ -6,7 +6,6 @@ With `--json`, stdout holds one JSON document and nothing else (`export`, `impro
 `{"error": {"type": …, "message": …}}`.
 """
 
-import importlib.metadata
 import io
 import sys
 import traceback
@@ -17,6 +16,7 @@ import click
 
 from eventlog import EventLogError
 from memory_actors.base.errors import MemoryActorsError
+from memory_actors.base.version import version
 from memory_actors.cli.compaction import compact, compaction
 from memory_actors.cli.context import context
 from memory_actors.cli.demo import demo
@@ -73,22 +73,15 @@ def _report(error: Exception, app: App) -> int:
         click.echo(error.format_message())
         return USAGE
     if isinstance(error, click.UsageError):
-        print_error("UsageError", _usage_message(error), as_json=app.json)
+        path = error.ctx.command_path if error.ctx is not None else "memory-actors"
+        said = f"{error.format_message()}\nSee `{path} --help`."
+        print_error("UsageError", said, as_json=app.json)
         return USAGE
-    print_error(type(error).__name__, _message(error), as_json=app.json)
+    kind, said = type(error).__name__, str(error)
+    if not isinstance(error, MemoryActorsError | EventLogError):
+        said = f"unexpected {kind}: {said}. Run it again with --debug, and report what it prints"
+    print_error(kind, said, as_json=app.json)
     return REFUSED
-
-
-def _usage_message(error: click.UsageError) -> str:
-    path = error.ctx.command_path if error.ctx is not None else "memory-actors"
-    return f"{error.format_message()}\nSee `{path} --help`."
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, MemoryActorsError | EventLogError):
-        return str(error)
-    what = f"{type(error).__name__}: {error}"
-    return f"unexpected {what}. Run it again with --debug, and report what it prints"
 
 
 def _never_fail_to_print() -> None:
@@ -98,15 +91,8 @@ def _never_fail_to_print() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("memory-actors")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        return "not installed"
-
-
 @click.group(cls=Program)
-@click.version_option(_version())
+@click.version_option(version())
 def main() -> None:
     """Long-term memory for AI agents: add, search, audit.
 

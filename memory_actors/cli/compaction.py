@@ -19,12 +19,12 @@ from memory_actors.base.reports import (
     CompactionStats,
 )
 from memory_actors.cli.deriving import mirrors
-from memory_actors.cli.options import App, Command, Group, is_given, pass_app
+from memory_actors.cli.options import App, Group, SharedCommand, is_given, pass_app
 from memory_actors.cli.output import (
     counted,
     local,
     note,
-    print_json,
+    print_result,
     print_table,
     progress_bar,
     say,
@@ -33,11 +33,10 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import check_store, ensure_model, opening, run, with_system
+from memory_actors.cli.running import check_store, ensure_model, opening, run
 from memory_actors.cli.showing import memory_table, short_id
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, OpenAISummarizer, Summarizer
 from memory_actors.interchange import Progress
-from memory_actors.sharing.system import MemorySystem
 
 INTERRUPTED = 130
 STEPS = 1000  # of the progress bar
@@ -54,7 +53,7 @@ SUMMARIZERS: dict[str, Callable[[], Summarizer]] = {
 # --- compact
 
 
-@click.command(cls=Command)
+@click.command(cls=SharedCommand)
 @click.option("--dry-run", is_flag=True, help="Change nothing: show what would be compressed.")
 @click.option("--older-than", metavar="AGE", help="Such as 90d.  [default: as the settings say]")
 @click.option(
@@ -81,10 +80,7 @@ def compact(
     ensure_model(app)
     with progress_bar("Compacting", quiet=app.json) as moved:
         report = run(lambda: _compacted(app, summarizer, dry_run, older_than, episodes, moved))
-    if app.json:
-        print_json(_for_programs(report))
-    else:
-        _print_report(report)
+    print_result(app, report, _print_report, _for_programs)
     if report.cancelled:
         raise click.exceptions.Exit(INTERRUPTED)
 
@@ -235,18 +231,9 @@ def compaction() -> None:
     """Look at summaries of old memories, or take them back."""
 
 
-@compaction.command("stats", cls=Command)
-@pass_app
-def stats(app: App, /) -> None:
+@mirrors("system.compaction_stats", compaction, as_json=_for_programs)
+def stats(found: CompactionStats) -> None:
     """Show how much was compressed: of all users, or of --user."""
-
-    async def work(memory: MemorySystem) -> CompactionStats:
-        return await memory.compaction_stats(app.user)
-
-    found = with_system(app, work)
-    if app.json:
-        print_json(_for_programs(found))
-        return
     right = ("summaries", "originals", "before", "after", "saved")
     made = table(*right, right=right)
     made.add_row(

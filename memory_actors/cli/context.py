@@ -17,13 +17,13 @@ from memory_actors.base.context_documents import (
 from memory_actors.base.errors import NotFoundError
 from memory_actors.cli import options
 from memory_actors.cli.deriving import WORDS, mirrors
-from memory_actors.cli.options import App, Command, Group, pass_app
+from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import (
     counted,
     local,
     note,
-    print_json,
     print_json_line,
+    print_result,
     print_table,
     say,
     shortened,
@@ -227,7 +227,7 @@ KEPT = {
 }
 
 
-@context.command("sync", cls=Command, shared=options.OF_NEW)
+@context.command("sync", cls=SharedCommand, shared=options.OF_NEW)
 @click.argument("file", type=click.Path(path_type=Path))
 @document
 @click.option("--watch", "keep_on", is_flag=True, help="Go on until interrupted.")
@@ -250,7 +250,7 @@ def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive:
     async def on_and_on(user: UserMemory) -> None:
         its = user.context.document(document)
         async for report in watch(its, file, auto_archive=auto_archive):
-            _show(app, report, line=True)
+            print_json_line(report) if app.json else _tell(report)
 
     if auto_archive:
         ensure_model(app)
@@ -260,34 +260,21 @@ def sync(app: App, /, file: Path, document: str, *, keep_on: bool, auto_archive:
         report = with_user(app, once, create=file.exists())
         if report.quiet and not file.exists():  # it would have been made
             raise NotFoundError(f"there is neither a file {file} nor a document {document}")
-        _show(app, report, line=False)
-
-
-def _show(app: App, report: SyncReport, *, line: bool) -> None:
-    if app.json and line:
-        print_json_line(report)
-    elif app.json:
-        print_json(report)
-    else:
-        _tell(report)
+        print_result(app, report, _tell)
 
 
 def _tell(report: SyncReport) -> None:
     """Say to people what a sync did."""
-    say(f"File {report.path} and document {report.document} are in step: {_what(report)}.")
+    changes = [counted(report.changes, "change") + " of the document"] if report.changes else []
+    written = ["the file was written"] if report.file_changed else []
+    done = "nothing to do" if report.quiet else ", ".join([*changes, *written])
+    say(f"File {report.path} and document {report.document} are in step: {done}.")
     if report.archived:
         say(f"Archived to make room: {', '.join(report.archived)}.")
     if report.warning is not None:
         note(report.warning, "yellow")
     for conflict in report.conflicts:
         note(_conflict(conflict), "yellow")
-
-
-def _what(report: SyncReport) -> str:
-    if report.quiet:
-        return "nothing to do"
-    changed = [counted(report.changes, "change") + " of the document"] if report.changes else []
-    return ", ".join([*changed, *(["the file was written"] if report.file_changed else [])])
 
 
 def _conflict(conflict: Conflict) -> str:

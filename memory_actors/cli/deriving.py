@@ -8,7 +8,7 @@
 A parameter that has to be given is an argument. Any other one is an option, if `WORDS` has a flag
 and a help for it, or if it is a field of a memory; type and default are those of the signature. The
 decorated function shows the result to people, and may ask for `app` and for arguments by their
-names; its docstring is the help.
+names; its docstring is the help. An operation of the whole system has `--user` for its user.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import date
 from enum import Enum
 from functools import partial
-from types import MappingProxyType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import click
@@ -25,14 +25,14 @@ from memory_actors.api.operations import OPERATIONS, Operation, Parameter
 from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Item
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Count
-from memory_actors.cli.output import print_json
-from memory_actors.cli.running import ensure_model, whole_id, with_user
+from memory_actors.cli.options import App, Count, SharedCommand
+from memory_actors.cli.output import print_result
+from memory_actors.cli.running import chosen_user, ensure_model, whole_id, with_system, with_user
+from memory_actors.sharing.system import MemorySystem
 
 Decorator: TypeAlias = Callable[[Any], Any]
 
-WORDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
+WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "as_of": ("--as-of", "As it was then.  [default: now]"),
         "at": ("--at", "When it ended.  [default: now]"),
         "auto_archive": ("--auto-archive", "Let the stalest entries make room if there is none."),
@@ -84,14 +84,17 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "until": ("--until", "Only what was true up to then."),
         "valid_from": ("--from", "Since when it is true.  [default: now]"),
         "valid_to": ("--to", "When it ended.  [default: it goes on]"),
-    }
-)  # fmt: skip
+    }  # fmt: skip
 """The option of a parameter, wherever it has no other, and its help."""
 OF_A_MEMORY: Final = frozenset(Item.__struct_fields__) - {"memory_id"}
-METAVARS: Final = MappingProxyType(
-    {"sources": "SOURCE", "exclude_ids": "ID", "exclude_session": "ID"}
-)
-AS_JSON: Final = MappingProxyType({"metadata": options.metadata, "memory_types": options.types})
+USER: Final = "user_id"
+"""The parameter of an operation of the system that `--user` gives."""
+METAVARS: Final[Mapping[str, str]] = {
+    "sources": "SOURCE",
+    "exclude_ids": "ID",
+    "exclude_session": "ID",
+}
+AS_JSON: Final[Mapping[str, Any]] = {"metadata": options.metadata, "memory_types": options.types}
 """The options whose values are more than their types tell."""
 
 
@@ -119,16 +122,20 @@ def mirrors(
     mirrored = OPERATIONS[operation]
     said_by = [options.said_by] if embeds and mirrored.writes else []
     offered = [*_parameters(mirrored, instead), *more, *said_by]
-    shared = options.OF_NEW if new else options.OF_USER
+    has_user = not mirrored.of_system or USER in (one.name for one in mirrored.parameters)
+    shared = options.OF_NEW if new else options.OF_USER if has_user else options.OF_STORE
 
-    def decorate(show: Callable[..., None]) -> click.Command:
+    def decorate(to_people: Callable[..., None]) -> click.Command:
         command: Any = options.pass_app(
-            _Mirror(mirrored, show, new, embeds, as_json, work, check).run
+            _Mirror(mirrored, to_people, new, embeds, as_json, work, check).run
         )
         for option in reversed(offered):
             command = option(command)
         made: click.Command = click.command(
-            name or show.__name__, cls=Command, help=inspect.getdoc(show), shared=shared
+            name or to_people.__name__,
+            cls=SharedCommand,
+            help=inspect.getdoc(to_people),
+            shared=shared,
         )(command)
         if group is not None:
             group.add_command(made)
@@ -141,7 +148,7 @@ class _Mirror(NamedTuple):
     """A command of one operation."""
 
     operation: Operation
-    show: Callable[..., None]
+    to_people: Callable[..., None]
     new: bool
     embeds: bool
     as_json: Callable[..., object]
@@ -154,15 +161,27 @@ class _Mirror(NamedTuple):
             self.check(app, given)
         if self.embeds:
             ensure_model(app)
-        agent = given.get("agent")
-        result = with_user(app, partial(self._called, given), create=self.new, agent=agent)
-        known = {"app": app, **given}
-        if app.json:
-            print_json(self.as_json(result, **_named(self.as_json, known, behind=1)))
+        if self.operation.of_system:
+            result = with_system(app, partial(self._of_system, app, given))
         else:
-            self.show(result, **_named(self.show, known, behind=1))
+            agent = given.get("agent")
+            result = with_user(app, partial(self._called, given), create=self.new, agent=agent)
+        known = {"app": app, **given}
+        print_result(
+            app,
+            result,
+            partial(self.to_people, **_named(self.to_people, known, behind=1)),
+            partial(self.as_json, **_named(self.as_json, known, behind=1)),
+        )
 
-    async def _called(self, given: dict[str, Any], user: UserMemory) -> Any:
+    async def _of_system(self, app: App, given: dict[str, Any], memory: MemorySystem) -> Any:
+        for parameter in self.operation.parameters:
+            if parameter.name == USER:
+                required = parameter.is_required
+                given[USER] = await chosen_user(app, memory) if required else app.user
+        return await self._called(given, memory)
+
+    async def _called(self, given: dict[str, Any], target: UserMemory | MemorySystem) -> Any:
         """Call the operation; ids may be given by their beginnings, and are whole ones then."""
         places: list[Any] = []
         named: dict[str, Any] = {}
@@ -170,14 +189,14 @@ class _Mirror(NamedTuple):
             name = parameter.name
             if name not in given:
                 continue
-            given[name] = await _value(user, parameter, given[name])
+            given[name] = await _value(target, parameter, given[name])
             if parameter.kind is parameter.kind.VAR_POSITIONAL:
                 places += given[name]
             else:
                 named[name] = given[name]
         if self.work is not None:
-            return await self.work(user, *places, **{**named, **_named(self.work, given)})
-        return await _method(user, self.operation.name, given)(*places, **named)
+            return await self.work(target, *places, **{**named, **_named(self.work, given)})
+        return await _method(target, self.operation.name, given)(*places, **named)
 
 
 def _named(
@@ -188,10 +207,9 @@ def _named(
     return {name: known[name] for name in asked if name in known}
 
 
-def _method(user: UserMemory, operation: str, given: Mapping[str, Any]) -> Any:
-    """Return the method of a user's memory, or of the context document that is named."""
-    *owners, name = operation.split(".")
-    target: Any = user
+def _method(target: Any, operation: str, given: Mapping[str, Any]) -> Any:
+    """Return the method of a memory, or of the context document that is named."""
+    *owners, name = operation.removeprefix("system.").split(".")
     for owner in owners:
         target = getattr(target, owner)
     if owners == ["context"] and "document" in given:
@@ -199,18 +217,18 @@ def _method(user: UserMemory, operation: str, given: Mapping[str, Any]) -> Any:
     return getattr(target, name)
 
 
-async def _value(user: UserMemory, parameter: Parameter, value: Any) -> Any:
+async def _value(target: Any, parameter: Parameter, value: Any) -> Any:
     if value == () and parameter.default is None:  # an option that was never given
         return None
     if _is_id(parameter):
-        return await whole_id(user, value)
+        return await whole_id(target, value)
     if parameter.name.endswith("_ids") and parameter.name not in WORDS:
-        return [await whole_id(user, one) for one in value]
+        return [await whole_id(target, one) for one in value]
     return value
 
 
 def _is_id(parameter: Parameter) -> bool:
-    return parameter.is_required and parameter.name.endswith("_id")
+    return parameter.is_required and parameter.name.endswith("_id") and parameter.name != USER
 
 
 # --- from a parameter to an option
@@ -222,6 +240,8 @@ def _parameters(
     """Yield an argument or an option for each parameter that is offered."""
     for parameter in operation.parameters:
         name = parameter.name
+        if name == USER:
+            continue
         if name in instead:
             chosen = instead[name]
             if chosen is not None:

@@ -23,7 +23,7 @@ from eventlog import CorruptLog
 from eventlog.files.closed_log import ClosedLog
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import print_json, print_table, say, size, table, text
 from memory_actors.cli.running import run
 from memory_actors.search.embedding.default import DefaultEmbedder
@@ -108,7 +108,7 @@ def _requirements() -> list[str]:
     try:
         required = importlib.metadata.requires(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        required = ["hnswlib", "lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
+        required = ["lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
     plain = (line for line in required if "extra ==" not in line)
     return sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain)
 
@@ -268,7 +268,7 @@ def _check(name: str, good: bool, found: str, advice: str) -> Check:
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
-@click.command(cls=Command, shared=options.OF_STORE)
+@click.command(cls=SharedCommand, shared=options.OF_STORE)
 @pass_app
 def doctor(app: App, /) -> None:
     """Check Python, the model, the data directory and the disk. Changes nothing."""

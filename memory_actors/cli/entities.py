@@ -109,7 +109,7 @@ def neighbours(near: tuple[Entity, list[Neighbour]], as_of: datetime | None) -> 
 
 def _tree(start: Entity, found: Sequence[Neighbour]) -> Tree:
     """Return a tree: each entity under the one from which it was reached, the nearest first."""
-    tree = Tree(text(_named(start), "bold"))
+    tree = Tree(text(f"{start.name} ({start.type})", "bold"))
     branches = {start.memory_id: tree}
     for there in found:
         last = there.path[-1]
@@ -127,7 +127,3 @@ def _arrow(here: str, it: Relationship) -> str:
     if it.source_id == here:
         return f"{it.relation} → {it.target}"
     return f"← {it.relation} ─ {it.source}"
-
-
-def _named(it: Entity) -> str:
-    return f"{it.name} ({it.type})"

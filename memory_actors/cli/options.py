@@ -145,7 +145,7 @@ def _shared(flag: str, field: str, **settings: Any) -> click.Option:
     return click.Option([flag, field], expose_value=False, callback=_remember(field), **settings)
 
 
-class Command(click.Command):
+class SharedCommand(click.Command):
     """A command that takes those of the shared options that mean something for it."""
 
     def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: Any):
@@ -156,7 +156,7 @@ class Command(click.Command):
 class Group(click.Group):
     """A group that takes what any of its commands does, before their names."""
 
-    command_class = Command
+    command_class = SharedCommand
 
     def __init__(self, *args: Any, shared: Collection[str] = OF_NEW, **settings: Any):
         super().__init__(*args, **settings)

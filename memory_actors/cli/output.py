@@ -6,10 +6,10 @@ their control characters made visible: a stored text must not be able to command
 
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from rich.console import Console
@@ -19,7 +19,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from memory_actors.base.quota import KIB
+from memory_actors.cli.options import App
 from memory_actors.interchange import Progress as OnProgress
+
+T = TypeVar("T")
 
 
 def stdout() -> Console:
@@ -30,6 +33,21 @@ def stdout() -> Console:
 def stderr() -> Console:
     """Return the console for everything else."""
     return Console(file=sys.stderr, highlight=False)
+
+
+def print_result(
+    app: App,
+    result: T,
+    to_people: Callable[[T], object] | str,
+    as_json: Callable[[T], object] = lambda result: result,
+) -> None:
+    """Print a result: to programs as JSON, to people a line, or what `to_people` prints."""
+    if app.json:
+        print_json(as_json(result))
+    elif isinstance(to_people, str):
+        say(to_people)
+    else:
+        to_people(result)
 
 
 # --- for programs

@@ -5,17 +5,18 @@ from datetime import datetime
 
 import click
 
+from eventlog import OnDropped
 from memory_actors.base.records import Memory
-from memory_actors.base.reports import Change, Diff, Moment, Why, WhyStep
+from memory_actors.base.reports import Change, Diff, Moment, Why
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import style_of
-from memory_actors.cli.options import App, Command, a_moment, pass_app
+from memory_actors.cli.options import App, SharedCommand, a_moment, pass_app
 from memory_actors.cli.output import (
     counted,
     local,
     note,
-    print_json,
+    print_result,
     print_table,
     say,
     shortened,
@@ -30,7 +31,7 @@ CONTENT_CHARACTERS_MAX = 100  # of a memory before and after a change
 MOMENT = f"a position of the log or a time ({options.LOCAL})"
 
 left = click.option(
-    "--left", is_flag=True,
+    "--left", "dropped", flag_value="mark", default="raise",
     help="Go on where retention has dropped something that was there then: with what is left.",
 )  # fmt: skip
 
@@ -38,7 +39,7 @@ left = click.option(
 # --- replay
 
 
-@click.command(cls=Command)
+@click.command(cls=SharedCommand)
 @click.argument("query", required=False)
 @click.option("--as-of", type=a_moment, metavar="MOMENT", required=True, help=f"When: {MOMENT}.")
 @options.types
@@ -52,7 +53,7 @@ def replay(
     as_of: int | datetime,
     memory_types: Sequence[str],
     limit: int,
-    left: bool,
+    dropped: OnDropped,
 ) -> None:
     """Show the memory as it was: what QUERY found then, or, without one, all that was there."""
     kinds = memory_types or None
@@ -61,23 +62,24 @@ def replay(
 
     async def work(memory: MemorySystem) -> tuple[Moment, int, Sequence[Memory]]:
         user_id = await chosen_user(app, memory)
-        async with memory.replay(user_id, as_of, dropped="mark" if left else "raise") as past:
+        async with memory.replay(user_id, as_of, dropped=dropped) as past:
             if query is None:
                 return past.moment, past.lost, await past.list_memories(kinds, limit=limit)
             hits = await past.retrieve(query, memory_types=kinds, top_k=limit)
             return past.moment, past.lost, hits
 
     moment, lost, memories = with_system(app, work)
-    if app.json:
-        print_json({"moment": moment, "lost": lost, "memories": memories})
-        return
-    say(f"As of {local(moment.at)}, position {moment.position:,}:", "bold")
-    _say_lost(lost)
-    if memories:
-        print_table(memory_table(memories))
-    else:
-        where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
-        say(f"Nothing {'there' if query is None else 'found'} {where}.")
+
+    def to_people(_: object) -> None:
+        say(f"As of {local(moment.at)}, position {moment.position:,}:", "bold")
+        _say_lost(lost)
+        if memories:
+            print_table(memory_table(memories))
+        else:
+            where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
+            say(f"Nothing {'there' if query is None else 'found'} {where}.")
+
+    print_result(app, {"moment": moment, "lost": lost, "memories": memories}, to_people)
 
 
 def _say_lost(lost: int) -> None:
@@ -88,30 +90,18 @@ def _say_lost(lost: int) -> None:
 # --- diff
 
 
-@click.command(cls=Command)
-@click.argument("a", type=a_moment)
-@click.argument("b", type=a_moment, required=False)
-@left
-@pass_app
-def diff(app: App, /, a: int | datetime, b: int | datetime | None, left: bool) -> None:
+@mirrors(
+    "system.diff",
+    a=click.argument("a", type=a_moment),
+    b=click.argument("b", type=a_moment, required=False),
+    dropped=left,
+)
+def diff(found: Diff) -> None:
     """Show what changed between the moments A and B, by whom and why. B is now, if it is missing.
 
     A moment is a position of the log, or a time such as 2024-05-01T12:00, in local time unless it
     names a zone.
     """
-
-    async def work(memory: MemorySystem) -> Diff:
-        user_id = await chosen_user(app, memory)
-        return await memory.diff(user_id, a, b, dropped="mark" if left else "raise")
-
-    found = with_system(app, work)
-    if app.json:
-        print_json(found)
-    else:
-        _print_diff(found)
-
-
-def _print_diff(found: Diff) -> None:
     say(f"From position {found.a.position:,} to {found.b.position:,}:", "bold")
     _say_lost(found.lost)
     if found.tier_before != found.tier_after:
@@ -151,14 +141,9 @@ def why(found: Why) -> None:
 def print_why(found: Why) -> None:
     """Print the life of a memory, event by event, and how it stands now."""
     for step in found.steps:
-        _print_step(step, found.memory_id)
+        whose = "" if step.memory_id == found.memory_id else f" [{step.memory_id}]"
+        say(f"● {local(step.at)}  {step.says}{whose}", style_of(step.effect))
+        say(f"│ #{step.position} {step.event} {step.command or ''}".rstrip(), "dim")
     say(found.says, "bold")
     if found.originals:
         say(f"It was made of {', '.join(found.originals)}", "dim")
-
-
-def _print_step(step: WhyStep, memory_id: str) -> None:
-    """Print one point of a timeline."""
-    whose = "" if step.memory_id == memory_id else f" [{step.memory_id}]"
-    say(f"● {local(step.at)}  {step.says}{whose}", style_of(step.effect))
-    say(f"│ #{step.position} {step.event} {step.command or ''}".rstrip(), "dim")

@@ -8,13 +8,12 @@ from rich.text import Text
 from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
 from memory_actors.base.records import MemoryType, QuotaUse, Tier
-from memory_actors.base.usage import CostEstimate, CostItem, KindUsage, SystemUsage, Usage
+from memory_actors.base.usage import CostEstimate, KindUsage, SystemUsage, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
-from memory_actors.cli.options import App, Command, pass_app
-from memory_actors.cli.output import counted, of_unit, print_json, print_table, say, size, table
+from memory_actors.cli.options import App, SharedCommand, pass_app
+from memory_actors.cli.output import counted, of_unit, print_result, print_table, say, size, table
 from memory_actors.cli.running import with_system, with_user
-from memory_actors.sharing.system import MemorySystem
 
 BAR_CELLS = 12
 EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -39,22 +38,18 @@ _PLAIN = {
 # --- usage
 
 
-@click.command(cls=Command)
+@click.command(cls=SharedCommand)
 @click.option("--all", "everybody", is_flag=True, help="Of all users together.")
 @pass_app
 def usage(app: App, /, everybody: bool) -> None:
     """Show how much memory is held, and how full each limit is."""
     if everybody:
-        _system_usage(app)
-        return
+        print_result(app, with_system(app, lambda memory: memory.usage()), _print_all)
+    else:
+        print_result(app, with_user(app, lambda user: user.usage()), _print_usage)
 
-    async def work(user: UserMemory) -> Usage:
-        return await user.usage()
 
-    used = with_user(app, work)
-    if app.json:
-        print_json(used)
-        return
+def _print_usage(used: Usage) -> None:
     _print_kinds(used)
     say("")
     _print_limits(_quotas(used))
@@ -105,9 +100,11 @@ def _print_limits(quotas: Sequence[tuple[str, QuotaUse]]) -> None:
     right = ("used", "limit", "%")
     limits = table("limit of", *right[:2], "", right[2], "", right=right)
     for name, use in quotas:
+        is_little = use.used and use.percent < 0.1  # what is not nothing never reads as nothing
+        percent = "<0.1" if is_little else f"{use.percent:.1f}"
         limits.add_row(
             _named(name), of_unit(use.used, use.unit), of_unit(use.limit, use.unit),
-            EACH.get(name, ""), _percent(use), _bar(use),
+            EACH.get(name, ""), percent, _bar(use),
         )  # fmt: skip
     print_table(limits)
 
@@ -116,11 +113,6 @@ def _named(quota: str) -> str:
     """Return a quota's name as people say it: `entity.bytes` is the entity size."""
     kind, _, what = quota.partition(".")
     return _PLAIN.get(what) or f"{kind} {_NOUNS.get(what, what)}"
-
-
-def _percent(use: QuotaUse) -> str:
-    """Return a use in percent; what is not nothing never reads as nothing."""
-    return "<0.1" if use.used and use.percent < 0.1 else f"{use.percent:.1f}"
 
 
 def _bar(use: QuotaUse) -> Text:
@@ -141,14 +133,7 @@ def _say_over(used: Usage) -> None:
         )
 
 
-def _system_usage(app: App) -> None:
-    async def work(memory: MemorySystem) -> SystemUsage:
-        return await memory.usage()
-
-    used = with_system(app, work)
-    if app.json:
-        print_json(used)
-        return
+def _print_all(used: SystemUsage) -> None:
     right = ("memories", "size", "in the log")
     kinds = table("type", *right, title=counted(used.users, "user"), right=right)
     for name, count in used.counts.items():
@@ -179,8 +164,10 @@ def cost(estimate: CostEstimate) -> None:
     right = ("used", "price", "a month")
     items = table("item", *right, title=f"User {estimate.user_id}", right=right)
     for item in estimate.items:
+        in_thousands = counted(round(item.used * 1000), "node")  # a price is often per thousands
+        amount = size(round(item.used * GIB)) if item.unit == "GB" else in_thousands
         items.add_row(
-            item.name.replace("_", " "), _amount(item), f"${item.price_usd:,.2f} per {item.unit}",
+            item.name.replace("_", " "), amount, f"${item.price_usd:,.2f} per {item.unit}",
             _usd(item.cost_usd),
         )  # fmt: skip
     items.add_row(f"tier {estimate.tier}", "", "", _usd(estimate.tier_price_usd))
@@ -190,13 +177,6 @@ def cost(estimate: CostEstimate) -> None:
         say(line, "dim")
 
 
-def _amount(item: CostItem) -> str:
-    """Return what is used in a unit that shows it: a price is often per thousands."""
-    if item.unit == "GB":
-        return size(round(item.used * GIB))
-    return counted(round(item.used * 1000), "node")
-
-
 def _usd(amount: float) -> str:
     return f"<${CENT}" if 0 < amount < CENT else f"${amount:,.2f}"
 
@@ -204,7 +184,7 @@ def _usd(amount: float) -> str:
 # --- tier
 
 
-@click.command(cls=Command, shared=options.OF_NEW)
+@click.command(cls=SharedCommand, shared=options.OF_NEW)
 @click.argument("tier", required=False, type=click.Choice([tier.value for tier in Tier]))
 @pass_app
 def tier(app: App, /, tier: str | None) -> None:
@@ -219,8 +199,9 @@ def tier(app: App, /, tier: str | None) -> None:
         return await user.usage()
 
     used = with_user(app, work, create=tier is not None)
-    if app.json:
-        print_json({"user_id": used.user_id, "tier": used.tier})
-        return
+    print_result(app, used, _say_tier, lambda used: {"user_id": used.user_id, "tier": used.tier})
+
+
+def _say_tier(used: Usage) -> None:
     say(f"Tier of {used.user_id}: {used.tier}")
     _say_over(used)

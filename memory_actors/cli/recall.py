@@ -1,11 +1,10 @@
 """Recall: of the turns that answer questions, the part that is found; for all of a LoCoMo file."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -17,14 +16,18 @@ from memory_actors.cli.output import print_table, progress_bars, say, table, tex
 from memory_actors.interchange import import_locomo, questions, read_locomo
 from memory_actors.sharing.system import open_or_join
 
-CATEGORIES: Final = MappingProxyType(
-    {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-)
+CATEGORIES: Final[Mapping[int, str]] = {
+    1: "multi-hop",
+    2: "temporal",
+    3: "open-domain",
+    4: "single-hop",
+    5: "adversarial",
+}
 AT_ONCE: Final = 16
 """Questions under way: their vectors are computed together."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A question, the turns that answer it, and what was found."""
 
     question: str
@@ -48,7 +51,7 @@ class FoundEvidence(msgspec.Struct, frozen=True, kw_only=True):
     turn_recall_at_10: float
 
 
-async def ask(user: UserMemory, one: Asked) -> Asked:
+async def ask(user: UserMemory, one: AskedQuestion) -> AskedQuestion:
     """Ask a question; LoCoMo's turns are known by their `dia_id`, others by their own id."""
     began_s = perf_counter()
     hits = await user.retrieve(one.question, top_k=10)
@@ -60,7 +63,7 @@ async def ask(user: UserMemory, one: Asked) -> Asked:
     )
 
 
-def recall(asked: Sequence[Asked], name: str = "all") -> FoundEvidence:
+def recall(asked: Sequence[AskedQuestion], name: str = "all") -> FoundEvidence:
     """Return the mean recall of some questions, 0 of none."""
     return FoundEvidence(
         name=name,
@@ -70,9 +73,9 @@ def recall(asked: Sequence[Asked], name: str = "all") -> FoundEvidence:
     )
 
 
-def _by(asked: Sequence[Asked], key: Callable[[Asked], str]) -> list[FoundEvidence]:
+def _by(asked: Sequence[AskedQuestion], key: Callable[[AskedQuestion], str]) -> list[FoundEvidence]:
     """Return the recall of each group of questions, by name."""
-    groups: dict[str, list[Asked]] = {}
+    groups: dict[str, list[AskedQuestion]] = {}
     for one in asked:
         groups.setdefault(key(one), []).append(one)
     return [recall(group, name) for name, group in sorted(groups.items())]
@@ -95,7 +98,7 @@ async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, Any]:
     """
     conversations, began_s = read_locomo(path), perf_counter()
     wanted = [
-        Asked(
+        AskedQuestion(
             question=one.text,
             evidence=one.evidence,
             category=CATEGORIES.get(one.category, f"category {one.category}"),
@@ -104,7 +107,7 @@ async def score_locomo(app: App, directory: Path, path: Path) -> dict[str, Any]:
         for conversation in conversations
         for one in questions(conversation)
     ]
-    asked: list[Asked] = []
+    asked: list[AskedQuestion] = []
     async with open_or_join(directory, asked=app.asked, embedder=app.model) as memory:
         with progress_bars("Importing", "Asking", quiet=app.json) as (importing, asking):
             await import_locomo(memory, path, progress=importing)

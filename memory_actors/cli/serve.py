@@ -1,18 +1,19 @@
 """serve, keys: the memory over HTTP, and who may use it."""
 
 import ipaddress
+from collections.abc import Sequence
 
 import click
 
 from memory_actors.base.records import Tier
 from memory_actors.base.settings import SUNDAYS, Settings
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Group, is_given, pass_app
+from memory_actors.cli.options import App, Group, SharedCommand, is_given, pass_app
 from memory_actors.cli.output import (
     local,
     note,
-    print_json,
     print_json_line,
+    print_result,
     print_table,
     say,
     table,
@@ -27,7 +28,7 @@ from memory_actors.sharing.address import is_shared, read_address
 NEVER = "never"
 
 
-@click.command(cls=Command, shared=(*options.OF_STORE, "encrypt"))
+@click.command(cls=SharedCommand, shared=(*options.OF_STORE, "encrypt"))
 @click.option("--host", default=HOST, show_default=True, help="Where to listen.")
 @click.option(
     "--port",
@@ -122,7 +123,7 @@ def keys() -> None:
     """Make, list and revoke the API keys of `serve`. The server may be running meanwhile."""
 
 
-@keys.command(cls=Command, shared=(*options.OF_DIRECTORY, "user"))
+@keys.command(cls=SharedCommand, shared=(*options.OF_DIRECTORY, "user"))
 @click.option("--root", is_flag=True, help="A key for every user's memory and for /admin.")
 @click.option(
     "--tier",
@@ -135,21 +136,23 @@ def create(app: App, /, root: bool, tier: str | None) -> None:
     if root == (app.user is not None):
         raise click.UsageError("name a user with --user, or say --root: one of the two")
     token, key = KeyStore(app.directory).create(None if root else app.user, tier)
-    if app.json:
-        print_json({"key": token, **_told(key)})
-        return
-    say(token)
-    note(f"The key of {_scope(key)}, shown this once: only its hash is kept.")
+
+    def to_people(key: ApiKey) -> None:
+        say(token)
+        note(f"The key of {_scope(key)}, shown this once: only its hash is kept.")
+
+    print_result(app, key, to_people, lambda key: {"key": token, **_told(key)})
 
 
-@keys.command("list", cls=Command, shared=options.OF_DIRECTORY)
+@keys.command("list", cls=SharedCommand, shared=options.OF_DIRECTORY)
 @pass_app
 def list_(app: App, /) -> None:
     """List the keys: their ids and what they open."""
     found = KeyStore(app.directory).all()
-    if app.json:
-        print_json([_told(key) for key in found])
-        return
+    print_result(app, found, _print_keys, lambda found: [_told(key) for key in found])
+
+
+def _print_keys(found: Sequence[ApiKey]) -> None:
     if not found:
         say("No keys.")
         return
@@ -159,16 +162,13 @@ def list_(app: App, /) -> None:
     print_table(made)
 
 
-@keys.command(cls=Command, shared=options.OF_DIRECTORY)
+@keys.command(cls=SharedCommand, shared=options.OF_DIRECTORY)
 @click.argument("key_id")
 @pass_app
 def revoke(app: App, /, key_id: str) -> None:
     """Revoke the key with this id: from the next request on it opens nothing."""
     key = KeyStore(app.directory).revoke(key_id)
-    if app.json:
-        print_json(_told(key))
-    else:
-        say(f"Revoked: {key.id}, the key of {_scope(key)}")
+    print_result(app, key, f"Revoked: {key.id}, the key of {_scope(key)}", _told)
 
 
 def _told(key: ApiKey) -> dict[str, object]:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -41,20 +40,22 @@ def memory_table(memories: Sequence[Memory]) -> Table:
     made = table(*(["score"] if scored else []), "when", "who", "memory", right=("score",))
     for memory in memories:
         score = [f"{memory.score:.3f}"] if isinstance(memory, Hit) else []
-        made.add_row(*score, local(memory.occurred_at), text(_who(memory)), described(memory))
+        is_episode = memory.memory_type == MemoryType.EPISODIC
+        who = memory.data["agent_id"] if is_episode else memory.role
+        made.add_row(*score, local(memory.occurred_at), text(who), described(memory))
     return made
-
-
-def _who(memory: Memory) -> str | None:
-    if memory.memory_type == MemoryType.EPISODIC:
-        return str(memory.data["agent_id"])
-    return memory.role
 
 
 def described(memory: Memory) -> Text:
     """Return a memory's text, with its id and what else it is under it."""
-    facts = [short_id(memory.memory_id), *_marks(memory), *_signals(memory)]
-    return text(_content(memory)) + text("\n" + "  ".join(fact for fact in facts if fact), "dim")
+    facts = [short_id(memory.memory_id), *_marks(memory)]
+    if isinstance(memory, Hit) and memory.signals is not None:
+        facts += [f"{name} {value:+.3f}" for name, value in memory.signals.items()]
+    if memory.memory_type in _MULTILINE:
+        content = excerpt(memory.content, LINES_MAX, LINE_CHARACTERS_MAX)
+    else:
+        content = shortened(memory.content, CONTENT_CHARACTERS_MAX)
+    return text(content) + text("\n" + "  ".join(fact for fact in facts if fact), "dim")
 
 
 def short_id(memory_id: str) -> str:
@@ -63,18 +64,6 @@ def short_id(memory_id: str) -> str:
     It is the time to the microsecond, and two bytes of chance for what is added at the same one.
     """
     return memory_id[:ID_CHARACTERS_SHOWN] if _GENERATED_ID.fullmatch(memory_id) else memory_id
-
-
-def _signals(memory: Memory) -> list[str]:
-    """Return what each signal adds to a score, if that was asked for."""
-    signals = memory.signals if isinstance(memory, Hit) and memory.signals is not None else {}
-    return [f"{name} {value:+.3f}" for name, value in signals.items()]
-
-
-def _content(memory: Memory) -> str:
-    if memory.memory_type in _MULTILINE:
-        return excerpt(memory.content, LINES_MAX, LINE_CHARACTERS_MAX)
-    return shortened(memory.content, CONTENT_CHARACTERS_MAX)
 
 
 def _marks(memory: Memory) -> list[str]:
@@ -151,16 +140,12 @@ def print_memory(memory: Memory) -> None:
     print_table(facts)
 
 
-def _seen(memory: Memory) -> str:
-    if memory.times_seen == 1 or memory.last_seen_at is None:
-        return ""
-    return f"{memory.times_seen} times, last {local(memory.last_seen_at)}"
-
-
 def _facts(memory: Memory) -> dict[str, Any]:
     metadata = memory.metadata and msgspec.json.encode(memory.metadata).decode()
     data = memory.data if isinstance(memory.data, dict) else {}
-    working = memory.memory_type == MemoryType.WORKING
+    working, seen = memory.memory_type == MemoryType.WORKING, ""
+    if memory.times_seen != 1 and memory.last_seen_at is not None:
+        seen = f"{memory.times_seen} times, last {local(memory.last_seen_at)}"
     return {
         "id": memory.memory_id,
         "type": type_of(memory),
@@ -171,14 +156,10 @@ def _facts(memory: Memory) -> dict[str, Any]:
         "session": memory.session_id,
         "role": memory.role,
         "pinned": "yes" if memory.pinned else "",
-        "seen": _seen(memory),
+        "seen": seen,
         "metadata": metadata,
         "size": f"{size(memory.size_bytes)} ({size(memory.stored_bytes)} in the log)",
     }
-
-
-def _print_value(value: Any) -> None:
-    say(value if isinstance(value, str) else pretty_json(value))
 
 
 def _print_entity(data: Mapping[str, Any]) -> None:
@@ -220,14 +201,12 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Table:
     return made
 
 
-_SHOWN: Mapping[str, Callable[[Any], None]] = MappingProxyType(
-    {
-        MemoryType.WORKING: _print_value,
-        MemoryType.ENTITY: _print_entity,
-        MemoryType.EPISODIC: _print_episode,
-        MemoryType.STRUCTURED: _print_document,
-    }
-)
+_SHOWN: Mapping[str, Callable[[Any], None]] = {
+    MemoryType.WORKING: lambda value: say(value if isinstance(value, str) else pretty_json(value)),
+    MemoryType.ENTITY: _print_entity,
+    MemoryType.EPISODIC: _print_episode,
+    MemoryType.STRUCTURED: _print_document,
+}
 
 # --- what came of a write
 

@@ -8,10 +8,10 @@ import click
 from eventlog import Exported, Imported
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, Count, is_given, pass_app
+from memory_actors.cli.options import App, Count, SharedCommand, is_given, pass_app
 from memory_actors.cli.output import (
     counted,
-    print_json,
+    print_result,
     progress_bar,
     progress_bars,
     say,
@@ -50,7 +50,7 @@ def _pair(argument: str) -> tuple[str, str]:
     return theirs, ours
 
 
-@click.command("import", cls=Command, shared=options.OF_NEW)
+@click.command("import", cls=SharedCommand, shared=options.OF_NEW)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
@@ -90,10 +90,7 @@ def import_(app: App, /, file: Path, form: str, program: str | None, **foreign: 
         raise click.UsageError("--user-field, --map and --dry-run go with --from PROGRAM")
     else:
         report = _own(app, STDIN if str(file) == "-" else file, form)
-    if app.json:
-        print_json(report)
-    else:
-        _say_imported(report)
+    print_result(app, report, _say_imported)
 
 
 def _own(app: App, path: Path, form: str) -> ImportReport:
@@ -155,7 +152,7 @@ def _say_notes(notes: tuple[ImportNote, ...]) -> None:
         say(f"{counted(one.lines, 'record')}: {one.says.removesuffix('.')}.", "yellow")
 
 
-@click.command("export", cls=Command)
+@click.command("export", cls=SharedCommand)
 @click.argument("file", type=click.Path(path_type=Path), default="-")
 @click.option(
     "--to", "program", type=click.Choice(list(TARGETS)), help="The program that it is for."
@@ -172,27 +169,22 @@ def export(app: App, /, file: Path, program: str | None) -> None:
         return with_user(app, _to_stdout)
     with progress_bar("Exporting", quiet=app.json) as moved:
         count = with_user(app, lambda user: export_jsonl(user, file, progress=moved))
-    if app.json:
-        print_json({"file": str(file), "memories": count})
-    else:
-        say(f"Wrote {count:,} memories to {file}")
-    return None
+    told = {"file": str(file), "memories": count}
+    return print_result(app, told, f"Wrote {count:,} memories to {file}")
 
 
 def _for_others(app: App, file: Path, program: str) -> None:
     """Write another program's file."""
     if str(file) == "-":
         raise click.UsageError("--to takes the name of a FILE")
-
-    async def work(user: UserMemory) -> ExportReport:
-        return await export_to(user, program, file, progress=moved)
-
     with progress_bar("Exporting", quiet=app.json) as moved:
-        report = with_user(app, work)
-    if app.json:
-        return print_json(report)
-    say(f"Wrote {report.memories:,} memories to {file}")
-    return _say_notes(report.notes)
+        report = with_user(app, lambda user: export_to(user, program, file, progress=moved))
+
+    def to_people(report: ExportReport) -> None:
+        say(f"Wrote {report.memories:,} memories to {file}")
+        _say_notes(report.notes)
+
+    print_result(app, report, to_people)
 
 
 async def _to_stdout(user: UserMemory) -> None:
@@ -203,7 +195,7 @@ async def _to_stdout(user: UserMemory) -> None:
 INCREMENT = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command("export-since", cls=Command, shared=options.OF_STORE)
+@click.command("export-since", cls=SharedCommand, shared=options.OF_STORE)
 @click.argument("position", type=Count(min=0))
 @click.argument("file", type=INCREMENT)
 @pass_app
@@ -213,20 +205,17 @@ def export_since(app: App, /, position: int, file: Path) -> None:
     0 is the beginning. It says at which position the next one goes on. The history goes with it,
     and who was erased; API keys do not. `export` writes one user's memories as JSON lines instead.
     """
-
-    async def work(memory: MemorySystem) -> Exported:
-        return await memory.export_since(position, file, progress=moved)
-
     with progress_bar("Exporting", quiet=app.json) as moved:
-        made = with_system(app, work)
-    if app.json:
-        print_json(made)
-        return
+        made = with_system(app, lambda memory: memory.export_since(position, file, progress=moved))
+    print_result(app, made, _say_exported)
+
+
+def _say_exported(made: Exported) -> None:
     say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.file}", "green")
     say(f"The next one goes on at {made.position}.")
 
 
-@click.command("import-since", cls=Command, shared=(*options.OF_STORE, "encrypt"))
+@click.command("import-since", cls=SharedCommand, shared=(*options.OF_STORE, "encrypt"))
 @click.argument("file", type=INCREMENT)
 @pass_app
 def import_since(app: App, /, file: Path) -> None:
@@ -235,17 +224,16 @@ def import_since(app: App, /, file: Path) -> None:
     The store must be closed, and have the very same past: a restored backup of the other one, or
     what was imported from it before. A new store takes what was exported from 0 on.
     """
-
-    async def work() -> Imported:
-        return await MemorySystem.import_events(
-            file, app.directory, key_file=app.key_file, progress=moved
-        )
-
     with progress_bar("Importing", quiet=app.json) as moved:
-        done = run(work)
-    if app.json:
-        print_json(done)
-        return
+        done = run(
+            lambda: MemorySystem.import_events(
+                file, app.directory, key_file=app.key_file, progress=moved
+            )
+        )
+    print_result(app, done, _say_appended)
+
+
+def _say_appended(done: Imported) -> None:
     say(f"✓ {done.events:,} events added: the store is at position {done.position:,}", "green")
     if done.erased_streams:
         say("Who was erased in the other store is erased here, too.")

@@ -28,12 +28,12 @@ from memory_actors.base.errors import BeingErasedError, SystemClosedError
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import CompactionReport, CompactionStats
 from memory_actors.base.streams import known_user, known_users, stream_of
-from memory_actors.base.validation import check_flag
+from memory_actors.base.validation import check_flag, check_maker
+from memory_actors.compaction.giving_way import Pace, short_turns
 from memory_actors.compaction.replacing import Replacing, archive_originals
-from memory_actors.compaction.run import CompactionRun, Pace, Progress, short_turns
+from memory_actors.compaction.run import CompactionRun, Progress
 from memory_actors.compaction.selection import Old, age, clustered, old_memories
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
-from memory_actors.compaction.summarizers.protocol import checked_name
 from memory_actors.kinds import episodic, long_term, user_state
 from memory_actors.kinds.user_state import COMPACTED
 from memory_actors.users.handles.scope import Scope
@@ -47,7 +47,7 @@ class Compaction:
     """Runs compaction, one run at a time. Close it before the system."""
 
     def __init__(self, services: Services, summarizer: Summarizer, directory: Path):
-        checked_name(summarizer.name)
+        check_maker(summarizer.name, "a summariser")
         self._services = services
         self._settings = services.settings
         self._log = services.log
@@ -255,8 +255,7 @@ class Compaction:
         return found
 
     async def _old(self, run: CompactionRun, scope: Scope) -> list[Old]:
-        async with scope.live() as live:
-            state = live.state
+        state = await scope.state()
         days = self._settings.after_days(state.account.tier)
         least = timedelta(days=days) if run.older_than is None else run.older_than
         before_us = self._services.clock_us() - least // timedelta(microseconds=1)

@@ -7,7 +7,6 @@ replaces memories only if each of them is still as it was read.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
@@ -28,7 +27,7 @@ from memory_actors.compaction.summarizers import Cluster, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
 from memory_actors.kinds.compression import Compressed
-from memory_actors.kinds.user_state import COMPACTED, KINDS, UserState
+from memory_actors.kinds.user_state import COMPACTED, KINDS
 from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
@@ -40,9 +39,10 @@ SAMPLES = 3
 SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
 
-HANDLES: Final[Mapping[str, type[Summarized]]] = MappingProxyType(
-    {long_term.NAME: LongTermMemory, episodic.NAME: Episodes}
-)
+HANDLES: Final[Mapping[str, type[Summarized]]] = {
+    long_term.NAME: LongTermMemory,
+    episodic.NAME: Episodes,
+}
 
 _logger = get_logger("memory_actors.compaction")
 
@@ -214,7 +214,7 @@ async def archive_originals(scope: Scope) -> int:
     """Archive the events of all originals of a user that have not been; return how many moved."""
     log, name = scope.services.log, checkpoint_name(scope.stream)
     done = await log.load_checkpoint(name)
-    state = await _state(scope)
+    state = await scope.state()
     living = [row.version for kind in COMPACTED for row in kind.summaries(state.of(kind))]
     summaries = sorted(version for version in living if version > done)
     if not summaries:
@@ -226,11 +226,6 @@ async def archive_originals(scope: Scope) -> int:
     await _forget(scope, digests)
     await log.save_checkpoint(Checkpoint(name, summaries[-1]))
     return moved
-
-
-async def _state(scope: Scope) -> UserState:
-    async with scope.live() as live:
-        return live.state
 
 
 async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int], set[bytes]]:
@@ -256,7 +251,7 @@ async def _forget(scope: Scope, digests: set[bytes]) -> None:
 
     Where another user has the same text it is embedded again when it is missed.
     """
-    state = await _state(scope)
+    state = await scope.state()
 
     def unused() -> list[bytes]:
         living = {p.digest for k in KINDS for row in k.rows(state.of(k)) for p in k.passages(row)}

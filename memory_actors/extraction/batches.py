@@ -38,7 +38,7 @@ FACTS_NEAR_MAX, FACTS_MAX = 5, 24  # to one message; to all of a batch
 QUERY_CHARACTERS_MAX: Final = 1_000
 
 
-class Batch(NamedTuple):
+class MessageBatch(NamedTuple):
     """Rows of messages that are read together."""
 
     messages: Sequence[Found]
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
         """The ids of the messages."""
         return tuple(one.row.memory_id for one in self.messages)
 
-    def halves(self) -> list["Batch"]:
+    def halves(self) -> list["MessageBatch"]:
         """Return the same messages as two batches."""
         middle = len(self.messages) // 2
         first, second = self.messages[:middle], self.messages[middle:]
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
         return [self._replace(messages=first), self._replace(messages=second, before=before)]
 
 
-class Shown(NamedTuple):
+class MessageShown(NamedTuple):
     """A conversation, and what is known of its parts besides."""
 
     conversation: Conversation
@@ -87,14 +87,21 @@ def new_batches(
     read: Collection[str],
     session_id: str | None,
     only: Collection[str] | None = None,
-) -> list[Batch]:
+) -> list[MessageBatch]:
     """Return the messages that are new, of a session or of all: the oldest first of each.
 
     `only` names the ones that may be among them; None: all may.
 
     :raises NotFoundError: one that is named is not there, and was not read before it went.
     """
-    messages = sorted(_messages(state, session_id), key=lambda one: one.row.began)
+    messages = [
+        Found(kind, row)
+        for kind in (short_term, long_term)
+        for row in kind.rows(state.of(kind))
+        if session_id in (None, row.session_id)
+        and (kind is short_term or (row.role is not None and not is_summary(row)))
+    ]
+    messages.sort(key=lambda one: one.row.began)
     groups: dict[tuple[str | None, Trust], list[Found]] = {}
     for one in messages:
         trust = least(state.provenance.of(one.row.memory_id))
@@ -117,18 +124,9 @@ def _check_there(message_ids: Iterable[str], there: Collection[str]) -> None:
             )
 
 
-def _messages(state: UserState, session_id: str | None) -> Iterator[Found]:
-    for kind in (short_term, long_term):
-        for row in kind.rows(state.of(kind)):
-            if session_id in (None, row.session_id) and (kind is short_term or _is_turn(row)):
-                yield Found(kind, row)
-
-
-def _is_turn(row: Any) -> bool:
-    return row.role is not None and not is_summary(row)
-
-
-def _batches(group: Sequence[Found], wanted: Collection[str], trust: Trust) -> Iterator[Batch]:
+def _batches(
+    group: Sequence[Found], wanted: Collection[str], trust: Trust
+) -> Iterator[MessageBatch]:
     """Yield those of messages in order that are wanted, as many at a time as a batch holds."""
     batch: list[Found] = []
     first = size = 0
@@ -137,19 +135,21 @@ def _batches(group: Sequence[Found], wanted: Collection[str], trust: Trust) -> I
             continue
         full = len(batch) == MESSAGES_MAX or size + one.row.size_bytes > BATCH_BYTES_MAX
         if batch and full:
-            yield Batch(batch, group[max(0, first - BEFORE) : first], trust)
+            yield MessageBatch(batch, group[max(0, first - BEFORE) : first], trust)
             batch, size = [], 0
         first = first if batch else place
         batch.append(one)
         size += one.row.size_bytes
     if batch:
-        yield Batch(batch, group[max(0, first - BEFORE) : first], trust)
+        yield MessageBatch(batch, group[max(0, first - BEFORE) : first], trust)
 
 
 # --- what the extractor is shown
 
 
-async def shown(scope: Scope, live: UserView, batch: Batch, within: Mapping[str, Any]) -> Shown:
+async def shown(
+    scope: Scope, live: UserView, batch: MessageBatch, within: Mapping[str, Any]
+) -> MessageShown:
     """Return the texts of a batch, and the facts near to them that have some metadata.
 
     :raises EmbedderError: a message could not be embedded.
@@ -167,7 +167,10 @@ async def shown(scope: Scope, live: UserView, batch: Batch, within: Mapping[str,
     conversation = Conversation(
         messages=tuple(map(_spoken, _once(said))),
         before=tuple(map(_spoken, _once(before))),
-        facts=tuple(map(_known, facts)),
+        facts=tuple(
+            KnownFact(memory_id=one.memory_id, text=one.content, occurred_at=one.occurred_at)
+            for one in facts
+        ),
     )
     rows = {one.memory_id: long_term.find(state.long_term, one.memory_id) for one in facts}
     digests = {
@@ -175,7 +178,7 @@ async def shown(scope: Scope, live: UserView, batch: Batch, within: Mapping[str,
         for one in facts
         if one.trust == batch.trust and (row := rows[one.memory_id]) is not None
     }
-    return Shown(conversation, digests)
+    return MessageShown(conversation, digests)
 
 
 async def _read(scope: Scope, found: Sequence[Found], provenance: Provenance) -> list[Memory]:
@@ -217,7 +220,3 @@ def _spoken(one: Memory) -> Spoken:
         said_at=one.occurred_at,
         session_id=one.session_id,
     )
-
-
-def _known(one: Memory) -> KnownFact:
-    return KnownFact(memory_id=one.memory_id, text=one.content, occurred_at=one.occurred_at)

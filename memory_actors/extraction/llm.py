@@ -27,7 +27,6 @@ from memory_actors.base.errors import (
 from memory_actors.base.llm import Answer, AsksModel, ModelConnection
 from memory_actors.base.quoting import quoted
 from memory_actors.extraction.protocol import (
-    NAME_CHARACTERS_MAX,
     Conversation,
     KnownFact,
     Proposal,
@@ -66,7 +65,7 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _LlmAnswer(msgspec.Struct, frozen=True):
     """The answer: each proposal is read by itself."""
 
     proposals: list[msgspec.Raw]
@@ -101,12 +100,6 @@ class OpenAIExtractor(AsksModel):
         self._system = _read(PROMPTS / "extract.txt" if prompt is None else Path(prompt))
         connection.setdefault("timeout_s", TIMEOUT_S)
         super().__init__(model, **connection)
-
-    @property
-    def name(self) -> str:
-        """`llm:` and the model."""
-        printable = "".join(one for one in self._client.model if one.isprintable())
-        return f"llm:{printable}"[:NAME_CHARACTERS_MAX]
 
     async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
         """Return what the model proposes.
@@ -175,7 +168,7 @@ def _read_answer(answer: Answer) -> Sequence[_Proposed]:
         )
     start, end = answer.text.find("{"), answer.text.rfind("}")
     try:
-        said = msgspec.json.decode(answer.text[start : end + 1], type=_Said)
+        said = msgspec.json.decode(answer.text[start : end + 1], type=_LlmAnswer)
     except (msgspec.DecodeError, RecursionError):
         raise UnusableProposalsError(
             "the LLM proposed nothing: its answer has no JSON object with a list of proposals; try "

@@ -1,16 +1,14 @@
 """The port of extraction: what an extractor is shown, and what it may propose."""
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-import anyio.to_thread
 import msgspec
 
 from memory_actors.base.errors import ExtractorError, InvalidInputError, MemoryActorsError
-
-NAME_CHARACTERS_MAX: Final = 100
+from memory_actors.base.validation import check_maker
+from memory_actors.base.watching import called
 
 
 class Spoken(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +104,8 @@ class CallableExtractor:
                 f"extractor= takes a function of a Conversation, not {function!r:.60}"
             )
         self._function = function
-        self._name = checked_name(
-            name or str(getattr(function, "__name__", type(function).__name__))
+        self._name = check_maker(
+            name or str(getattr(function, "__name__", type(function).__name__)), "an extractor"
         )
 
     @property
@@ -121,7 +119,7 @@ class CallableExtractor:
         :raises ExtractorError: it raised, or returned something else than proposals and texts.
         """
         try:
-            said = await self._called(conversation)
+            said = await called(self._function, conversation)
             if isinstance(said, str | bytes) or not isinstance(said, Iterable):
                 raise TypeError(f"it returned {type(said).__name__}: return a list of proposals")
             return [_proposal(one) for one in said]
@@ -133,16 +131,6 @@ class CallableExtractor:
                 "mend it; the messages are new still"
             ) from error
 
-    async def _called(self, conversation: Conversation) -> Any:
-        of_object = getattr(type(self._function), "__call__", None)  # noqa: B004 - which it is
-        said: Any
-        if any(map(inspect.iscoroutinefunction, (self._function, of_object))):
-            said = self._function(conversation)
-        else:
-            run = anyio.to_thread.run_sync
-            said = await run(self._function, conversation, abandon_on_cancel=True)
-        return await said if inspect.isawaitable(said) else said
-
 
 def _proposal(said: Any) -> Proposal:
     if isinstance(said, str):
@@ -150,18 +138,6 @@ def _proposal(said: Any) -> Proposal:
     if isinstance(said, Proposal):
         return said
     raise TypeError(f"{said!r:.80} is neither a Proposal nor a text")
-
-
-def checked_name(name: Any) -> str:
-    """Return the name of an extractor.
-
-    :raises InvalidInputError: it cannot stand in an event.
-    """
-    if not (isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()):
-        raise InvalidInputError(
-            f"an extractor needs a name of 1 to {NAME_CHARACTERS_MAX} printable characters"
-        )
-    return name
 
 
 def extractor_of(chosen: Extractor | Extract | None) -> Extractor | None:
@@ -172,6 +148,6 @@ def extractor_of(chosen: Extractor | Extract | None) -> Extractor | None:
     if chosen is None:
         return None
     if hasattr(chosen, "extract") and hasattr(chosen, "name"):
-        checked_name(chosen.name)
+        check_maker(chosen.name, "an extractor")
         return chosen
     return CallableExtractor(chosen)

@@ -35,7 +35,13 @@ from memory_actors.base.validation import (
     own_metadata,
     time_us,
 )
-from memory_actors.extraction.batches import Batch, Shown, new_batches, read_before, shown
+from memory_actors.extraction.batches import (
+    MessageBatch,
+    MessageShown,
+    new_batches,
+    read_before,
+    shown,
+)
 from memory_actors.extraction.protocol import Action, Extractor, Proposal, Spoken
 from memory_actors.kinds.extracting import Extract, Proposed, Target, UndoExtraction
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded
@@ -62,8 +68,8 @@ ANSWERED_WITHIN_S: Final = 600.0
 """Longer than a language model may take with all its attempts."""
 
 
-class Asked(NamedTuple):
-    """What a call reads, and what it gives to the facts that it finds. See `UserMemory.extract`."""
+class ExtractRequest(NamedTuple):
+    """The messages that a call reads, and what marks the facts it finds: `UserMemory.extract`."""
 
     session_id: str | None = None
     message_ids: Sequence[str] | None = None
@@ -72,7 +78,7 @@ class Asked(NamedTuple):
     batches_max: int = BATCHES_MAX
     dry_run: bool = False
 
-    def checked(self, scope: Scope) -> "Asked":
+    def checked(self, scope: Scope) -> "ExtractRequest":
         """Return the same, with the session of a handle where nothing says what to read.
 
         :raises InvalidInputError: something is not what it must be.
@@ -95,7 +101,7 @@ class Asked(NamedTuple):
         )
 
 
-async def extract(scope: Scope, facts: LongTermMemory, asked: Asked) -> Extraction:
+async def extract(scope: Scope, facts: LongTermMemory, asked: ExtractRequest) -> Extraction:
     """Read new messages, and do what the extractor proposes. See `UserMemory.extract`."""
     scope.check_writable()
     scope.services.runtime.check_open()
@@ -115,7 +121,9 @@ async def extract(scope: Scope, facts: LongTermMemory, asked: Asked) -> Extracti
 class _Run:
     """One extraction."""
 
-    def __init__(self, scope: Scope, facts: LongTermMemory, extractor: Extractor, asked: Asked):
+    def __init__(
+        self, scope: Scope, facts: LongTermMemory, extractor: Extractor, asked: ExtractRequest
+    ):
         self._scope = scope
         self._facts = facts
         self._extractor = extractor
@@ -131,8 +139,7 @@ class _Run:
     async def extract(self) -> Extraction:
         """Read up to so many batches as are asked for."""
         asked, read = self._asked, await read_before(self._scope)
-        async with self._scope.live() as live:
-            state = live.state.at(self._now_us)
+        state = (await self._scope.state()).at(self._now_us)
         # In a thread: there may be 10,000 turns in long-term memory.
         found = await to_thread.run_sync(
             new_batches, state, read, asked.session_id, asked.message_ids
@@ -151,7 +158,7 @@ class _Run:
             messages_left=left,
         )  # fmt: skip
 
-    async def _extract(self, batch: Batch) -> list[Batch]:
+    async def _extract(self, batch: MessageBatch) -> list[MessageBatch]:
         """Read a batch; return what is still to be read of it."""
         async with self._scope.searching() as live:
             seen = await shown(self._scope, live, batch, self._asked.within or {})
@@ -178,7 +185,7 @@ class _Run:
         # A call that is asked again may have been answered with an earlier batch.
         return [] if done.data.message_ids == batch.message_ids else [batch]
 
-    async def _check_unchanged(self, live: LiveUser, batch: Batch, origins: Origins) -> None:
+    async def _check_unchanged(self, live: LiveUser, batch: MessageBatch, origins: Origins) -> None:
         """Refuse to remember what was erased, or purged, while the extractor was asked.
 
         :raises ExtractorError: it was.
@@ -191,7 +198,7 @@ class _Run:
                 "them is remembered; extract again"
             )
 
-    async def _proposals(self, seen: Shown) -> Sequence[Proposal]:
+    async def _proposals(self, seen: MessageShown) -> Sequence[Proposal]:
         """Return what the extractor proposes.
 
         :raises ExtractorError: there is no answer in time, or one that is no list of proposals.
@@ -217,7 +224,11 @@ class _Run:
         return said
 
     def _command(
-        self, batch: Batch, seen: Shown, proposals: Sequence[Proposal] | str, origins: Origins
+        self,
+        batch: MessageBatch,
+        seen: MessageShown,
+        proposals: Sequence[Proposal] | str,
+        origins: Origins,
     ) -> Extract:
         """Return what carries proposals out; or records why there are none."""
         now_us = self._scope.now_us()
@@ -261,7 +272,9 @@ class _Run:
         return self._facts._fact(item, now_us)  # noqa: SLF001
 
 
-def _checked(said: Proposal, seen: Shown, spoken: Mapping[str, Spoken]) -> tuple[Proposal, str]:
+def _checked(
+    said: Proposal, seen: MessageShown, spoken: Mapping[str, Spoken]
+) -> tuple[Proposal, str]:
     """Return a proposal, and why it is not carried out; "" if it may be.
 
     One whose fields are not what they must be comes back as one that says nothing.
@@ -296,7 +309,7 @@ def _well_formed(said: Proposal) -> Proposal:
     )
 
 
-def _refused(one: Proposal, seen: Shown, said: Mapping[str, Spoken]) -> str:
+def _refused(one: Proposal, seen: MessageShown, said: Mapping[str, Spoken]) -> str:
     """Return why a proposal is not carried out; "" if it may be."""
     if not set(one.message_ids) <= said.keys():
         return "it names a message that is not among those that were read"
@@ -314,7 +327,7 @@ def _refused(one: Proposal, seen: Shown, said: Mapping[str, Spoken]) -> str:
     return ""
 
 
-def _proposed(one: Proposal, new: MemoryAdded | None, seen: Shown, why: str) -> Proposed:
+def _proposed(one: Proposal, new: MemoryAdded | None, seen: MessageShown, why: str) -> Proposed:
     target = None
     if not why and one.action != "add" and one.replaces is not None:
         target = Target(memory_id=one.replaces, digest=seen.digests[one.replaces])

@@ -336,7 +336,7 @@ async def fill(
         if failed:
             raise next(iter(failed.values()))
         await anyio.to_thread.run_sync(_insert, index, page, embedded)
-    index.compare(rows)
+    index.compare_all(rows)
 
 
 async def _said(kind: Kind, rows: Sequence[Any], log: EventStore, stream: str) -> list[_Said]:

@@ -4,8 +4,7 @@ A memory that was compressed went into a summary, whose life is told behind its 
 never compressed itself, so there is at most one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventlog import Dropped, Recorded
@@ -28,7 +27,9 @@ async def why(scope: Scope, memory_id: str) -> Why:
     summary_id = steps[-1].by if steps[-1].effect == Effect.COMPRESSED else None
     if summary_id is not None:  # its first event is the last one of the original
         steps += steps_of(summary_id, (await _about(scope, summary_id))[1:], alive=True)
-    living = await _living(scope, (memory_id, summary_id))
+    state = await scope.state_now()
+    asked = [one for one in (memory_id, summary_id) if one is not None]
+    living = {one for one in asked if any(kind.find(state.of(kind), one) for kind in KINDS)}
     kinds = (kind_of_tag(recorded.tag) for recorded in events)
     return Why(
         memory_id=memory_id,
@@ -44,13 +45,6 @@ async def why(scope: Scope, memory_id: str) -> Why:
 async def _about(scope: Scope, memory_id: str) -> list[Recorded[Any]]:
     versions = await scope.versions_about(memory_id)
     return await scope.services.log.read_versions(scope.stream, versions, dropped="mark")
-
-
-async def _living(scope: Scope, memory_ids: Iterable[str | None]) -> set[str]:
-    async with scope.live() as live:
-        state = live.state.at(scope.now_us())
-    asked = [memory_id for memory_id in memory_ids if memory_id is not None]
-    return {one for one in asked if any(kind.find(state.of(kind), one) for kind in KINDS)}
 
 
 def _originals(memory_id: str, events: list[Recorded[Any]]) -> tuple[str, ...]:
@@ -103,52 +97,44 @@ def _step(memory_id: str, recorded: Recorded[Any], what: Effect) -> WhyStep:
     )
 
 
-AUTOMATIC: Mapping[str, str] = MappingProxyType({"CompressMemories": "compaction"})
+AUTOMATIC: Mapping[str, str] = {"CompressMemories": "compaction"}
 """Commands that nobody gives: who does."""
 
-_SAYS: Mapping[Effect, str] = MappingProxyType(
-    {
-        Effect.ADDED: "Added",
-        Effect.CHANGED: "Changed",
-        Effect.RESTORED: "Brought back as it was",
-        Effect.DELETED: "Deleted",
-        Effect.PRUNED: "Pruned to make room, as an add was allowed to",
-        Effect.EVICTED: "Left to make room for {by}",
-        Effect.EXPIRED: "Expired",
-        Effect.COMPRESSED: "Compressed, with others, into the summary {by}",
-        Effect.UNDONE: "Taken away, so that its originals could come back",
-    }
-)
-_BY_VERB: Mapping[str, str] = MappingProxyType(
-    {
-        "compressed": "Made as a summary of {count} memories",
-        "summary_added": "Put here as a summary of {count} memories",
-        "observed": "Got new observations",
-        "unobserved": "Lost an observation",
-        "step_added": "Got a step",
-        "seen": "Said again in the same words",
-        "finished": "Finished",
-        "ended": "Said to be over",
-        "superseded": "Said otherwise by {newer}, which is newer ({evidence})",
-        "unmarked": "No longer said otherwise by {newer}: that was taken back",
-        "reinstated": "Said to hold all the same",
-        "started": "Started",
-    }
-)
+_SAYS: Mapping[Effect, str] = {
+    Effect.ADDED: "Added",
+    Effect.CHANGED: "Changed",
+    Effect.RESTORED: "Brought back as it was",
+    Effect.DELETED: "Deleted",
+    Effect.PRUNED: "Pruned to make room, as an add was allowed to",
+    Effect.EVICTED: "Left to make room for {by}",
+    Effect.EXPIRED: "Expired",
+    Effect.COMPRESSED: "Compressed, with others, into the summary {by}",
+    Effect.UNDONE: "Taken away, so that its originals could come back",
+}
+_BY_VERB: Mapping[str, str] = {
+    "compressed": "Made as a summary of {count} memories",
+    "summary_added": "Put here as a summary of {count} memories",
+    "observed": "Got new observations",
+    "unobserved": "Lost an observation",
+    "step_added": "Got a step",
+    "seen": "Said again in the same words",
+    "finished": "Finished",
+    "ended": "Said to be over",
+    "superseded": "Said otherwise by {newer}, which is newer ({evidence})",
+    "unmarked": "No longer said otherwise by {newer}: that was taken back",
+    "reinstated": "Said to hold all the same",
+    "started": "Started",
+}
 """Of the memory that an event is about, where its tag says more than its effect."""
-_BY_FIELD: Mapping[str, str] = MappingProxyType(
-    {
-        "relationship_ids": "Deleted with the entity {by}",
-        "closed_ids": "Ended by {by}, which contradicts it",
-        "superseded_by_id": "Says otherwise than {by}, which is older",
-    }
-)
-_CAUSES: Mapping[tuple[Effect, str], str] = MappingProxyType(
-    {
-        (Effect.EXPIRED, "ttl"): "Expired: its session was silent for too long",
-        (Effect.EXPIRED, "quota"): "Left with its session: there were too many",
-    }
-)
+_BY_FIELD: Mapping[str, str] = {
+    "relationship_ids": "Deleted with the entity {by}",
+    "closed_ids": "Ended by {by}, which contradicts it",
+    "superseded_by_id": "Says otherwise than {by}, which is older",
+}
+_CAUSES: Mapping[tuple[Effect, str], str] = {
+    (Effect.EXPIRED, "ttl"): "Expired: its session was silent for too long",
+    (Effect.EXPIRED, "quota"): "Left with its session: there were too many",
+}
 
 
 def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:

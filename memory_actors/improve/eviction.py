@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from enum import StrEnum
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from eventlog.core.records import Returned
@@ -120,10 +119,8 @@ class KeepFirstLastErrors(FirstInFirstOut[K]):
         return [key for key in islice(keys, 3) if key not in ends][:1]
 
 
-ORDERS: Final[Mapping[Eviction, type[FirstInFirstOut[Any]]]] = MappingProxyType(
-    {
-        Eviction.FIFO: FirstInFirstOut,
-        Eviction.LEAST_RECENTLY_USED: LeastRecentlyUsed,
-        Eviction.KEEP_FIRST_LAST_ERRORS: KeepFirstLastErrors,
-    }
-)
+ORDERS: Final[Mapping[Eviction, type[FirstInFirstOut[Any]]]] = {
+    Eviction.FIFO: FirstInFirstOut,
+    Eviction.LEAST_RECENTLY_USED: LeastRecentlyUsed,
+    Eviction.KEEP_FIRST_LAST_ERRORS: KeepFirstLastErrors,
+}

@@ -7,8 +7,7 @@ Passive voice is only found, never edited: who did it is not in the sentence.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
-from types import MappingProxyType
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rapidfuzz.distance import OSA
@@ -167,9 +166,7 @@ def without(text: str, span: Sentence) -> Edit:
     return Edit(start, end, "")
 
 
-# --- known terms, and the words that misspell them
-#
-# Known terms, and the words that misspell them. The only importer of rapidfuzz.
+# --- known terms, and the words that misspell them: the only use of rapidfuzz
 #
 # A word is taken for a misspelt term when it begins with the same letter and is one edit away (a
 # letter more, less, another, or two in the wrong order), two where the term has eight letters or
@@ -271,8 +268,7 @@ REPEAT_WORDS_MIN: Final = 3
 SENTENCE_WORDS_MAX: Final = 30
 """Of a sentence that is easily read: guides to plain English say 20 to 30."""
 
-SHORTER: Final = MappingProxyType(
-    {
+SHORTER: Final[Mapping[str, str]] = {
         "absolutely essential": "essential",
         "as a consequence of": "because of", "as of yet": "yet",
         "at the present time": "now", "at this point in time": "now", "by means of": "by",
@@ -291,8 +287,7 @@ SHORTER: Final = MappingProxyType(
         "past history": "history", "prior to": "before", "subsequent to": "after",
         "until such time as": "until",
         "with regard to": "about", "with respect to": "about", "with the exception of": "except",
-    }
-)  # fmt: skip
+    }  # fmt: skip
 
 _PARTICIPLES: Final = (
     "begun bought broken brought built caught chosen done drawn driven eaten fallen felt found "

@@ -96,15 +96,12 @@ def within_limit(critique: Critique, bytes_max: int) -> Critique:
             break
         kept.append(finding)
     dropped = len(critique.findings) - len(kept)
-    if dropped and text == critique.text:
-        text = _noted(text, dropped, bytes_max - sum(finding.size_bytes for finding in kept))
+    if dropped and text == critique.text:  # a word about what did not fit, if there is room for it
+        text_bytes_max = bytes_max - sum(finding.size_bytes for finding in kept)
+        noted = f"{text} {CUT} {dropped} findings more".strip()
+        fits = utf8_bytes(noted) <= text_bytes_max
+        text = noted if fits else cut(text + CUT, text_bytes_max)
     return Critique(score=critique.score, text=text, findings=tuple(kept))
-
-
-def _noted(text: str, dropped: int, bytes_max: int) -> str:
-    """Return a text with a word about the findings that did not fit, if there is room for it."""
-    noted = f"{text} {CUT} {dropped} findings more".strip()
-    return noted if utf8_bytes(noted) <= bytes_max else cut(text + CUT, bytes_max)
 
 
 def cut(text: str, bytes_max: int) -> str:

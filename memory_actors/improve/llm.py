@@ -118,8 +118,11 @@ class OpenAIReviser(_Asking):
 
         :raises LLMError: the model gave no usable answer, or one that was cut off.
         """
-        points = [critique.text, *map(_point, critique.findings)]
-        said = "\n".join(point for point in points if point)
+        points = [critique.text] if critique.text else []
+        for finding in critique.findings:
+            at = f" (at {finding.quote!r})" if finding.quote else ""
+            points.append(f"- {finding.kind}: {finding.message}{at}")
+        said = "\n".join(points)
         tokens_max = REVISION_TOKENS_MIN + utf8_bytes(text) // 2
         answer = await self._ask(
             _REVISER.format(goal=self._goal),
@@ -136,11 +139,6 @@ class OpenAIReviser(_Asking):
 
 def _quoted(name: str, text: str) -> str:
     return f"<{name}>\n{quoted(text)}\n</{name}>"
-
-
-def _point(finding: CritiqueFinding) -> str:
-    at = f" (at {finding.quote!r})" if finding.quote else ""
-    return f"- {finding.kind}: {finding.message}{at}"
 
 
 def _as_written(before: str, answer: str) -> str:
@@ -164,8 +162,9 @@ def critique_of(answer: str) -> Critique:
     except (msgspec.DecodeError, RecursionError):
         return _in_words(answer)
     findings = [_finding(one) for one in said.findings[:FINDINGS_MAX]]
+    found = _OUT_OF.search(answer) if said.score == 1 else None  # 1 of what, an answer may say
     return Critique(
-        score=_share(said.score, _whole_of_one(answer) if said.score == 1 else None),
+        score=_share(said.score, found and (found["of"] or found["whole"])),
         text=said.critique.strip(),
         findings=tuple(finding for finding in findings if finding is not None),
     )
@@ -182,12 +181,6 @@ def _in_words(answer: str) -> Critique:
         )
     number, whole = found["number"] or found["alone"], found["of"] or found["whole"]
     return Critique(score=_share(float(number), whole), text=answer.strip())
-
-
-def _whole_of_one(answer: str) -> str | None:
-    """Return what an answer says that its score of 1 is out of; None: it does not say."""
-    found = _OUT_OF.search(answer)
-    return found["of"] or found["whole"] if found else None
 
 
 def _share(score: float, whole: str | None) -> float:

@@ -16,10 +16,9 @@ but a silent `e` makes up for that. (textstat counts better, but fetches a dicti
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from types import MappingProxyType
 from typing import Final
 
 import anyio.to_thread
@@ -40,17 +39,15 @@ from memory_actors.improve.faults import (
 )
 from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding
 
-WEIGHTS: Final = MappingProxyType(
-    {
-        "repetition": 0.25,
-        "readability": 0.2,
-        "known term": 0.15,
-        "long sentence": 0.15,
-        "wordiness": 0.1,
-        "length": 0.1,
-        "passive voice": 0.05,
-    }
-)
+WEIGHTS: Final[Mapping[str, float]] = {
+    "repetition": 0.25,
+    "readability": 0.2,
+    "known term": 0.15,
+    "long sentence": 0.15,
+    "wordiness": 0.1,
+    "length": 0.1,
+    "passive voice": 0.05,
+}
 """They add up to 1."""
 EASE_PLAIN: Final = 60.0
 """Flesch's reading ease of plain English: from here on down it counts, fully at 0."""
@@ -255,14 +252,12 @@ def _joint(sentence: str) -> tuple[int, int] | None:
         before, behind = sentence[: found.start()], sentence[found.end() :]
         long_enough = min(count_words(before), count_words(behind)) >= _PART_WORDS_MIN
         free = found[0].startswith(";") or not _HANGS.search(before)
-        if long_enough and free and _is_balanced(before) and ":" not in before:
+        closed = before.count('"') % 2 == 0 and all(
+            before.count(a) == before.count(b) for a, b in _BRACKETS
+        )
+        if long_enough and free and closed and ":" not in before:
             return found.span()
     return None
-
-
-def _is_balanced(text: str) -> bool:
-    pairs = all(text.count(a) == text.count(b) for a, b in _BRACKETS)
-    return pairs and text.count('"') % 2 == 0
 
 
 # --- sentences that a text can do without

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 from weakref import WeakSet
 
@@ -38,7 +37,7 @@ class Options(TypedDict, total=False):
     """The time that one answer of critic or reviser may take; 600."""
 
 
-_KINDS: Final = MappingProxyType({"monitor": MemoryMonitor, "record_to": UserMemory})
+_KINDS: Final[Mapping[str, type]] = {"monitor": MemoryMonitor, "record_to": UserMemory}
 
 
 class Improver:
@@ -71,12 +70,7 @@ class Improver:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.cleanup()
 
     def stream(self, text: str) -> AsyncGenerator[Event, None]:

@@ -1,4 +1,4 @@
-"""What the adapters have in common: a memory of either API, messages of a chat, a missing package.
+"""Helpers of all adapters: a memory of either API, messages of a chat, a missing package.
 
 An adapter is written for the async API alone. A user's memory of `memory_actors.sync` works with
 it, too: it has a loop in a thread of its own, so the adapter may then be called from every loop.

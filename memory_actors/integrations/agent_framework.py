@@ -6,7 +6,6 @@ Before a run the agent is told what is known that the new messages are about; af
 messages and the answer are kept, one long-term memory each, of the session of the run.
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from memory_actors.base.records import Item
@@ -56,7 +55,8 @@ class MemoryActorsProvider(ContextProvider):
     ) -> None:
         """Tell the agent what is known about the new messages, as quoted data."""
         del agent, session, state
-        query = "\n".join(_said(context.input_messages))[-QUERY_CHARS_MAX:]
+        query = "\n".join(one.text for one in context.input_messages if one.text)
+        query = query[-QUERY_CHARS_MAX:]
         if not query.strip():
             return
         known = await reach(
@@ -88,7 +88,3 @@ class MemoryActorsProvider(ContextProvider):
             if message.role in KEPT
         ]
         await add_messages(self._user, items)
-
-
-def _said(messages: Iterable[Message]) -> Iterable[str]:
-    return (message.text for message in messages if message.text)

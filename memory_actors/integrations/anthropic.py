@@ -9,7 +9,6 @@ the file with a line feed, and `.` and `..` in a path are resolved as long as th
 import posixpath
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 from memory_actors import sync
@@ -26,14 +25,12 @@ except ImportError as error:
 
 CLEARED: Final = "All memory cleared"
 PATHS: Final = ("path", "old_path", "new_path")
-WORDS: Final = MappingProxyType(
-    {
-        "missing to insert": "The path {path} does not exist. Please provide a valid path.",
-        "bad insert_line": (
-            "Invalid `insert_line` parameter: {line}. It should be within the range [0, {lines}]."
-        ),
-    }
-)
+WORDS: Final[Mapping[str, str]] = {
+    "missing to insert": "The path {path} does not exist. Please provide a valid path.",
+    "bad insert_line": (
+        "Invalid `insert_line` parameter: {line}. It should be within the range [0, {lines}]."
+    ),
+}
 """The SDK's words for a refusal, where they are not those of `TEXTS` without "Error: "."""
 
 
@@ -72,7 +69,7 @@ class MemoryActorsTool(BetaAbstractMemoryTool):
 
 
 class AsyncMemoryActorsTool(BetaAsyncAbstractMemoryTool):
-    """The same for `AsyncAnthropic`; `user` is async, or that of a `memory_actors.sync`."""
+    """The memory tool for `AsyncAnthropic`; `user` is async, or that of a `memory_actors.sync`."""
 
     def __init__(self, user: AnyUser, *, cache_control: Any = None):
         super().__init__(cache_control=cache_control)

@@ -1,13 +1,12 @@
 """Memories to files and back: our own lines, the files of other programs, LoCoMo conversations."""
 
-from memory_actors.interchange.exporting import ExportReport, export_to
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.importing import ImportPlan, import_from, plan_import
 from memory_actors.interchange.jsonl import export_jsonl, export_lines, import_jsonl
 from memory_actors.interchange.locomo import (
-    Conversation,
+    LocomoConversation,
+    LocomoTurn,
     Question,
-    Turn,
     import_conversation,
     import_locomo,
     questions,
@@ -16,20 +15,20 @@ from memory_actors.interchange.locomo import (
 from memory_actors.interchange.noting import ImportNote, ImportReport
 from memory_actors.interchange.records import Line, Progress
 from memory_actors.interchange.sources import SOURCES
-from memory_actors.interchange.targets import TARGETS
+from memory_actors.interchange.targets import TARGETS, ExportReport, export_to
 
 __all__ = [
     "SOURCES",
     "TARGETS",
-    "Conversation",
     "ExportReport",
     "ImportNote",
     "ImportPlan",
     "ImportReport",
     "Line",
+    "LocomoConversation",
+    "LocomoTurn",
     "Progress",
     "Question",
-    "Turn",
     "export_jsonl",
     "export_lines",
     "export_to",

@@ -121,7 +121,8 @@ class Adder:
                 await self._compare(entry, None)
                 return
             if entry.other_id is not None and isinstance(error, InvalidInputError):
-                await self._add_one(_with_other_id(entry))
+                item = msgspec.structs.replace(entry.item, memory_id=entry.other_id)
+                await self._add_one(entry._replace(item=item, other_id=None))
                 return
             if self._leave_out is not None and not isinstance(error, QuotaExceededError):
                 self._leave_out(entry, error)
@@ -143,7 +144,9 @@ class Adder:
                 block = msgspec.to_builtins(parts)
                 return await put_block(self._user, entry.memory_id, entry.item, block)
             case EmptyDocumentParts() as parts:
-                await self._make_document(parts)
+                there = {info.name for info in await self._user.context.documents()}
+                if parts.document not in there:
+                    await self._user.context.create(parts.document)
                 return None
             case SummaryData() as parts:
                 return await put_summary(self._user, _memory(entry, parts))
@@ -161,7 +164,9 @@ class Adder:
         if not entry.item.metadata or (receipt is not None and receipt.operation != "unchanged"):
             return
         there = await self._living(entry.memory_id)
-        self._other_metadata += there is not None and not _same_metadata(there, entry)
+        if there is not None:
+            flags = {COMPRESSED_FLAG: None}  # says how it is stored
+            self._other_metadata += {**there.metadata, **flags} != {**entry.item.metadata, **flags}
 
     # --- what was there before
 
@@ -205,7 +210,8 @@ class Adder:
             )
         if entry.kind is MemoryType.STRUCTURED and await self._has_gone(entry.memory_id):
             return None
-        if entry.kind is MemoryType.LONG_TERM and _was_counted(item):
+        was_counted = item.times_seen != 1 or item.last_seen_at is not None
+        if entry.kind is MemoryType.LONG_TERM and was_counted:  # only `add_many` takes that
             (receipt,) = await self._user.add_many([item])
             return receipt
         fields = msgspec.structs.asdict(item)
@@ -268,17 +274,14 @@ class Adder:
             **_own(item),
         )
 
-    async def _make_document(self, parts: EmptyDocumentParts) -> None:
-        there = {info.name for info in await self._user.context.documents()}
-        if parts.document not in there:
-            await self._user.context.create(parts.document)
-
     async def _add_episode(self, entry: ReadLine, parts: EpisodeParts) -> Receipt | None:
         try:
             return await self._user.episodes.put(_episode(entry, parts))
         except InvalidInputError:
             memory = await self._living(entry.memory_id)
-            goal = None if memory is None else _goal(memory)
+            goal = None
+            if memory is not None and memory.memory_type == MemoryType.EPISODIC:
+                goal = memory.data["goal"]
             if goal == parts.goal or (memory is None and await self._has_gone(entry.memory_id)):
                 return None
             raise
@@ -291,16 +294,6 @@ def named_otherwise(there: Memory | None, parts: EntityParts) -> tuple[str, str]
     name, kind = str(there.data["name"]), str(there.data["type"])
     same = (name_key(name), name_key(kind)) == (name_key(parts.name), name_key(parts.type))
     return None if same else (name, kind)
-
-
-def _was_counted(item: Item) -> bool:
-    """Say whether a fact has what only `add_many` takes."""
-    return item.times_seen != 1 or item.last_seen_at is not None
-
-
-def _with_other_id(entry: ReadLine) -> ReadLine:
-    item = msgspec.structs.replace(entry.item, memory_id=entry.other_id)
-    return entry._replace(item=item, other_id=None)
 
 
 def _own(item: Item) -> dict[str, Any]:
@@ -342,14 +335,3 @@ def _numbered(steps: Sequence[StepParts]) -> Iterator[Step]:
     for step in steps:
         number = number + 1 if step.number is None else step.number
         yield Step(**{**msgspec.structs.asdict(step), "number": number})
-
-
-def _goal(memory: Memory) -> str | None:
-    return memory.data["goal"] if memory.memory_type == MemoryType.EPISODIC else None
-
-
-def _same_metadata(there: Memory, entry: ReadLine) -> bool:
-    """Say whether a memory has the metadata of an entry, but for what says how it is stored."""
-    here = {name: value for name, value in there.metadata.items() if name != COMPRESSED_FLAG}
-    given = entry.item.metadata or {}
-    return here == {name: value for name, value in given.items() if name != COMPRESSED_FLAG}

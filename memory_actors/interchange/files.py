@@ -4,6 +4,7 @@ A pipe or a device is taken here, unlike among the files of a store: a program m
 """
 
 import io
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +58,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             return
         if path.is_dir():
             raise InvalidInputError(f"{path} is a directory: name a file in it")
-        with written_whole(path.resolve(), contested=True) as file:
+        real = Path(os.path.realpath(path))
+        if real.is_symlink():
+            raise InvalidInputError(f"{path} cannot be written: its links lead in a circle")
+        with written_whole(real, contested=True) as file:
             yield file
     except MemoryActorsError:  # some are OSErrors too, and none is about this file
         raise

@@ -21,7 +21,6 @@ import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
@@ -35,25 +34,23 @@ from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.looking import Looker
 from memory_actors.interchange.noting import ImportReport
 from memory_actors.interchange.records import LineReader, Progress, ReadLine
-from memory_actors.interchange.sources import SOURCES, Source
-from memory_actors.interchange.sources.found import Found, Reading
+from memory_actors.interchange.sources import SOURCES, ImportSource
+from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 from memory_actors.sharing.system import MemorySystem
 
 BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit
 BATCH_CHARACTERS_MAX: Final = 8 << 20
-OURS: Final = MappingProxyType(
-    {
+OURS: Final[Mapping[str, str]] = {
         "user": "user", "user_id": "user",
         "content": "content", "text": "content",
         "occurred_at": "timestamp", "timestamp": "timestamp",
         "session": "session", "session_id": "session",
         "role": "role",
-    }
-)  # fmt: skip
+    }  # fmt: skip
 """The fields that a field of another program may be said to be, and their names in a line."""
 
 
-class Entry(NamedTuple):
+class UnderstoodRecord(NamedTuple):
     """A record that was understood."""
 
     user: str | None
@@ -64,7 +61,11 @@ class ImportPlan:
     """Files of another program that were read, and can be added."""
 
     def __init__(
-        self, source: Source, path: Path, fields: Mapping[str, str], origins: Mapping[str, Any]
+        self,
+        source: ImportSource,
+        path: Path,
+        fields: Mapping[str, str],
+        origins: Mapping[str, Any],
     ):
         self._source, self._path, self._fields, self._origins = source, path, fields, origins
         self.records = self.nobodys = 0
@@ -76,10 +77,10 @@ class ImportPlan:
         """Return what would be added to an empty store; `user_id` has what names nobody."""
         return await self._look(None, user_id, None)
 
-    def _new_reading(self) -> Reading:
+    def _new_reading(self) -> SourceReading:
         """Return what hears of one reading."""
         named = (theirs for theirs, ours in self._fields.items() if ours == "user")
-        return Reading(next(named, None))
+        return SourceReading(next(named, None))
 
     async def read(self, progress: Progress | None = None) -> None:
         """Read all there is; `progress` hears records, of a number that is not known."""
@@ -137,7 +138,7 @@ class ImportPlan:
         return _told([one.report() for one in lookers.values()], reading, dry_run=True)
 
     async def _by_user(
-        self, reading: Reading, user_id: str | None, progress: Progress | None
+        self, reading: SourceReading, user_id: str | None, progress: Progress | None
     ) -> AsyncIterator[tuple[str | None, list[ReadLine]]]:
         """Yield batch by batch the entries of each user; `user_id` has those of nobody."""
         batches, done = _batches(self._entries(reading)), 0
@@ -148,7 +149,7 @@ class ImportPlan:
             if progress is not None:
                 progress(done, self.records)
 
-    def _entries(self, reading: Reading) -> Iterator[Entry]:
+    def _entries(self, reading: SourceReading) -> Iterator[UnderstoodRecord]:
         """Yield the records that are memories; the others are left out."""
         lines, seen = LineReader(), Counter[bytes]()
         for found in self._source.read(self._path, reading):
@@ -160,7 +161,9 @@ class ImportPlan:
                 reading.understood += 1
                 yield entry
 
-    def _entry(self, found: Found, lines: LineReader, seen: Counter[bytes]) -> Entry:
+    def _entry(
+        self, found: SourceRecord, lines: LineReader, seen: Counter[bytes]
+    ) -> UnderstoodRecord:
         fields = {**found.fields, **self._origins}
         user = found.user
         for theirs, ours in self._fields.items():
@@ -181,10 +184,12 @@ class ImportPlan:
         line = lines.entry(fields, found.place)
         if found.own_id is not None:
             line = line._replace(other_id=made_id)
-        return Entry(None if user is None else check_name(user, "user"), line)
+        return UnderstoodRecord(None if user is None else check_name(user, "user"), line)
 
 
-def _made_id(program: str, found: Found, fields: Mapping[str, Any], seen: Counter[bytes]) -> str:
+def _made_id(
+    program: str, found: SourceRecord, fields: Mapping[str, Any], seen: Counter[bytes]
+) -> str:
     """Return an id that is the same whenever this record is read."""
     said = [] if found.replaces else [fields.get("content"), fields.get("data")]
     if found.key is None:
@@ -228,8 +233,8 @@ def looked_up(record: Any, name: str) -> Any:
     return looked_up(inner, rest) if dot else inner
 
 
-def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
+def _batches(entries: Iterator[UnderstoodRecord]) -> Iterator[list[UnderstoodRecord]]:
+    batch: list[UnderstoodRecord] = []
     size = 0
     for entry in entries:
         batch.append(entry)
@@ -241,7 +246,9 @@ def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
         yield batch
 
 
-def _by_user(batch: Sequence[Entry], nobodys: str | None) -> dict[str | None, list[ReadLine]]:
+def _by_user(
+    batch: Sequence[UnderstoodRecord], nobodys: str | None
+) -> dict[str | None, list[ReadLine]]:
     """Return the entries of each user, in their order; those of nobody are of `nobodys`."""
     whose: dict[str | None, list[ReadLine]] = {}
     for entry in batch:
@@ -250,7 +257,7 @@ def _by_user(batch: Sequence[Entry], nobodys: str | None) -> dict[str | None, li
     return whose
 
 
-def _leaving_out(reading: Reading) -> Any:
+def _leaving_out(reading: SourceReading) -> Any:
     def leave_out(line: ReadLine, error: Exception) -> None:
         reading.leave_out(line.place, error)
 
@@ -258,7 +265,7 @@ def _leaving_out(reading: Reading) -> Any:
 
 
 def _told(
-    reports: Sequence[ImportReport], reading: Reading, *, dry_run: bool = False
+    reports: Sequence[ImportReport], reading: SourceReading, *, dry_run: bool = False
 ) -> ImportReport:
     kept = [note for report in reports for note in report.notes]
     return ImportReport(

@@ -14,7 +14,7 @@ that have none left.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -37,7 +37,7 @@ _DIALOGUE_ID: Final = re.compile(r"D\d+:\d+")
 T = TypeVar("T")
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class LocomoTurn(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was said."""
 
     memory_id: str
@@ -57,11 +57,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     category: int
 
 
-class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+class LocomoConversation(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation: its turns in order, and what is asked about it."""
 
     sample_id: str
-    turns: list[Turn]
+    turns: list[LocomoTurn]
     qa: list[dict[str, Any]]
 
 
@@ -85,7 +85,7 @@ class _Turn(msgspec.Struct):
 # --- read
 
 
-def read_locomo(path: str | Path) -> list[Conversation]:
+def read_locomo(path: str | Path) -> list[LocomoConversation]:
     """Return the conversations of a file.
 
     :raises InvalidInputError: it is no LoCoMo file; the message says where.
@@ -100,21 +100,17 @@ def read_locomo(path: str | Path) -> list[Conversation]:
     return [_conversation(one, str(path)) for one in found]
 
 
-def questions(conversation: Conversation) -> list[Question]:
+def questions(conversation: LocomoConversation) -> list[Question]:
     """Return the questions that some turn of the conversation answers."""
     known = {turn.dia_id for turn in conversation.turns}
-    return [
-        Question(
-            text=str(asked["question"]), evidence=evidence, category=int(asked.get("category", 0))
-        )
-        for asked in conversation.qa
-        if (evidence := _evidence(asked, known)) and asked.get("question")
-    ]
-
-
-def _evidence(asked: Mapping[str, Any], known: set[str]) -> tuple[str, ...]:
-    named = _DIALOGUE_ID.findall(str(asked.get("evidence", "")))
-    return tuple(dict.fromkeys(dia_id for dia_id in named if dia_id in known))
+    found = []
+    for asked in conversation.qa:
+        named = _DIALOGUE_ID.findall(str(asked.get("evidence", "")))
+        evidence = tuple(dict.fromkeys(dia_id for dia_id in named if dia_id in known))
+        if evidence and (text := asked.get("question")):
+            category = int(asked.get("category", 0))
+            found.append(Question(text=str(text), evidence=evidence, category=category))
+    return found
 
 
 def _decoded(data: bytes, name: str) -> list[_Conversation]:
@@ -128,7 +124,7 @@ def _decoded(data: bytes, name: str) -> list[_Conversation]:
     return _typed(listed, list[_Conversation], f"{name} is no LoCoMo file")
 
 
-def _conversation(found: _Conversation, name: str) -> Conversation:
+def _conversation(found: _Conversation, name: str) -> LocomoConversation:
     sessions = (_SESSION.fullmatch(key) for key in found.conversation)
     numbers = sorted(int(match[1]) for match in sessions if match)
     seen: Counter[str] = Counter()
@@ -137,17 +133,19 @@ def _conversation(found: _Conversation, name: str) -> Conversation:
         for number in numbers
         for turn in _session(found, number, seen, f"{name}, {found.sample_id}, session_{number}")
     ]
-    return Conversation(sample_id=found.sample_id, turns=turns, qa=found.qa)
+    return LocomoConversation(sample_id=found.sample_id, turns=turns, qa=found.qa)
 
 
-def _session(found: _Conversation, number: int, seen: Counter[str], place: str) -> Iterator[Turn]:
+def _session(
+    found: _Conversation, number: int, seen: Counter[str], place: str
+) -> Iterator[LocomoTurn]:
     began_at = _date(found.conversation.get(f"session_{number}_date_time"), place)
     turns = _typed(found.conversation[f"session_{number}"] or [], list[_Turn], place)
     for offset_s, turn in enumerate(turns):
         photo = f" [photo: {turn.blip_caption}]" if turn.blip_caption else ""
         seen[turn.dia_id] += 1
         again = seen[turn.dia_id]
-        yield Turn(
+        yield LocomoTurn(
             memory_id=turn.dia_id if again == 1 else f"{turn.dia_id}#{again}",
             dia_id=turn.dia_id,
             session=number,
@@ -203,7 +201,7 @@ async def import_locomo(
 
 
 async def import_conversation(
-    user: UserMemory, conversation: Conversation, progress: Progress | None = None
+    user: UserMemory, conversation: LocomoConversation, progress: Progress | None = None
 ) -> ImportReport:
     """Add a conversation's turns to a user's memories; `progress` hears turns."""
     items = [_item(turn) for turn in conversation.turns]
@@ -221,7 +219,7 @@ async def import_conversation(
     )
 
 
-def _item(turn: Turn) -> Item:
+def _item(turn: LocomoTurn) -> Item:
     return Item(
         content=turn.content,
         metadata={"dia_id": turn.dia_id, "session": turn.session},

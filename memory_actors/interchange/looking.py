@@ -1,4 +1,4 @@
-"""What an import would do with each entry, without doing it: a dry run.
+"""A dry run of an import: the effect of each entry, without adding it.
 
 An entry is compared with what is there, and with what the entries before it would have added. It
 counts as `adding` counts it: as added if anything of it is new, else as unchanged; what memory
@@ -26,7 +26,7 @@ from memory_actors.users.handles.documents import DEFAULT_COLLECTION, checked_do
 
 REFUSALS: Final = (InvalidInputError, NotFoundError)
 Told: TypeAlias = tuple[str | None, dict[str, Any]]
-"""What a relationship or a document says, and its metadata."""
+"""The content of a relationship or a document, and its metadata."""
 
 
 class _Entity(NamedTuple):
@@ -46,7 +46,7 @@ class Looker:
         """None: a user who has nothing yet."""
         self._added = self._unchanged = 0
         self._texts: dict[str, int] = {}
-        """What a memory of each id says that would be added, as a hash."""
+        """The hash of the content of each memory that would be added, by id."""
         self._ids: dict[str, str] = {}
         """The ids that the entities of the file would have, by those in the file."""
         self._names: dict[str, tuple[str, str]] = {}
@@ -102,26 +102,24 @@ class Looker:
 
     async def _is_new_entity(self, item: Item, parts: EntityParts) -> bool:
         name, kind = check_name(parts.name, "name"), check_name(parts.type, "type")
-        name, kind = await self._name_here(str(item.memory_id), parts) or (name, kind)
+        own_id = str(item.memory_id)
+        if own_id in self._names:
+            name, kind = self._names[own_id]
+        else:
+            name, kind = named_otherwise(await self._living(own_id), parts) or (name, kind)
         said = {plain(one) for one in parts.observations if content_bytes(one)}
         key = name_key(name), name_key(kind)
         known = self._entities.get(key) or await self._stored_entity(name, kind)
-        if known is None and await self._was_used(str(item.memory_id)):
+        if known is None and await self._was_used(own_id):
             return False
-        there = known or _Entity(str(item.memory_id), set(), {})
+        there = known or _Entity(own_id, set(), {})
         metadata = {**there.metadata, **(item.metadata or {})}
         same = said <= there.observations and same_json(metadata, there.metadata)
         self._entities[key] = _Entity(there.memory_id, there.observations | said, metadata)
         self._named_here.setdefault(key[0], set()).add(there.memory_id)
-        self._ids[str(item.memory_id)] = there.memory_id
-        self._names.setdefault(str(item.memory_id), (name, kind))
+        self._ids[own_id] = there.memory_id
+        self._names.setdefault(own_id, (name, kind))
         return known is None or not same
-
-    async def _name_here(self, memory_id: str, parts: EntityParts) -> tuple[str, str] | None:
-        """Return the name and type of the entity that has an id, if it has been given others."""
-        if memory_id in self._names:
-            return self._names[memory_id]
-        return named_otherwise(await self._living(memory_id), parts)
 
     async def _stored_entity(self, name: str, kind: str) -> _Entity | None:
         if self._user is None:

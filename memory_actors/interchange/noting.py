@@ -66,17 +66,13 @@ def _says(name: str, value: object, fields: Mapping[str, Any]) -> str:
     shown, metadata = repr(name[:NAME_CHARACTERS_MAX]), fields.get("metadata")
     if isinstance(metadata, dict) and name in metadata:
         return f"{shown} was left out: the metadata has a field of that name"
-    if fields.get("timestamp") is None and _is_date(name, value):
+    reads_as_time = name.casefold().endswith(DATE_NAMES) and is_time(value)
+    if fields.get("timestamp") is None and reads_as_time:
         return (
             f"{shown} was not taken for when it was true: it is kept as metadata, and the memory "
             "is as old as its import. Call it 'timestamp' if it says when it was true"
         )
     return f"{shown} is no field of ours: it is kept as metadata"
-
-
-def _is_date(name: str, value: object) -> bool:
-    """Say whether a field reads as a time, by its name and its value."""
-    return name.casefold().endswith(DATE_NAMES) and is_time(value)
 
 
 # --- times

@@ -1,7 +1,6 @@
 """The `data` of a line: the parts of an entity, a relationship, an episode or a document."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -116,9 +115,10 @@ Parts: TypeAlias = (
     | SummaryData
 )
 
-SUMMARY_DATA: Final[Mapping[MemoryType, type[SummaryData]]] = MappingProxyType(
-    {MemoryType.LONG_TERM: SummaryData, MemoryType.EPISODIC: EpisodeSummaryData}
-)
+SUMMARY_DATA: Final[Mapping[MemoryType, type[SummaryData]]] = {
+    MemoryType.LONG_TERM: SummaryData,
+    MemoryType.EPISODIC: EpisodeSummaryData,
+}
 """The data of a summary, by its kind."""
 HAVE_DATA: Final = (
     MemoryType.ENTITY,
@@ -144,7 +144,11 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
         reason = str(error).replace("Object ", "it ").replace(" - at `$.", " in `data.")
         raise InvalidInputError(f"'data' is not as it must be: {reason}") from error
     if isinstance(parts, RelationshipParts):
-        _check_ends(parts)
+        for end in ("source", "target"):
+            if getattr(parts, f"{end}_id") is None and getattr(parts, end) is None:
+                raise InvalidInputError(
+                    f"'data' has no {end!r}: name the entity, or give its '{end}_id'"
+                )
     if isinstance(parts, EpisodeParts):
         for step in parts.steps:
             text_bytes(step.action, "action", CONTENT_BYTES_MAX)
@@ -171,10 +175,3 @@ def _type_of(kind: MemoryType, data: dict[str, Any]) -> type[Parts]:
     if kind is MemoryType.CONTEXT:
         return EmptyDocumentParts if data.keys() == {"document"} else BlockParts
     return RelationshipParts if "relation" in data else EntityParts
-
-
-def _check_ends(parts: RelationshipParts) -> None:
-    if parts.source_id is None and parts.source is None:
-        raise InvalidInputError("'data' has no 'source': name the entity, or give its 'source_id'")
-    if parts.target_id is None and parts.target is None:
-        raise InvalidInputError("'data' has no 'target': name the entity, or give its 'target_id'")

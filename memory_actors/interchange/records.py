@@ -164,7 +164,8 @@ def line_of(memory: Memory) -> bytes:
     metadata = {k: v for k, v in memory.metadata.items() if (k, v) != (COMPRESSED_FLAG, True)}
     has = FIELDS[MemoryType(memory.memory_type)]
     has = has - {"key", "value"} if memory.memory_type in HAVE_DATA else has
-    timed = "timestamp" in has and not _is_relationship(memory)
+    is_relationship = memory.memory_type == MemoryType.ENTITY and "relation" in memory.data
+    timed = "timestamp" in has and not is_relationship
     line = _WholeLine(
         id=memory.memory_id,
         timestamp=memory.occurred_at.isoformat() if timed else None,
@@ -185,10 +186,6 @@ def _plain_of(memory: Memory, name: str) -> Any:
     return value
 
 
-def _is_relationship(memory: Memory) -> bool:
-    return memory.memory_type == MemoryType.ENTITY and "relation" in memory.data
-
-
 def _said(memory: Memory) -> dict[str, Any]:
     """Return what a memory says: as a text, or as JSON where it is none."""
     if memory.source == "compressed":
@@ -197,13 +194,10 @@ def _said(memory: Memory) -> dict[str, Any]:
         return {"content": memory.content, "compressed": made_of}
     if memory.memory_type in HAVE_DATA:
         return {"data": memory.data}
-    if memory.memory_type == MemoryType.WORKING and not _is_text(memory.data):
+    is_text = isinstance(memory.data, str) and memory.data.strip()
+    if memory.memory_type == MemoryType.WORKING and not is_text:
         return {"value": memory.data}
     return {"content": memory.content}
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
 
 
 class LineReader:
@@ -223,10 +217,16 @@ class LineReader:
         :raises InvalidInputError: it is not JSON, or not a memory.
         """
         try:
-            fields = _own_names(_json_object(data))
+            fields = _json_object(data)
+            for other, own in SAME_AS.items():
+                if other in fields and own not in fields:
+                    fields[own] = fields.pop(other)
             extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
             self._notes.take(extra, fields)
-            return self.entry(_with_metadata(fields, extra), place)
+            metadata = fields.get("metadata")
+            if extra and (metadata is None or isinstance(metadata, dict)):
+                fields["metadata"] = {**extra, **(metadata or {})}
+            return self.entry(fields, place)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"{place}: {error}. Correct or remove this line and import the file again: what "
@@ -253,7 +253,8 @@ class LineReader:
             **{name: _plain_in(line, name) for name in PLAIN},
         )
         value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
-        return ReadLine(place, kind, item, value, parts, _origins(line))
+        origins = checked(line.origins) or origin(line.source, line.trust)
+        return ReadLine(place, kind, item, value, parts, origins)
 
     def _own_id(self, line: Line, kind: MemoryType, occurred_at_us: int | None) -> str:
         """Return the id of a line that names none: the same for the same line of the same file."""
@@ -277,25 +278,14 @@ def _json_object(data: bytes) -> dict[str, Any]:
             f"this is not UTF-8 text (byte {error.start + 1} of the line): save the file as UTF-8"
         ) from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInputError(f"this is not JSON ({_reason(error)}): {_shown(data)}") from error
+        nested = isinstance(error, RecursionError)
+        said = str(error).removeprefix("JSON is malformed: ").lower()
+        why = "nested too deeply" if nested else said
+        raise InvalidInputError(f"this is not JSON ({why}): {_shown(data)}") from error
     if not isinstance(fields, dict):
         raise InvalidInputError(
             f'a line must be a JSON object such as {{"content": "…"}}, not {_shown(data)}'
         )
-    return fields
-
-
-def _own_names(fields: dict[str, Any]) -> dict[str, Any]:
-    for other, own in SAME_AS.items():
-        if other in fields and own not in fields:
-            fields[own] = fields.pop(other)
-    return fields
-
-
-def _with_metadata(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = fields.get("metadata")
-    if extra and (metadata is None or isinstance(metadata, dict)):
-        fields["metadata"] = {**extra, **(metadata or {})}
     return fields
 
 
@@ -328,10 +318,6 @@ def _check_origins(fields: Mapping[str, Any]) -> None:
     for one in given if isinstance(given, list) else ():
         if isinstance(one, dict) and one.keys() - set(Origin.__struct_fields__):
             raise InvalidInputError("one of its 'origins' has more than 'source' and 'trust'")
-
-
-def _origins(line: Line) -> Origins:
-    return checked(line.origins) or origin(line.source, line.trust)
 
 
 def _plain_in(line: Line, name: str) -> Any:
@@ -391,9 +377,3 @@ def _parts(line: Line, kind: MemoryType) -> Parts | None:
 def _shown(data: bytes) -> str:
     text = data.decode(errors="replace").strip()
     return repr(text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "…")
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    return str(error).removeprefix("JSON is malformed: ").lower()

@@ -150,14 +150,14 @@ class CompactedDraft(Draft[R]):
         super().__init__(held)
         self.summaries = summaries
 
-    def put(self, row: R) -> None:
-        """Add a row, or replace the one with its id."""
-        old = self.rows.get(row.memory_id)
+    def put(self, row: R) -> R | None:
+        """Add a row, or replace the one with its id, and return that one."""
+        old = super().put(row)
         if old is not None and old.original_count:
             self.summaries = self.summaries.counted(old, -1)
-        super().put(row)
         if row.original_count:
             self.summaries = self.summaries.counted(row, +1)
+        return old
 
     def drop(self, memory_id: str) -> R:
         """Take a row away and return it."""

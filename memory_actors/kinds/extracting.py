@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.origins import meta_of
+from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Command, Outside, Restore, is_summary
@@ -82,9 +82,8 @@ class Extract(Command, frozen=True, kw_only=True):
     """The metadata that a fact must have to be the same as a proposed one."""
     proposed: tuple[Proposed, ...]
 
-    @property
-    def meta(self) -> dict[str, str]:
-        """The meta of its events: the origins of the messages, and the extraction as the cause."""
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - its words are the messages'
+        """Return the origins of the messages, and the extraction as the cause."""
         return {**meta_of(self.add.origins), **_cause(self.extraction_id)}
 
 
@@ -110,9 +109,8 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
         )
         return replace(known, memory_ids=tuple(left))
 
-    @property
-    def meta(self) -> dict[str, str]:
-        """The meta of its events."""
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
+        """Return the extraction that is undone as the cause."""
         return {"cause": f"undoing extraction {self.extraction_id}"}
 
 
@@ -228,7 +226,7 @@ def _changes(
         delete = DeleteMemory(now_us=0, memory_id=row.memory_id)
         return long_term.decide(delete, state, limits) if free else []
     newer = rows.get(outcome.memory_id or "")
-    if newer is None or newer is row:
+    if newer is None or newer.memory_id == row.memory_id:
         return []
     pair = Pair(
         memory_id=row.memory_id,

@@ -1,8 +1,8 @@
 """The parts that a kind of memory is made of.
 
-Each kind is one module, in one order: events, state, evolve, commands, decide, reads. The module
-itself is the kind: it has the names that `Kind` lists, and `user_state.py` puts all kinds of one
-user into one stream. To change what a kind means, change its file.
+Each kind is a module or a package, in one order: events, state, decide, reads. The module or the
+package itself is the kind: it has the names that `Kind` lists, and `user_state.py` puts all kinds
+of one user into one stream. To change what a kind means, change what is in it.
 
 The rules every kind keeps:
 
@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import Predicate
+from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, QuotaUse
 from memory_actors.kinds.tainted import TaintedPast
@@ -56,7 +57,7 @@ class Outside(Protocol):
 
 
 class Condition(NamedTuple):
-    """What must hold of a memory when a command is decided: others may have changed it by then."""
+    """A condition on a memory when a command is decided: others may have changed it by then."""
 
     memory_id: str
     matches: Predicate
@@ -72,7 +73,16 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """True: it makes room, and is carried out also where memory or the log is full."""
     now_us: int
     condition: Condition | None = None
-    """Where it does not hold, the command is refused."""
+    """The command is refused where this does not hold."""
+
+    @property
+    def alone(self) -> bool:
+        """True: its decision needs the log as the commands before it leave it."""
+        return False
+
+    def meta(self, origins: Origins) -> dict[str, str]:
+        """Return the meta of its events: the origins of the caller's words."""
+        return meta_of(origins)
 
     async def informed(self, _state: Any, _outside: Outside) -> Self:
         """Return the command with what its decision needs to know besides the state of its kind.
@@ -89,6 +99,11 @@ class Add(Command, frozen=True, kw_only=True):
     """Ids that the caller chose: they may have been used before."""
     used: Mapping[str, Any] = {}
     """The first event of each of `own_ids` that was, alive or not."""
+
+    @property
+    def alone(self) -> bool:
+        """True where the caller chose ids."""
+        return bool(self.own_ids)
 
     async def informed(self, _state: Any, outside: Outside) -> Self:
         """Return the command with what the log knows of the caller's own ids."""
@@ -120,6 +135,15 @@ class Restore(Command, frozen=True, kw_only=True):
     memory_ids: tuple[str, ...]
     past: Mapping[str, Sequence[Recorded[Any]]] = {}
     """Every event about each of them, in order."""
+
+    @property
+    def alone(self) -> bool:
+        """True: what it brings back is in the log."""
+        return True
+
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - its words are others'
+        """Return nothing: the words come back with the origins that they had."""
+        return {}
 
     async def informed(self, _state: Any, outside: Outside) -> Self:
         """Return the command with the past of its memories."""

@@ -49,7 +49,7 @@ EXTRACTIONS = "extractions"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one proposal of an extractor."""
+    """The outcome of one proposal of an extractor."""
 
     action: str
     """add, supersede or forget; or read, of a message of which nothing sensible was said."""
@@ -74,7 +74,7 @@ class Extracted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     extraction_id: str
     extractor: str
     message_ids: tuple[str, ...]
-    """All that it has read: they are not extracted again."""
+    """The messages that it has read: they are not extracted again."""
     outcomes: tuple[Outcome, ...] = ()
 
 

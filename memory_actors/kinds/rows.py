@@ -17,6 +17,7 @@ from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Memory
 from memory_actors.kinds.kind import Row, Update, Updated, last_true_us
+from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.usual import same_json
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
@@ -116,7 +117,7 @@ def update_of(
 class Held(msgspec.Struct, Generic[R], frozen=True):
     """Living rows and the sums of their sizes. Never changes: a `draft` makes the next one."""
 
-    rows: Map[str, R] = Map()
+    rows: Map[str, R] | PackedRows[R] = Map()
     size_bytes: int = 0
     stored_bytes: int = 0
 
@@ -150,15 +151,16 @@ class Draft(Generic[R]):
         self.size_bytes = held.size_bytes
         self.stored_bytes = held.stored_bytes
 
-    def put(self, row: R) -> None:
-        """Add a row, or replace the one with its id."""
-        old = self.rows.get(row.memory_id)
+    def put(self, row: R) -> R | None:
+        """Add a row, or replace the one with its id, and return that one."""
+        old: R | None = self.rows.get(row.memory_id)
         if old is not None:
             self.size_bytes -= old.size_bytes
             self.stored_bytes -= old.stored_bytes
         self.rows[row.memory_id] = row
         self.size_bytes += row.size_bytes
         self.stored_bytes += row.stored_bytes
+        return old
 
     def drop(self, memory_id: str) -> R:
         """Take a row away and return it."""

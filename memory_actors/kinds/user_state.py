@@ -6,7 +6,6 @@ What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any
 
 import anyio.to_thread
@@ -49,7 +48,7 @@ from memory_actors.kinds.working import Working
 KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured, context)
 COMPACTED: tuple[CompactedKind, ...] = (long_term, episodic)
 """The kinds whose old memories may become summaries."""
-KIND_BY_NAME = MappingProxyType({kind.NAME: kind for kind in KINDS})
+KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
 PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
 
 _logger = get_logger("memory_actors.user")
@@ -282,6 +281,17 @@ def load(data: bytes) -> UserState:
     """
     dumped = _decoder.decode(data)
     return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))
+
+
+def in_one_piece(state: UserState) -> UserState:
+    """Return the same state in less room. Slow: for a thread."""
+    return msgspec.structs.replace(state, long_term=long_term.in_one_piece(state.long_term))
+
+
+def over(now: UserState, then: UserState, packed: UserState) -> UserState:
+    """Return a state as changes of the one that `in_one_piece` made of what it was `then`."""
+    rows = long_term.over(now.long_term, then.long_term, packed.long_term)
+    return msgspec.structs.replace(now, long_term=rows)
 
 
 async def load_snapshot(

@@ -41,7 +41,7 @@ ALIKE = 0.8  # cosine of two texts about the same thing, most often; more is no 
 _LEAST_SPREAD = 1e-6
 _TEXTS = frozenset({MemoryType.SHORT_TERM, MemoryType.LONG_TERM})
 _KEYED = frozenset({MemoryType.WORKING, MemoryType.STRUCTURED})
-_ARTICLES = frozenset({"a", "an", "the"})
+_NOTHING = frozenset({"", "a", "an", "the"})
 _MARKS = ".,;:!()[]{}\"'`*…“”‘’«»。、！"  # noqa: RUF001 - they are meant. "?" is left: it asks.
 _OF_BEFORE: Final = re.compile(
     r"\b(?:used to|previous(?:ly)?|former(?:ly)?|before|earlier|originally|in the past|back then"
@@ -142,12 +142,12 @@ class Folding:
         """Say whether none before it says the same, and take note of it."""
         if memory.memory_type in _KEYED:
             return True
-        said = gist(spoken(memory.content, memory.role))
+        bare = gist(memory.content)
+        said = _spoken(bare, memory)
         own = _First(memory.memory_id, memory.memory_type)
         if memory.role is None:
             first = self._said.get(said, self._bare.get(said))
         else:
-            bare = gist(memory.content)
             first = self._said.get(said, self._said.get(bare))
             self._bare.setdefault(bare, own)
         if first is None:
@@ -179,7 +179,13 @@ def gist(text: str) -> str:
     """Return what texts have in common that say the same."""
     common = normalised(text)
     words = [word.strip(_MARKS) for word in common.casefold().split()]
-    return " ".join([word for word in words if word and word not in _ARTICLES]) or common
+    return " ".join([word for word in words if word not in _NOTHING]) or common
+
+
+def _spoken(bare: str, memory: Memory) -> str:
+    """Return the gist of a memory as it is embedded, its speaker in front, from that without."""
+    said = spoken(memory.content, memory.role)
+    return bare if said is memory.content else f"{gist(f'{memory.role}:')} {bare}"
 
 
 # --- alike ones

@@ -139,7 +139,8 @@ async def _searched(
     for kind, index in _indexes(live, query):
         searched, rows = await narrowed(index, query, live.state.provenance)
         passes = row_test(query, live.state.provenance)
-        parts.append(_Searchable(kind, live.state.of(kind), searched, index.owner, rows, passes))
+        owner = searched.owner
+        parts.append(_Searchable(kind, live.state.of(kind), searched, owner, rows, passes))
     foreign = 0.0
     if embedded.tokens is not None:
         unknown = getattr(services.embeddings.embedder, "unknown_token_id", None)
@@ -176,7 +177,8 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searc
         await _warm(services, live, index, [Found(kind, row) for row in rows])
         labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
         numbers = np.sort(index.dense.rows_of(labels))
-        parts.append(_Searchable(kind, state, index.parts, index.owner, numbers, lambda _row: True))
+        owner = index.parts.owner
+        parts.append(_Searchable(kind, state, index.parts, owner, numbers, lambda _row: True))
     return parts
 
 

@@ -1,6 +1,5 @@
 """The application: routes, guards, errors and the OpenAPI document put together."""
 
-import importlib.metadata
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +15,10 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import MissingExtraError
+from memory_actors.base.version import version
 from memory_actors.server import admin, users
 from memory_actors.server.access import PUBLIC, Connection, known_key, read_path
+from memory_actors.server.admin import CompactionJobs
 from memory_actors.server.admission import (
     BODY_DEADLINE_S,
     HEALTH,
@@ -29,7 +30,6 @@ from memory_actors.server.admission import (
 )
 from memory_actors.server.bodies import Health
 from memory_actors.server.examples import answers
-from memory_actors.server.jobs import CompactionJobs
 from memory_actors.server.problems import respond
 from memory_actors.sharing.system import MemorySystem
 
@@ -68,7 +68,7 @@ class StrictRequest(Request[Any, Any, Any]):
 )
 async def health() -> Health:
     """Say that the server answers. Needs no key."""
-    return Health("ok", _version())
+    return Health("ok", version())
 
 
 def create_app(
@@ -140,7 +140,7 @@ def _openapi() -> OpenAPIConfig:
     )
     return OpenAPIConfig(
         title="Memory Actors",
-        version=_version(),
+        version=version(),
         description="Long-term memory for AI agents.",
         components=Components(security_schemes={SCHEME: scheme}),
         security=[{SCHEME: []}],
@@ -160,10 +160,3 @@ def _nothing_below(connection: Connection, _handler: BaseRouteHandler) -> None:
     """Answer for what is not there as everywhere: Litestar has a page of HTML for it."""
     if connection.path_params:
         raise NotFoundException
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("memory-actors")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        return "0"

@@ -87,7 +87,10 @@ def checked(name: str, value: Any) -> Any:
     if name == "weights" and value is not None:
         return _weights(value)
     if name == "filters" and isinstance(value, str):
-        return _filters(value)
+        try:
+            return msgspec.json.decode(value, type=dict[str, Any])
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidInputError("filters must be a JSON object") from error
     return value
 
 
@@ -97,10 +100,3 @@ def _weights(given: Mapping[str, float]) -> Weights:
         known = ", ".join(Weights.__struct_fields__)
         raise InvalidInputError(f"unknown weight {min(unknown)!r:.80}: use some of {known}")
     return Weights(**given)
-
-
-def _filters(text: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidInputError("filters must be a JSON object") from error

@@ -44,14 +44,14 @@ class Connections:
         self.reading_deadline_s = reading_deadline_s
         self._max = connections_max
         self._per_address_max = connections_per_address_max
-        self._all: dict[Connection, None] = {}
-        self._of: dict[str, dict[Connection, None]] = {}
+        self._all: dict[HttpConnection, None] = {}
+        self._of: dict[str, dict[HttpConnection, None]] = {}
 
-    def __call__(self, *given: Any, **named: Any) -> "Connection":
+    def __call__(self, *given: Any, **named: Any) -> "HttpConnection":
         """Return a connection that is not made yet."""
-        return Connection(self, *given, **named)
+        return HttpConnection(self, *given, **named)
 
-    def enter(self, one: "Connection") -> None:
+    def enter(self, one: "HttpConnection") -> None:
         """Take a connection in, at the cost of the oldest that waits if there are too many."""
         mine = self._of.setdefault(one.address, {})
         if len(mine) >= self._per_address_max:
@@ -60,7 +60,7 @@ class Connections:
             _close_oldest(self._all)
         self._all[one] = mine[one] = None
 
-    def leave(self, one: "Connection") -> None:
+    def leave(self, one: "HttpConnection") -> None:
         """Forget a connection."""
         self._all.pop(one, None)
         mine = self._of.get(one.address, {})
@@ -69,7 +69,7 @@ class Connections:
             self._of.pop(one.address, None)
 
 
-def _close_oldest(connections: Iterable["Connection"]) -> None:
+def _close_oldest(connections: Iterable["HttpConnection"]) -> None:
     for one in connections:
         if one.waits:
             one.transport.abort()
@@ -93,7 +93,7 @@ class _Timer:
             self._handle = None
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """One connection, as uvicorn serves it."""
 
     def __init__(self, registry: Connections, *given: Any, **named: Any):

@@ -101,7 +101,7 @@ class Mounted:
         key = self._keys.find(user.access_token.token)
         if key is None:  # revoked since
             raise PermissionDeniedException("This key was revoked.")
-        manager = self._managers.get(_tool_set(scope["path"]))
+        manager = self._managers.get(scope["path"].removeprefix(MCP).strip("/") or "memory")
         if manager is None:
             raise NotFoundException
         scope[USER_ID] = _user_id(key, scope)
@@ -112,10 +112,6 @@ class Mounted:
         assert context.request is not None
         user_id: str = context.request.scope[USER_ID]
         return self._memory.user(user_id, agent_id=agent_of(context))
-
-
-def _tool_set(path: str) -> str:
-    return path.removeprefix(MCP).strip("/") or "memory"
 
 
 def _user_id(key: ApiKey, scope: Scope) -> str:

@@ -30,10 +30,11 @@ from memory_actors.base.errors import (
     UnavailableError,
 )
 from memory_actors.base.privacy import reason
+from memory_actors.sharing.declaration import TYPE_PREFIX
 
 MEDIA_TYPE: Final = "application/problem+json"
-TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"
 RETRY_AFTER_S: Final = 1
+OF_A_QUOTA: Final = ("kind", "used", "limit", "unit", "tier")
 
 _logger = get_logger("memory_actors.server")
 
@@ -125,7 +126,9 @@ def problem_of(error: Exception) -> Problem:
     for known in _KNOWN:
         if isinstance(error, known.error):
             detail = known.detail or str(error)
-            return _problem(known.status, known.name, known.title, detail, **_quota(error))
+            is_quota = isinstance(error, QuotaExceededError)
+            fields = {name: getattr(error, name) for name in OF_A_QUOTA if is_quota}
+            return _problem(known.status, known.name, known.title, detail, **fields)
     return _problem(
         500, "internal-error", "Internal error",
         "The server failed, and it is not the request's fault. Quote the instance to whoever runs "
@@ -142,7 +145,10 @@ def respond(connection: ASGIConnection[Any, Any, Any, Any], error: Exception) ->
             "request failed", instance=problem.instance, status=problem.status,
             route=template, error=reason(error),
         )  # fmt: skip
-    return response(problem, _headers(error, problem))
+    headers = dict(getattr(error, "headers", None) or {})
+    if problem.status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response(problem, headers)
 
 
 def response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[Problem]:
@@ -179,16 +185,3 @@ def _problem(status: int, name: str, title: str, detail: str, **more: Any) -> Pr
     instance = f"urn:uuid:{uuid4()}"
     kind = TYPE_PREFIX + name
     return Problem(type=kind, title=title, status=status, detail=detail, instance=instance, **more)
-
-
-def _quota(error: Exception) -> dict[str, Any]:
-    if not isinstance(error, QuotaExceededError):
-        return {}
-    return {name: getattr(error, name) for name in ("kind", "used", "limit", "unit", "tier")}
-
-
-def _headers(error: Exception, problem: Problem) -> dict[str, str]:
-    headers = dict(getattr(error, "headers", None) or {})
-    if problem.status == 503:
-        headers["Retry-After"] = str(RETRY_AFTER_S)
-    return headers

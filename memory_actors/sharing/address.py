@@ -1,4 +1,4 @@
-"""Where the owner of a store is found: `owner.json` in its directory, and a socket beside it.
+"""The address of the owner of a store: `owner.json` in its directory, and a socket beside it.
 
 The file says who has the store and since when, and has the secret that a client must know. Only
 the store's own user can read it. A file whose process is gone is a leftover, and says nothing.
@@ -38,7 +38,7 @@ _OPEN_FILES: Final = Path("/proc/self/fd")
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has a store, and where they listen."""
+    """The process that owns a store, and the socket or port on which it listens."""
 
     pid: int
     since: float
@@ -146,7 +146,7 @@ async def forget_owner(directory: Path, secrets: Container[str]) -> None:
 
 def _forgotten(directory: Path, secrets: Container[str]) -> bool:
     """Remove the file if it is one of ours, and return whether it no longer is there."""
-    turn = Turn(directory)
+    turn = OpeningTurn(directory)
     is_our_turn = turn.taken()
     try:
         address = read_address(directory)
@@ -223,7 +223,7 @@ def unmake(directory: Path) -> None:
         directory.rmdir()
 
 
-class Turn:
+class OpeningTurn:
     """The right to open a store, or to take it over: one process at a time tries.
 
     A lock of the directory itself. It says nothing about the store, whose log has its own; it only

@@ -3,11 +3,16 @@
 What a peer sends is not trusted further than what a caller in this process says: only what
 declared.py names can be called, on handles that are made here, and every argument is checked by the
 operation itself.
+
+Functions that a client gave as arguments are called back. Whoever calls one waits until the client
+has carried it out, and gets what it raised: an operation that is to stop does not begin more
+meanwhile. On the loop it returns something to be awaited, on another thread it returns when it has
+been heard. A client that is stopped holds nobody up for long.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Generator
 from functools import partial
 from inspect import isasyncgen
 from typing import Any, Final
@@ -16,18 +21,98 @@ from eventlog import MeasuredStore, require
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
-from memory_actors.base.asked import ASKED, Asked
-from memory_actors.base.errors import InvalidInputError, UnavailableError
+from memory_actors.base.asked import ASKED, ClientCall
+from memory_actors.base.errors import DeadlineExceededError, InvalidInputError, UnavailableError
 from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
-from memory_actors.sharing.calling_back import CallingBack, no_functions
-from memory_actors.sharing.calls import On, Then
 from memory_actors.sharing.client import REPLAY
+from memory_actors.sharing.declaration import On, Then
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.retrying import RetriedScope, done
-from memory_actors.sharing.values import result, unpacked
+from memory_actors.sharing.values import error_of, packed, result, unpacked
 from memory_actors.sharing.waiting import ERASURES
 from memory_actors.users.handles.scope import Scope
+
+HEARD_S_MAX: Final = 5.0
+"""The work of many users may wait for one client that watches it: no longer than for a pause."""
+
+
+class _Hearing:
+    """A call that the client has not answered yet."""
+
+    def __init__(self) -> None:
+        self._answered = asyncio.Event()
+        self._error: BaseException | None = None
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.within(HEARD_S_MAX).__await__()
+
+    async def within(self, seconds: float) -> None:
+        """Wait for the answer, and raise what the function raised."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._answered.wait()
+        except TimeoutError:
+            raise DeadlineExceededError(f"the client has not answered in {seconds:g} s") from None
+        if self._error is not None:
+            raise self._error
+
+    def answer(self, error: BaseException | None) -> None:
+        """Note that the function has returned, or what it raised."""
+        self._error = error
+        self._answered.set()
+
+
+class CallingBack:
+    """The functions of one client, and the calls of them that it has not answered."""
+
+    def __init__(self, send: Callable[[frames.Message], None]):
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._unheard: dict[int, deque[_Hearing]] = {}
+
+    def function(self, number: int, argument: int) -> Callable[..., Any]:
+        """Return what stands here for an argument of a call: from any thread it can be called."""
+        return partial(self._call, number, argument)
+
+    def heard(self, number: int, error: bytes | None) -> None:
+        """Take the client's answer to the oldest call that it has not answered."""
+        if waiting := self._unheard.get(number):
+            waiting.popleft().answer(None if error is None else error_of(error))
+
+    def done(self, number: int) -> None:
+        """Forget an operation."""
+        self._unheard.pop(number, None)
+
+    def _call(self, number: int, argument: int, *values: Any) -> _Hearing | None:
+        message = frames.Called(number, argument, packed(list(values), no_functions))
+        hearing = _Hearing()
+        if _is_running(self._loop):
+            self._say(message, hearing)
+            return hearing
+        self._loop.call_soon_threadsafe(self._say, message, hearing)
+        waiting = hearing.within(HEARD_S_MAX)
+        return asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
+
+    def _say(self, message: frames.Called, hearing: _Hearing) -> None:
+        self._unheard.setdefault(message.number, deque()).append(hearing)
+        self._send(message)
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def no_functions(*_: Any) -> Any:
+    """Refuse a function.
+
+    :raises InvalidInputError: always.
+    """
+    raise InvalidInputError("a function cannot be given here")
+
 
 HANDLES_MAX: Final = 1024  # of users, kept between calls: making one takes 30 us
 REPLAYS_MAX: Final = 64  # of one client, open at once: each holds a user's state and indexes
@@ -106,8 +191,8 @@ def _scope(memory: MemorySystem, on: On) -> Scope:
     )
 
 
-class Session:
-    """What one client has open: replays, and the functions that it gave as arguments."""
+class ClientSession:
+    """All that one client has open: replays, and the functions that it gave as arguments."""
 
     def __init__(self, answering: Answering, client: str, send: Callable[[frames.Message], None]):
         self._answering = answering
@@ -122,7 +207,7 @@ class Session:
 
     async def answer(self, call: frames.Call) -> bytes:
         """Carry out a call, and return its result; items of an iteration are sent before."""
-        ASKED.set(Asked(self._name(call)))
+        ASKED.set(ClientCall(self._name(call)))
         if call.deadline_s is None:
             return await self._answer(call)
         async with asyncio.timeout(call.deadline_s):
@@ -132,7 +217,8 @@ class Session:
         if call.operation == REPLAY:
             return await self._replay(call)
         if call.operation == "system.end_replay":
-            await self._end_replay(call.on)
+            if (past := self._replays.pop(call.on, None)) is not None:
+                await past.close()
             return result(None)
         if call.operation == ERASURES:
             return await self._iterated(call.number, self._answering.erasures())
@@ -211,10 +297,6 @@ class Session:
         if len(self._replays) >= REPLAYS_MAX:
             raise UnavailableError(f"{REPLAYS_MAX} replays are open: close one of them first")
         return await self._answering.memory.replay(user_id, as_of, **how)
-
-    async def _end_replay(self, on: On) -> None:
-        if (past := self._replays.pop(on, None)) is not None:
-            await past.close()
 
     async def _iterated(self, number: int, items: AsyncIterator[Any]) -> bytes:
         credit = self._credit[number] = asyncio.Semaphore(frames.WINDOW)

@@ -6,9 +6,8 @@ belongs to its event loop, which waits as well.
 
 import os
 import secrets
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +22,7 @@ LOOK_S_MAX: Final = 1.0
 """The thread may be that of an event loop: it is not held up for longer."""
 LOOK_AGAIN_S: Final = 0.02
 OWNED_HERE: Final[dict[str, Callable[[frames.Call], bytes]]] = {}
-"""What answers in this process, by the secret of the address: nobody else could."""
+"""The owners in this process, by the secret of the address: nobody else could answer."""
 
 
 def ask_at_once(directory: Path, choices: Choices, call: frames.Call) -> bytes:
@@ -65,15 +64,11 @@ def _asked(directory: Path, address: Address, hello: frames.Hello, call: frames.
         found.settimeout(WAIT_S)
         found.connect(where)
         found.sendall(frames.framed(hello) + frames.framed(call))
-        for message in _messages(found):
-            if isinstance(message, frames.Result):
-                return message.value
-            if isinstance(message, frames.Failed | frames.Refused):
-                raise error_of(message.error)
+        read = frames.Frames(frames.FRAME_BYTES_MAX)
+        while data := found.recv(1 << 16):
+            for message in read.fed(data):
+                if isinstance(message, frames.Result):
+                    return message.value
+                if isinstance(message, frames.CallFailed | frames.Refused):
+                    raise error_of(message.error)
     raise ConnectionError("the connection was lost")
-
-
-def _messages(found: socket.socket) -> Iterator[frames.Said]:
-    read = frames.Frames(frames.FRAME_BYTES_MAX)
-    while data := found.recv(1 << 16):
-        yield from read.fed(data)

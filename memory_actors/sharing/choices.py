@@ -4,12 +4,12 @@ Functions and objects cannot be compared across processes; their types can. A ch
 made is not there, and agrees with all.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.key_files import key_file_of
 from memory_actors.base.settings import Settings
@@ -25,18 +25,18 @@ UNSAID: Final[Choices] = {
 OTHER: Final = {"settings": "other settings", "encrypt": "another file of keys, or none"}
 
 
-def described(directory: Path, parts: Mapping[str, Any]) -> Choices:
+def described(directory: Path, parts: StoreParts) -> Choices:
     """Return the choices that were made for a store, each as a text that says what it is.
 
     None and False are none; `reindex` is about this opening alone.
     """
     said = {
         name: _settings(value) if isinstance(value, Settings) else _said(value)
-        for name, value in parts.items()
+        for name, value in msgspec.structs.asdict(parts).items()
         if value is not None and value is not False and name not in ("reindex", "encrypt")
     }
-    if encrypt := parts.get("encrypt"):
-        said["encrypt"] = _keys(directory, encrypt)
+    if parts.encrypt:
+        said["encrypt"] = _keys(directory, parts.encrypt)
     return said
 
 
@@ -44,7 +44,7 @@ def _keys(directory: Path, encrypt: Any) -> str:
     """Say where the keys are, however that was said."""
     try:
         return str(Path(key_file_of(directory, encrypt) or "").resolve())
-    except (OSError, TypeError, ValueError):  # no path that can be: opening it says so
+    except (OSError, RuntimeError, TypeError, ValueError):  # no path that can be: opening says so
         return _said(encrypt)
 
 

@@ -19,9 +19,9 @@ from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
 from memory_actors.sharing.at_once import ask_at_once
-from memory_actors.sharing.calls import On, Then
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
+from memory_actors.sharing.declaration import On, Then
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Said
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
@@ -33,7 +33,7 @@ FOLLOW_AGAIN_S: Final = 1.0
 REPLAY: Final = "system.replay"
 REPLAYED: Final = decoder(tuple[Moment, int])
 
-Answer: TypeAlias = frames.Result | frames.Failed | frames.Yielded | frames.Called
+Answer: TypeAlias = frames.Result | frames.CallFailed | frames.Yielded | frames.Called
 
 
 class Client:
@@ -196,18 +196,13 @@ class Client:
             return
         self._check_here()
         self._closed = True
-        if self._at.link is not None:
-            await self._answers()
+        calls = [one.result for one in self._waiting.values() if not one.is_endless]
+        if self._at.link is not None and calls:
+            await asyncio.wait(calls, timeout=CLOSE_S)
         for task in self._followers:
             task.cancel()
         self._fail(SystemClosedError("the memory system is closed: open it again"))
         await self._at.close()
-
-    async def _answers(self) -> None:
-        """Wait for the calls in hand, but for those that have no end by themselves."""
-        calls = [one.result for one in self._waiting.values() if not one.is_endless]
-        if calls:
-            await asyncio.wait(calls, timeout=CLOSE_S)
 
     # --- asking
 
@@ -288,17 +283,13 @@ class Client:
 
     def _check_here(self, *, loop_too: bool = True) -> None:
         if os.getpid() != self._pid and loop_too:
-            self._forked()
+            if self._pid is not None:  # in a child process: what was open is its parent's
+                self._at.close_in_child()
+            self._begin_here()
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")
         if loop_too and asyncio.get_running_loop() is not self._loop:
             raise WrongLoopError
-
-    def _forked(self) -> None:
-        """Begin, or begin anew in a child process: what was open is its parent's."""
-        if self._pid is not None:
-            self._at.close_in_child()
-        self._begin_here()
 
     # --- hearing
 
@@ -308,19 +299,15 @@ class Client:
         waiting = self._waiting[message.number]
         if isinstance(message, frames.Result):
             waiting.settle(message.value)
-        elif isinstance(message, frames.Failed):
-            raised = waiting.raised.get(message.error)
-            self._failed(waiting, raised or error_of(message.error))
+        elif isinstance(message, frames.CallFailed):
+            error = waiting.raised.get(message.error) or error_of(message.error)
+            is_closing = isinstance(error, SystemClosedError) and self._at.link is None
+            if waiting.message.on.then or not is_closing:  # else it is asked of the next owner
+                waiting.fail(error)
         elif isinstance(message, frames.Yielded):
             waiting.items.put_nowait(message.value)
         else:
             self._called(waiting, message)
-
-    def _failed(self, waiting: Waiting, error: BaseException) -> None:
-        is_closing = isinstance(error, SystemClosedError) and self._at.link is None
-        if is_closing and not waiting.message.on.then:
-            return  # it is asked of the next owner
-        waiting.fail(error)
 
     def _called(self, waiting: Waiting, message: frames.Called) -> None:
         """Call a function that was given as an argument, and say when it has returned."""

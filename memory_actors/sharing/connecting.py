@@ -18,7 +18,7 @@ from memory_actors.sharing import frames
 from memory_actors.sharing.address import (
     LOOK_AGAIN_S,
     Address,
-    Turn,
+    OpeningTurn,
     is_missing,
     is_served,
     is_shared,
@@ -28,7 +28,7 @@ from memory_actors.sharing.address import (
     unmake,
 )
 from memory_actors.sharing.choices import Choices, same
-from memory_actors.sharing.frames import Link, Said
+from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_of
 
 PING_S: Final = 1.0
@@ -76,18 +76,18 @@ class Connection:
         is_waiting: Callable[[], bool],
     ):
         self.directory = directory
-        self.link: Link | None = None
+        self.link: FrameLink | None = None
         """None: there is none at this moment."""
         self._choices, self._own, self._client, self._keeps = choices, own, client, keeps
         self._owning = owning
-        """What `own` opens the store with."""
+        """The choices with which `own` opens the store."""
         self._on_heard, self._again, self._failed = heard, again, failed
         self._is_waiting = is_waiting
         self._loop = asyncio.get_running_loop()
-        self._leaving: Link | None = None
+        self._leaving: FrameLink | None = None
         """The connection with an owner that closes: answers come, but nothing is asked."""
         self._welcome: frames.Welcome | None = None
-        self._joining: tuple[Link, asyncio.Future[frames.Welcome]] | None = None
+        self._joining: tuple[FrameLink, asyncio.Future[frames.Welcome]] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._pings: asyncio.Task[None] | None = None
         self._owned: Any = None
@@ -133,7 +133,7 @@ class Connection:
 
     # --- hearing
 
-    def _heard(self, link: Link, message: Said) -> None:
+    def _heard(self, link: FrameLink, message: Said) -> None:
         if isinstance(message, frames.Welcome):
             self._settle_welcome(link, message)
         elif isinstance(message, frames.Refused):
@@ -143,7 +143,7 @@ class Connection:
         elif link is self.link:
             self._leaving, self.link = link, None
 
-    def _settle_welcome(self, link: Link, outcome: frames.Welcome | Exception) -> None:
+    def _settle_welcome(self, link: FrameLink, outcome: frames.Welcome | Exception) -> None:
         if self._joining is None or self._joining[0] is not link or self._joining[1].done():
             return
         if isinstance(outcome, Exception):
@@ -151,7 +151,7 @@ class Connection:
         else:
             self._joining[1].set_result(outcome)
 
-    def _lost(self, link: Link, _: Exception | None) -> None:
+    def _lost(self, link: FrameLink, _: Exception | None) -> None:
         self._settle_welcome(link, ConnectionError("the connection was lost"))
         if link is self._leaving:
             self._leaving = None
@@ -246,13 +246,13 @@ class Connection:
         if self._pings is None:
             self._pings = asyncio.create_task(self._watch())
 
-    async def _linked(self, address: Address) -> Link:
+    async def _linked(self, address: Address) -> FrameLink:
         with reachable(self.directory, address) as (found, where):
             found.setblocking(False)
             try:
                 await self._loop.sock_connect(found, where)
                 _, link = await self._loop.create_connection(
-                    lambda: Link(self._heard, self._lost), sock=found
+                    lambda: FrameLink(self._heard, self._lost), sock=found
                 )
             except BaseException:
                 found.close()
@@ -268,7 +268,7 @@ class Connection:
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
         if not may_own:
             return None
-        turn, may_end, is_made = Turn(self.directory), False, make_lockable(self.directory)
+        turn, may_end, is_made = OpeningTurn(self.directory), False, make_lockable(self.directory)
         if not turn.taken():
             return None
         try:

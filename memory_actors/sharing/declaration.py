@@ -1,10 +1,68 @@
-"""How an operation is called from another process: what declared.py has of each."""
+"""A call of an operation, whoever carries it out, and the declaration of one: see declared.py."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
+
+from memory_actors.base.records import Origin
+from memory_actors.base.reports import Moment
 from memory_actors.sharing.values import decoder
+
+
+class Then(msgspec.Struct, frozen=True, array_like=True):
+    """The moment of a replay, and what to do about texts that retention has dropped."""
+
+    as_of: int | datetime
+    dropped: str
+
+
+class On(msgspec.Struct, frozen=True, array_like=True):
+    """The handle that an operation is called on; without a user, the system."""
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    origins: tuple[Origin, ...] = ()
+    auto_prune: bool = False
+    document: str | None = None
+    then: Then | None = None
+
+
+class Caller(Protocol):
+    """Carries out operations somewhere else."""
+
+    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Carry out an operation, and return its result."""
+        ...
+
+    def iterate(
+        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AsyncIterator[Any]:
+        """Yield what an operation does."""
+        ...
+
+    def at_once(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Carry out an operation that is not awaited, and return its result."""
+        ...
+
+    async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
+        """Open a replay; return its handle, its moment, and how much of then is lost."""
+        ...
+
+    async def end_replay(self, on: On) -> None:
+        """Let go of a replay."""
+        ...
+
+    def watch_erasures(self, forget: Callable[[str], object]) -> None:
+        """Have a function called when a user is erased."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection."""
+        ...
 
 
 class How(Enum):
@@ -19,6 +77,8 @@ class How(Enum):
 AWAITED: Final = How.AWAITED
 ITERATED: Final = How.ITERATED
 AT_ONCE: Final = How.AT_ONCE
+TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"
+"""What the type of every problem of a server begins with."""
 
 
 class Declared(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from memory_actors.sharing.calls import On
+from memory_actors.sharing.declaration import On
 
 PROTOCOL: Final = 1
 """Raised when the messages change their meaning."""
@@ -50,7 +50,7 @@ class Welcome(Message, tag=1):
 
     pid: int
     since: float
-    """When it opened the store: seconds since 1970."""
+    """The time at which it opened the store: seconds since 1970."""
     position: int
     """The last position of the log: what the client asks from now on comes later."""
     choices: dict[str, str]
@@ -104,7 +104,7 @@ class Result(Message, tag=7):
     value: bytes
 
 
-class Failed(Message, tag=8):
+class CallFailed(Message, tag=8):
     """The error that a call raised: see values.py."""
 
     number: int
@@ -146,8 +146,8 @@ class Closing(Message, tag=13):
 
 
 Said: TypeAlias = (
-    Hello | Welcome | Refused | Call | Cancel | More | Signal | Result | Failed | Yielded | Called
-    | Heard | Ping | Pong | Closing
+    Hello | Welcome | Refused | Call | Cancel | More | Signal | Result | CallFailed | Yielded
+    | Called | Heard | Ping | Pong | Closing
 )  # fmt: skip
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -200,7 +200,7 @@ class Frames:
         return found
 
 
-class Link(asyncio.Protocol):
+class FrameLink(asyncio.Protocol):
     """One end of a connection.
 
     `heard` gets each message, `lost` is called once at its end, `swollen` whenever much is under
@@ -209,15 +209,15 @@ class Link(asyncio.Protocol):
 
     def __init__(
         self,
-        heard: Callable[["Link", Said], None],
-        lost: Callable[["Link", Exception | None], None],
+        heard: Callable[["FrameLink", Said], None],
+        lost: Callable[["FrameLink", Exception | None], None],
         bytes_max: int = FRAME_BYTES_MAX,
         swollen: Callable[[], object] = lambda: None,
     ):
         self._heard, self._lost, self._swollen = heard, lost, swollen
         self.frames = Frames(bytes_max)
         self.alive_s = 0.0
-        """When the peer was last heard of, by the clock of the loop."""
+        """The time at which the peer was last heard of, by the clock of the loop."""
         self.transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()

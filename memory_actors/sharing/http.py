@@ -30,31 +30,29 @@ from memory_actors.base.errors import (
 from memory_actors.base.reports import CompactionProgress, CompactionReport, Moment
 from memory_actors.base.validation import check_name, checked_host, json_copy
 from memory_actors.base.watching import tell
-from memory_actors.sharing.calls import On
-from memory_actors.sharing.declaration import Offered
+from memory_actors.sharing.declaration import TYPE_PREFIX, Offered, On
 from memory_actors.sharing.declared import DECLARED
-from memory_actors.sharing.offered import OFFERED, PROBLEMS, TYPE_PREFIX
+from memory_actors.sharing.offered import OFFERED, PROBLEMS
 from memory_actors.sharing.values import error_named
 
 if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_S: Final = 30.0
-"""As a deadline of a store: a server that says nothing for so long is stopped."""
+"""The deadline of a call, as that of a store: a server that says nothing for so long is stuck."""
 PAUSES_S: Final = (0.1, 0.3, 1.0)
 """Before each further attempt: a server that is started anew is back in that time."""
 RETRY_AFTER_S_MAX: Final = 5.0
 CLOSE_S: Final = 10.0
-"""What requests in hand are given to end when the client is closed: as the server gives them."""
+"""The time for requests in hand to end when the client is closed: as the server gives them."""
 COME_AGAIN: Final = (502, 503, 504)
 POLL_S: Final = (0.05, 1.0)
-"""How often a job is asked for, at first and later: a run takes milliseconds or minutes."""
-IN_PATH: Final = ("user_id", "memory_id")
+"""The pause between questions about a job, at first and later: it takes milliseconds or minutes."""
 HEALTH: Final = "/health"
 
 
-class Request(NamedTuple):
-    """What is sent to the server."""
+class HttpRequest(NamedTuple):
+    """A request to the server."""
 
     method: str
     path: str
@@ -65,8 +63,8 @@ class Request(NamedTuple):
     """Sent twice, it does no more than sent once."""
 
 
-class Problem(msgspec.Struct):
-    """What is read of problem details."""
+class ProblemDetails(msgspec.Struct):
+    """The fields of problem details that are read."""
 
     detail: str
     type: str = ""
@@ -78,14 +76,14 @@ class Problem(msgspec.Struct):
     tier: str | None = None
 
 
-class Job(msgspec.Struct):
-    """What is read of a run of compaction."""
+class JobReply(msgspec.Struct):
+    """The fields of a run of compaction that are read."""
 
     job_id: str
     state: str
     progress: CompactionProgress | None = None
     report: CompactionReport | None = None
-    error: Problem | None = None
+    error: ProblemDetails | None = None
 
 
 class HttpCaller:
@@ -97,7 +95,9 @@ class HttpCaller:
             raise InvalidInputError(f"timeout_s must be above 0, not {timeout_s!r:.40}")
         self._httpx = _httpx()
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
-        self._headers = {} if key is None else {"Authorization": f"Bearer {_checked(key)}"}
+        if key is not None and not (isinstance(key, str) and key.isascii() and key.isprintable()):
+            raise InvalidInputError("key must be an API key: ma_… of `memory-actors keys create`")
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._pid: int | None = None
         self._in_hand: set[asyncio.Future[None]] = set()
         self._closed = False
@@ -107,7 +107,7 @@ class HttpCaller:
 
         :raises UnavailableError: there is none, or it is something else.
         """
-        answer = await self._sent(Request("GET", HEALTH, repeatable=True))
+        answer = await self._sent(HttpRequest("GET", HEALTH, repeatable=True))
         if answer.status_code != 200 or b'"status"' not in answer.content:
             raise self._no_server(answer)
 
@@ -127,7 +127,9 @@ class HttpCaller:
             return await self._compacted(given)
         said = (await self._answer(_request(name, OFFERED[name], on, given))).content
         try:
-            return _result(name, said)
+            if (within := OFFERED[name].within) is not None:
+                said = msgspec.json.decode(said, type=dict[str, msgspec.Raw])[within]
+            return msgspec.json.decode(said, type=DECLARED[name].result)
         except (msgspec.MsgspecError, KeyError) as error:
             raise UnavailableError(
                 f"{self._host} answered what cannot be read: it may be another version ({error})"
@@ -137,13 +139,15 @@ class HttpCaller:
         """Ask for a run, and look after it until it has ended; cancelling leaves it to itself."""
         progress: Callable[[CompactionProgress], object] | None = given.pop("progress", None)
         asked = _request("system.compact", OFFERED["system.compact"], On(), given)
-        job = msgspec.json.decode((await self._answer(asked)).content, type=Job)
+        job = msgspec.json.decode((await self._answer(asked)).content, type=JobReply)
         told, pause_s = None, POLL_S[0]
-        look = Request("GET", f"{asked.path.rpartition('/')[0]}/jobs/{job.job_id}", repeatable=True)
+        look = HttpRequest(
+            "GET", f"{asked.path.rpartition('/')[0]}/jobs/{job.job_id}", repeatable=True
+        )
         while job.state in ("queued", "running"):
             await anyio.sleep(pause_s)
             pause_s = min(2 * pause_s, POLL_S[1])
-            job = msgspec.json.decode((await self._answer(look)).content, type=Job)
+            job = msgspec.json.decode((await self._answer(look)).content, type=JobReply)
             if progress is not None and job.progress not in (None, told):
                 told = job.progress
                 await tell(progress, told)
@@ -200,18 +204,18 @@ class HttpCaller:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoopError
 
-    async def _answer(self, request: Request) -> "httpx.Response":
+    async def _answer(self, request: HttpRequest) -> "httpx.Response":
         """Return the answer to a request, if it is what was asked for."""
         answer = await self._sent(request)
         if answer.is_success:
             return answer
         try:
-            problem = msgspec.json.decode(answer.content, type=Problem)
+            problem = msgspec.json.decode(answer.content, type=ProblemDetails)
         except msgspec.MsgspecError:
             raise self._no_server(answer) from None
         raise _error(problem)
 
-    async def _sent(self, request: Request) -> "httpx.Response":
+    async def _sent(self, request: HttpRequest) -> "httpx.Response":
         """Send a request, again where that is safe, and return the last answer."""
         for pause_s in PAUSES_S:
             try:
@@ -227,7 +231,7 @@ class HttpCaller:
             await anyio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - not all at once
         return await self._sent_once(request)
 
-    async def _sent_once(self, request: Request) -> "httpx.Response":
+    async def _sent_once(self, request: HttpRequest) -> "httpx.Response":
         self._check_here()
         ended = self._loop.create_future()
         self._in_hand.add(ended)
@@ -266,7 +270,7 @@ class HttpCaller:
 # --- a request from a call
 
 
-def _request(name: str, route: Offered, on: On, given: dict[str, Any]) -> Request:
+def _request(name: str, route: Offered, on: On, given: dict[str, Any]) -> HttpRequest:
     """Return the request that stands for a call."""
     parts = {"user_id": on.user_id}
     if "{memory_id}" in route.path:
@@ -274,7 +278,7 @@ def _request(name: str, route: Offered, on: On, given: dict[str, Any]) -> Reques
     path = route.path.format(**{part: _escaped(value or "") for part, value in parts.items()})
     said = _said(name, route, _as_of_handle(name, route, on, given))
     headers = {"Agent-Id": on.agent_id, "Session-Id": on.session_id}
-    return Request(
+    return HttpRequest(
         route.method,
         path,
         () if route.in_body else tuple(_in_query(said)),
@@ -345,15 +349,7 @@ def _in_query(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
 # --- answers and errors
 
 
-def _result(name: str, said: bytes) -> Any:
-    """Return the result of an operation from the answer to its request."""
-    within = OFFERED[name].within
-    if within is not None:
-        said = msgspec.json.decode(said, type=dict[str, msgspec.Raw])[within]
-    return msgspec.json.decode(said, type=DECLARED[name].result)
-
-
-def _error(problem: Problem) -> BaseException:
+def _error(problem: ProblemDetails) -> BaseException:
     """Return the error that problem details stand for, as it was raised at the server."""
     name = problem.type.removeprefix(TYPE_PREFIX)
     if name in ("unauthorized", "forbidden"):
@@ -373,12 +369,6 @@ def _retry_after_s(answer: "httpx.Response") -> float:
     except ValueError:  # a date
         return 0.0
     return min(max(said_s, 0.0), RETRY_AFTER_S_MAX)
-
-
-def _checked(key: object) -> str:
-    if not isinstance(key, str) or not key.isascii() or not key.isprintable():
-        raise InvalidInputError("key must be an API key: ma_… of `memory-actors keys create`")
-    return key
 
 
 def _unsent(httpx: Any) -> tuple[type[Exception], ...]:

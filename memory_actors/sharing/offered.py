@@ -17,174 +17,25 @@ from memory_actors.base.errors import (
 )
 from memory_actors.sharing.declaration import Offered
 
+# fmt: off
 OFFERED: Final[Mapping[str, Offered]] = {
-    "add": Offered(
-        "POST",
-        "/v1/users/{user_id}/memories",
-        {
-            "content": "content",
-            "memory_type": "memory_type",
-            "metadata": "metadata",
-            "occurred_at": "occurred_at",
-            "session_id": "session_id",
-            "role": "role",
-            "key": "key",
-            "memory_id": "memory_id",
-            "pinned": "pinned",
-            "auto_prune": "auto_prune",
-            "idempotency_key": "idempotency_key",
-            "on_duplicate": "on_duplicate",
-            "source": "source",
-            "trust": "trust",
-        },
-        True,
-        None,
-        False,
-    ),
-    "retrieve": Offered(
-        "POST",
-        "/v1/users/{user_id}/memories/search",
-        {
-            "query": "query",
-            "memory_types": "memory_types",
-            "memory_type": "memory_type",
-            "top_k": "top_k",
-            "filters": "filters",
-            "since": "since",
-            "until": "until",
-            "as_of": "as_of",
-            "session_id": "session_id",
-            "exclude_ids": "exclude_ids",
-            "exclude_session": "exclude_session",
-            "min_score": "min_score",
-            "token_budget": "token_budget",
-            "diversity": "diversity",
-            "order": "order",
-            "explain": "explain",
-            "weights": "weights",
-            "reference_time": "reference_time",
-            "compressed": "compressed",
-            "sources": "sources",
-            "min_trust": "min_trust",
-        },
-        True,
-        "hits",
-        True,
-    ),
-    "list_memories": Offered(
-        "GET",
-        "/v1/users/{user_id}/memories",
-        {
-            "memory_types": "memory_type",
-            "filters": "filters",
-            "sources": "source",
-            "min_trust": "min_trust",
-            "limit": "limit",
-            "offset": "offset",
-        },
-        False,
-        "memories",
-        True,
-    ),
-    "count": Offered(
-        "GET",
-        "/v1/users/{user_id}/count",
-        {
-            "filters": "filters",
-            "memory_types": "memory_type",
-            "sources": "source",
-            "min_trust": "min_trust",
-        },
-        False,
-        "count",
-        True,
-    ),
-    "delete_many": Offered(
-        "DELETE",
-        "/v1/users/{user_id}/memories",
-        {
-            "filters": "filters",
-            "memory_types": "memory_type",
-            "sources": "source",
-            "min_trust": "min_trust",
-        },
-        False,
-        "receipts",
-        False,
-    ),
-    "get": Offered("GET", "/v1/users/{user_id}/memories/{memory_id}", {}, False, None, True),
-    "update": Offered(
-        "PATCH",
-        "/v1/users/{user_id}/memories/{memory_id}",
-        {
-            "content": "content",
-            "metadata": "metadata",
-            "filters": "filters",
-            "source": "source",
-            "trust": "trust",
-        },
-        True,
-        None,
-        False,
-    ),
-    "delete": Offered(
-        "DELETE",
-        "/v1/users/{user_id}/memories/{memory_id}",
-        {"filters": "filters"},
-        False,
-        None,
-        False,
-    ),
-    "history": Offered(
-        "GET", "/v1/users/{user_id}/memories/{memory_id}/history", {}, False, "entries", True
-    ),
-    "why": Offered("GET", "/v1/users/{user_id}/memories/{memory_id}/why", {}, False, None, True),
-    "purge": Offered(
-        "POST",
-        "/v1/users/{user_id}/purge",
-        {"source": "source", "trust": "trust", "dry_run": "dry_run"},
-        True,
-        None,
-        False,
-    ),
-    "extract": Offered(
-        "POST",
-        "/v1/users/{user_id}/extract",
-        {
-            "session_id": "session_id",
-            "message_ids": "message_ids",
-            "metadata": "metadata",
-            "within": "within",
-            "batches_max": "batches_max",
-            "dry_run": "dry_run",
-        },
-        True,
-        None,
-        False,
-    ),
-    "extractions": Offered(
-        "GET", "/v1/users/{user_id}/extractions", {"limit": "limit"}, False, "extractions", True
-    ),
-    "undo": Offered(
-        "POST", "/v1/users/{user_id}/undo", {"extraction_id": "extraction_id"}, True, None, False
-    ),
-    "usage": Offered("GET", "/v1/users/{user_id}/usage", {}, False, None, True),
-    "system.compact": Offered(
-        "POST",
-        "/admin/compress/run",
-        {
-            "user_id": "user_id",
-            "dry_run": "dry_run",
-            "older_than": "older_than",
-            "episodes": "episodes",
-        },
-        True,
-        None,
-        False,
-    ),
-    "system.compaction_stats": Offered(
-        "GET", "/admin/compress/stats", {"user_id": "user_id"}, False, None, True
-    ),
+    "add": Offered('POST', '/v1/users/{user_id}/memories', {'content': 'content', 'memory_type': 'memory_type', 'metadata': 'metadata', 'occurred_at': 'occurred_at', 'session_id': 'session_id', 'role': 'role', 'key': 'key', 'memory_id': 'memory_id', 'pinned': 'pinned', 'auto_prune': 'auto_prune', 'idempotency_key': 'idempotency_key', 'on_duplicate': 'on_duplicate', 'source': 'source', 'trust': 'trust'}, True, None, False),
+    "retrieve": Offered('POST', '/v1/users/{user_id}/memories/search', {'query': 'query', 'memory_types': 'memory_types', 'memory_type': 'memory_type', 'top_k': 'top_k', 'filters': 'filters', 'since': 'since', 'until': 'until', 'as_of': 'as_of', 'session_id': 'session_id', 'exclude_ids': 'exclude_ids', 'exclude_session': 'exclude_session', 'min_score': 'min_score', 'token_budget': 'token_budget', 'diversity': 'diversity', 'order': 'order', 'explain': 'explain', 'weights': 'weights', 'reference_time': 'reference_time', 'compressed': 'compressed', 'sources': 'sources', 'min_trust': 'min_trust'}, True, 'hits', True),
+    "list_memories": Offered('GET', '/v1/users/{user_id}/memories', {'memory_types': 'memory_type', 'filters': 'filters', 'sources': 'source', 'min_trust': 'min_trust', 'limit': 'limit', 'offset': 'offset'}, False, 'memories', True),
+    "count": Offered('GET', '/v1/users/{user_id}/count', {'filters': 'filters', 'memory_types': 'memory_type', 'sources': 'source', 'min_trust': 'min_trust'}, False, 'count', True),
+    "delete_many": Offered('DELETE', '/v1/users/{user_id}/memories', {'filters': 'filters', 'memory_types': 'memory_type', 'sources': 'source', 'min_trust': 'min_trust'}, False, 'receipts', False),
+    "get": Offered('GET', '/v1/users/{user_id}/memories/{memory_id}', {}, False, None, True),
+    "update": Offered('PATCH', '/v1/users/{user_id}/memories/{memory_id}', {'content': 'content', 'metadata': 'metadata', 'filters': 'filters', 'source': 'source', 'trust': 'trust'}, True, None, False),
+    "delete": Offered('DELETE', '/v1/users/{user_id}/memories/{memory_id}', {'filters': 'filters'}, False, None, False),
+    "history": Offered('GET', '/v1/users/{user_id}/memories/{memory_id}/history', {}, False, 'entries', True),
+    "why": Offered('GET', '/v1/users/{user_id}/memories/{memory_id}/why', {}, False, None, True),
+    "purge": Offered('POST', '/v1/users/{user_id}/purge', {'source': 'source', 'trust': 'trust', 'dry_run': 'dry_run'}, True, None, False),
+    "extract": Offered('POST', '/v1/users/{user_id}/extract', {'session_id': 'session_id', 'message_ids': 'message_ids', 'metadata': 'metadata', 'within': 'within', 'batches_max': 'batches_max', 'dry_run': 'dry_run'}, True, None, False),
+    "extractions": Offered('GET', '/v1/users/{user_id}/extractions', {'limit': 'limit'}, False, 'extractions', True),
+    "undo": Offered('POST', '/v1/users/{user_id}/undo', {'extraction_id': 'extraction_id'}, True, None, False),
+    "usage": Offered('GET', '/v1/users/{user_id}/usage', {}, False, None, True),
+    "system.compact": Offered('POST', '/admin/compress/run', {'user_id': 'user_id', 'dry_run': 'dry_run', 'older_than': 'older_than', 'episodes': 'episodes'}, True, None, False),
+    "system.compaction_stats": Offered('GET', '/admin/compress/stats', {'user_id': 'user_id'}, False, None, True),
 }
 """The operations that a server carries out, by name."""
 PROBLEMS: Final[Mapping[str, type[Exception]]] = {
@@ -200,4 +51,3 @@ PROBLEMS: Final[Mapping[str, type[Exception]]] = {
     "unavailable": UnavailableError,
 }
 """The errors that problem details stand for, by the last part of their type."""
-TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"

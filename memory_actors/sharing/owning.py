@@ -1,30 +1,53 @@
-"""Opening a store in this process, and serving it to others.
+"""Opening a store in this process, and serving it to others; and what becomes of that in a fork.
 
 What is imported here is all of the engine: a client does so only when it becomes the owner.
+
+The forked child of an owner is a client of its parent, for neither the log's file nor its threads
+may be used in a child. So there every handle of a store that this process owned becomes, in its
+place, what a client would have: who holds it notices nothing. The parent's objects are kept,
+untouched, so that nothing of them is finalised in the child.
 """
 
+# ruff: noqa: SLF001 - an owner's objects are taken apart here
+
+import gc
+import os
+import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eventlog.core.waiting import to_the_end
+from memory_actors.api.parts import StoreParts
+from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem, open_alone
+from memory_actors.api.user import UserMemory
+from memory_actors.api.user_context import UserContext
+from memory_actors.sharing import remote
 from memory_actors.sharing.address import forget_owner
+from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.client import Client
-from memory_actors.sharing.forking import becomes_client
-from memory_actors.sharing.serving import Server
+from memory_actors.sharing.declaration import On, Then
+from memory_actors.sharing.serving import OwnerServer
+from memory_actors.sharing.system import MemorySystem as Shared
+from memory_actors.users.handles.context_document import ContextDocument
+from memory_actors.users.handles.documents import Documents
+from memory_actors.users.handles.entities import EntityGraph
+from memory_actors.users.handles.episodes import Episodes
+from memory_actors.users.handles.short_term import ShortTermMemory
+from memory_actors.users.handles.working import WorkingMemory
 
 
-async def owned_alone(directory: Path, parts: dict[str, Any]) -> MemorySystem:
+async def owned_alone(directory: Path, parts: StoreParts) -> MemorySystem:
     """Open a store for this process and no other."""
-    return await open_alone(directory, **parts, held=AsyncExitStack())
+    return await open_alone(directory, parts, AsyncExitStack())
 
 
 async def owned(
     directory: Path,
-    parts: dict[str, Any],
+    parts: StoreParts,
     choices: Choices,
     give_up: Callable[[], object] | None = None,
 ) -> MemorySystem:
@@ -36,8 +59,8 @@ async def owned(
     held.push_async_callback(
         forget_owner, directory, secrets
     )  # last: who waits for the end reads it
-    memory = await open_alone(directory, **parts, held=held)
-    server = Server(memory, directory, choices, give_up)
+    memory = await open_alone(directory, parts, held)
+    server = OwnerServer(memory, directory, choices, give_up)
     held.push_async_callback(server.close)
     try:
         await to_the_end(server.start())
@@ -51,3 +74,79 @@ async def owned(
 
     becomes_client(memory, server, lambda: Client(directory, choices, own))
     return memory
+
+
+# --- forks
+
+
+CLIENTS: Final[dict[type, Any]] = {
+    MemorySystem: Shared,
+    UserMemory: remote.UserMemory,
+    PastMemory: remote.PastMemory,
+    UserContext: remote.UserContext,
+    ContextDocument: remote.ContextDocument,
+    WorkingMemory: remote.WorkingMemory,
+    ShortTermMemory: remote.ShortTermMemory,
+    EntityGraph: remote.EntityGraph,
+    Episodes: remote.Episodes,
+    Documents: remote.Documents,
+}
+"""The class of a client for each class of the owner."""
+for _here, _there in CLIENTS.items():
+    _there.register(_here)
+
+_owned: Final[
+    "weakref.WeakKeyDictionary[MemorySystem, tuple[OwnerServer, Callable[[], Client]]]"
+] = weakref.WeakKeyDictionary()
+_kept: Final[list[Any]] = []
+
+
+def becomes_client(memory: MemorySystem, server: OwnerServer, client: Callable[[], Client]) -> None:
+    """Have a system, and the handles on it, become a client's in a forked child."""
+    _owned[memory] = server, client
+
+
+def _in_child() -> None:
+    clients: dict[int, Client] = {}
+    for memory, (server, made) in _owned.items():
+        server.close_in_child()
+        clients[id(memory._services)] = made()
+    OWNED_HERE.clear()
+    if not clients:
+        return
+    for one in gc.get_objects():
+        if type(one) in CLIENTS:
+            scope = one._services if type(one) is MemorySystem else one._scope.services
+            if (client := clients.get(id(scope))) is not None:
+                _replace(one, client)
+    _owned.clear()
+
+
+def _replace(one: Any, client: Client) -> None:
+    """Make an object a client's."""
+    kind = CLIENTS[type(one)]
+    made: Any = kind(client) if isinstance(one, MemorySystem) else kind(client, _on(one))
+    if kind is remote.PastMemory:
+        made.moment, made.lost = one.moment, one.lost
+    _kept.append(dict(vars(one)))
+    one.__class__ = kind
+    one.__dict__ = vars(made)
+
+
+def _on(one: Any) -> On:
+    """Say what a handle is on."""
+    scope = one._scope
+    moment = getattr(scope, "moment", None)
+    named = type(one) is ContextDocument
+    return On(
+        scope.user_id,
+        scope.agent_id,
+        scope.session_id,
+        scope.origins,
+        scope.auto_prune,
+        document=one.name if named else None,
+        then=None if moment is None else Then(moment.at, "mark"),
+    )
+
+
+os.register_at_fork(after_in_child=_in_child)

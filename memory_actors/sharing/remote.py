@@ -18,8 +18,7 @@ from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import Moment
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
-from memory_actors.sharing.calls import Caller, On
-from memory_actors.sharing.declaration import How
+from memory_actors.sharing.declaration import Caller, How, On
 from memory_actors.sharing.declared import DECLARED
 
 R = TypeVar("R", bound="type[Remote]")
@@ -76,7 +75,7 @@ def calling(prefix: str) -> Callable[[R], R]:
 
 
 ABSENT: Final = f"no value {token_hex(16)}"
-"""What the owner returns for a key that has none; nobody else says that."""
+"""The owner's answer for a key that has no value; no value is the same."""
 
 
 @calling("working")

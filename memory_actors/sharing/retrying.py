@@ -26,7 +26,7 @@ from memory_actors.users.services import Services
 PAGE = 1024
 
 
-class Done:
+class CommandsDone:
     """The commands of a call that were carried out: the reply to each, and the user before."""
 
     def __init__(self, replies: dict[str, Reply], past: PastUser):
@@ -46,7 +46,7 @@ def _ids(events: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(one for one in named if one is not None))
 
 
-async def done(services: Services, stream: str, name: str, after: int) -> Done | None:
+async def done(services: Services, stream: str, name: str, after: int) -> CommandsDone | None:
     """Return what a call had come to when it was asked again; None if nothing.
 
     `after` is a position of the log that it was asked behind.
@@ -67,7 +67,7 @@ async def done(services: Services, stream: str, name: str, after: int) -> Done |
         state = await _folded(services, stream, was, events[0].version - 1, version)
         replies[command] = Reply(events=events, before=was, state=state, repeated=True)
     assert before is not None
-    return Done(replies, PastUser(services, stream, before))
+    return CommandsDone(replies, PastUser(services, stream, before))
 
 
 async def _folded(
@@ -97,10 +97,10 @@ async def _events(
 class RetriedScope(Scope):
     """A user, for a call that was carried out before, in part or whole."""
 
-    _done: Done
+    _done: CommandsDone
 
     @classmethod
-    def of(cls, scope: Scope, done: Done) -> "RetriedScope":
+    def of(cls, scope: Scope, done: CommandsDone) -> "RetriedScope":
         """Return a scope for a call of which some commands were carried out."""
         retried = cls.__new__(cls)
         vars(retried).update(vars(scope))

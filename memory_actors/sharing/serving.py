@@ -20,12 +20,12 @@ from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import Address, forget_socket, listening
-from memory_actors.sharing.answering import Answering, Session
+from memory_actors.sharing.answering import Answering, ClientSession
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, check
 from memory_actors.sharing.declaration import How
 from memory_actors.sharing.declared import DECLARED
-from memory_actors.sharing.frames import Link, Said
+from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ UNREAD_BYTES_MAX: Final = 512 << 20  # of answers, of all peers together
 CLOSE_S: Final = 10.0
 
 
-class Server:
+class OwnerServer:
     """Serves a store to other processes, from `start` until `close`."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Server:
         for peer in self._peers:
             peer.link.close_in_child()
 
-    def _came(self) -> Link:
+    def _came(self) -> FrameLink:
         if len(self._strangers) >= STRANGERS_MAX:
             next(iter(self._strangers)).link.abort()
         peer = _Peer(self)
@@ -129,31 +129,31 @@ class Server:
         await asyncio.gather(*(peer.closed() for peer in list(self._peers)))
 
 
-def _incoming(link: Link) -> int:
+def _incoming(link: FrameLink) -> int:
     return link.frames.waiting_bytes
 
 
-def _unread(link: Link) -> int:
+def _unread(link: FrameLink) -> int:
     return link.unread_bytes
 
 
 class _Peer:
     """One connection."""
 
-    def __init__(self, server: Server):
+    def __init__(self, server: OwnerServer):
         self._server = server
-        self._session: Session | None = None
+        self._session: ClientSession | None = None
         self._client = ""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._iterations: set[int] = set()
         self._paused = False
         self._ending: asyncio.Task[None] | None = None
         self._turns = asyncio.Semaphore(CARRIED_OUT_MAX)
-        self.link = Link(self._heard, self._lost, frames.HELLO_BYTES_MAX, server.make_room)
+        self.link = FrameLink(self._heard, self._lost, frames.HELLO_BYTES_MAX, server.make_room)
         loop = asyncio.get_running_loop()
         self._late = loop.call_later(HELLO_S_MAX, self.link.abort)
 
-    def _heard(self, _: Link, message: Said) -> None:
+    def _heard(self, _: FrameLink, message: Said) -> None:
         if isinstance(message, frames.Hello) and self._session is None:
             self._hello(message)
         elif isinstance(message, frames.Hello) or self._session is None:
@@ -165,7 +165,7 @@ class _Peer:
         else:
             self._heard_about_call(message, self._session)
 
-    def _heard_about_call(self, message: Said, session: Session) -> None:
+    def _heard_about_call(self, message: Said, session: ClientSession) -> None:
         if isinstance(message, frames.Cancel):
             if (task := self._tasks.get(message.number)) is not None:
                 task.cancel()
@@ -191,7 +191,7 @@ class _Peer:
             return
         self.link.frames.bytes_max = frames.FRAME_BYTES_MAX
         self._client = hello.client
-        self._session = Session(server.answering, hello.client, self.link.send)
+        self._session = ClientSession(server.answering, hello.client, self.link.send)
         since = server.address.since
         self.link.send(frames.Welcome(os.getpid(), since, position, server.choices))
 
@@ -215,7 +215,7 @@ class _Peer:
 
     # --- calls
 
-    def _call(self, call: frames.Call, session: Session) -> None:
+    def _call(self, call: frames.Call, session: ClientSession) -> None:
         if call.number in self._tasks:
             return  # it is being answered
         self._tasks[call.number] = asyncio.create_task(self._answered(call, session))
@@ -226,7 +226,7 @@ class _Peer:
             self._paused = True
             self.link.read(go_on=False)
 
-    async def _answered(self, call: frames.Call, session: Session) -> None:
+    async def _answered(self, call: frames.Call, session: ClientSession) -> None:
         try:
             if call.number in self._iterations:  # it may have no end
                 answer = await self._carried_out(call, session)
@@ -242,7 +242,7 @@ class _Peer:
             self._done(call, session)
         self.link.send(answer)
 
-    async def _answer(self, call: frames.Call, session: Session) -> frames.Message:
+    async def _answer(self, call: frames.Call, session: ClientSession) -> frames.Message:
         """Carry out a call, or wait for it where it is being carried out already."""
         name, running = f"{self._client}:{call.number}", self._server.running
         while (earlier := running.get(name)) is not None:
@@ -258,7 +258,7 @@ class _Peer:
             del running[name]
         return answer.result()
 
-    async def _carried_out(self, call: frames.Call, session: Session) -> frames.Message:
+    async def _carried_out(self, call: frames.Call, session: ClientSession) -> frames.Message:
         try:
             if self._server.closing:
                 raise SystemClosedError("the memory system is closing: try again")
@@ -270,9 +270,9 @@ class _Peer:
                 )
             return frames.Result(call.number, value)
         except Exception as error:
-            return frames.Failed(call.number, error_bytes(error))
+            return frames.CallFailed(call.number, error_bytes(error))
 
-    def _done(self, call: frames.Call, session: Session) -> None:
+    def _done(self, call: frames.Call, session: ClientSession) -> None:
         self._tasks.pop(call.number, None)
         self._iterations.discard(call.number)
         session.done(call.number)
@@ -287,7 +287,7 @@ class _Peer:
         for number in list(self._iterations):
             self._tasks[number].cancel()
 
-    def _lost(self, _link: Link, _error: Exception | None) -> None:
+    def _lost(self, _link: FrameLink, _error: Exception | None) -> None:
         """End what needs the client; the rest goes on, for it may be asked again."""
         self._late.cancel()
         self.end_iterations()

@@ -4,17 +4,19 @@ Nothing here loads what an owner needs before it is known that this process beco
 stays small.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from eventlog.core.lazy import collector_at_rest
 from eventlog.files.datafile import named
+from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import UnavailableError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
-from memory_actors.sharing.calls import Caller
 from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
+from memory_actors.sharing.declaration import Caller
 
 if TYPE_CHECKING:
     from memory_actors.api.past import PastMemory
@@ -33,12 +35,6 @@ else:  # the same operations, without what carries them out
 
 __all__ = ["MemorySystem", "PastMemory", "UserMemory"]
 
-NOTHING: Final[Mapping[str, Any]] = {
-    "embedder": None, "summarizer": None, "supersedes": None, "extractor": None, "clock": None,
-    "new_id": None, "settings": None, "alerts": None, "metrics": None, "reindex": False,
-    "encrypt": False,
-}  # fmt: skip
-"""The parts of a store for which nothing was chosen."""
 MAKE_A_STORE: Final = ("embedder", "encrypt")
 """The parts without which it would be another store."""
 
@@ -111,23 +107,25 @@ class MemorySystem(Operations):
         :raises KeysUnavailable: its keys are missing, damaged, another store's, or readable by
             others: see the message. In all these cases nothing was touched.
         """
-        parts: dict[str, Any] = {
-            "embedder": embedder,
-            "summarizer": summarizer,
-            "supersedes": supersedes,
-            "extractor": extractor,
-            "clock": clock,
-            "new_id": new_id,
-            "settings": settings,
-            "alerts": alerts,
-            "metrics": metrics,
-            "reindex": reindex,
-            "encrypt": encrypt,
-        }
+        parts = StoreParts(
+            embedder=embedder,
+            summarizer=summarizer,
+            supersedes=supersedes,
+            extractor=extractor,
+            clock=clock,
+            new_id=new_id,
+            settings=settings,
+            alerts=alerts,
+            metrics=metrics,
+            reindex=reindex,
+            encrypt=encrypt,
+        )
 
         async def opened() -> Any:
             store = named(directory)
-            return await (_shared(store, parts) if share else _alone(store, parts))
+            if share:
+                return await _shared(store, parts)
+            return await _engine().owned_alone(store, parts)
 
         return Opening("MemorySystem.open(...)", opened)
 
@@ -176,15 +174,13 @@ def open_or_join(
     """
     store = named(directory)
     needed = {name: part for name, part in parts.items() if name in {*asked, *MAKE_A_STORE}}
-    owning = described(store, needed)
+    owning = described(store, StoreParts(**needed))
 
     async def own(give_up: Callable[[], object]) -> Any:
-        from memory_actors.sharing.owning import owned  # an owner loads the engine
-
-        return await owned(store, {**NOTHING, **parts}, owning, None if keeps else give_up)
+        return await _engine().owned(store, StoreParts(**parts), owning, None if keeps else give_up)
 
     async def opened() -> Any:
-        choices = described(store, {name: parts[name] for name in asked})
+        choices = described(store, StoreParts(**{name: parts[name] for name in asked}))
         client = Client(store, choices, own, owning=owning, keeps=keeps)
         owned = await client.start()
         if keeps and owned is not None:
@@ -214,24 +210,22 @@ def join(directory: Path) -> "Opening[MemorySystem]":
     return Opening("join(...)", opened)
 
 
-async def _alone(directory: Path, parts: dict[str, Any]) -> Any:
-    """Open a store for this process and no other."""
-    from memory_actors.sharing.owning import owned_alone  # an owner loads the engine, and no client
-
-    return await owned_alone(directory, parts)
-
-
-async def _shared(directory: Path, parts: dict[str, Any]) -> Any:
+async def _shared(directory: Path, parts: StoreParts) -> Any:
     """Open a store, or become a client of the process that has it."""
     choices = described(directory, parts)
 
     async def own(_: Callable[[], object]) -> Any:
-        from memory_actors.sharing.owning import owned  # as above
-
-        return await owned(directory, parts, choices)
+        return await _engine().owned(directory, parts, choices)
 
     client = Client(directory, choices, own)
     return await client.start() or _remote(client)
+
+
+def _engine() -> Any:
+    """Return what an owner loads, and no client."""
+    with collector_at_rest():
+        from memory_actors.sharing import owning
+    return owning
 
 
 def _remote(caller: Caller) -> Any:

@@ -125,7 +125,7 @@ def _other(value: Any, kept: Kept) -> Any:
         return _extension(EVENT, kept(value))
     if callable(value) and not isinstance(value, type):
         return _extension(FUNCTION, kept(value))
-    return _foreign(value)
+    return _extension(FOREIGN, f"{value!r:.200}")
 
 
 def _mapping(value: Mapping[Any, Any], kept: Kept, depth: int) -> Any:
@@ -142,10 +142,6 @@ def _text(value: str) -> Any:
     except UnicodeEncodeError:
         return _extension(SURROGATES, value.encode("utf-8", "surrogatepass"))
     return value
-
-
-def _foreign(value: Any) -> Any:
-    return _extension(FOREIGN, f"{value!r:.200}")
 
 
 def _extension(code: int, value: Any) -> msgspec.msgpack.Ext:
@@ -216,12 +212,8 @@ def error_bytes(error: BaseException) -> bytes:
     kept = {name: value for name, value in vars(error).items() if _is_plain(value)}
     known = (kind.__name__ for kind in type(error).__mro__ if _error(kind.__name__) is kind)
     name = next(known, "Exception")
-    return _encode(Error(name, _message(error), kept))
-
-
-def _message(error: BaseException) -> str:
     said = str(error.args[0]) if len(error.args) == 1 else str(error)
-    return said.encode("utf-8", "backslashreplace").decode()
+    return _encode(Error(name, said.encode("utf-8", "backslashreplace").decode(), kept))
 
 
 def _is_plain(value: Any) -> bool:

@@ -10,8 +10,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.sharing import frames
-from memory_actors.sharing.calls import On
-from memory_actors.sharing.declaration import How
+from memory_actors.sharing.declaration import How, On
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.values import packed, unpacked
 
@@ -31,7 +30,7 @@ class Waiting:
         self.items: asyncio.Queue[bytes | None] = asyncio.Queue()
         """Of an iteration; None when it ends."""
         self.raised: dict[bytes, BaseException] = {}
-        """What the caller's functions raised: it comes back as it was."""
+        """The exceptions that the caller's functions raised: they come back as they were."""
         self.is_endless = message.operation == ERASURES or (
             message.operation in DECLARED and DECLARED[message.operation].how is How.ITERATED
         )

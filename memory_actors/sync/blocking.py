@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future
 from functools import cache, partial, wraps
 from inspect import getattr_static, isasyncgenfunction
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import anyio
@@ -55,9 +54,9 @@ class Loop:
 
         An interruption, as by Ctrl-C, cancels it there.
 
-        :raises SystemClosedError: the loop has been closed.
         In a forked child it is a loop of the child's own.
 
+        :raises SystemClosedError: the loop has been closed.
         :raises WrongLoopError: this is the loop's own thread.
         """
         self._check()
@@ -136,8 +135,8 @@ class Blocking:
         return value if kind is None else kind(self._loop, value)
 
 
-class Closable(ABC):
-    """What is open until its block ends, or until it is closed."""
+class BlockingResource(ABC):
+    """A resource that is open until its block ends, or until it is closed."""
 
     @abstractmethod
     def close(self) -> None:
@@ -146,16 +145,11 @@ class Closable(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class ClosableHandle(Closable, Blocking):
+class ClosableHandle(BlockingResource, Blocking):
     """A handle that is open until its block ends, or until it is closed."""
 
 

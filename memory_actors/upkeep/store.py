@@ -2,7 +2,7 @@
 
 The log is `EventLog`, on LMDB, unless the choices of its opener name another; no other file names
 it. Another log is a function like `open_log`, in a file of its own, over a store that passes
-tests/contracts; `Choices.open_log` in wiring takes it. Work on a closed store (offline/) is work on
+tests/contracts; `wired` in api/wiring.py takes it. Work on a closed store (offline/) is work on
 the files of this log.
 """
 

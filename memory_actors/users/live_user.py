@@ -7,6 +7,7 @@ published event, and the order of last use of working memory, known here only an
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -114,6 +115,7 @@ class LiveUser:
             embeddings=embeddings,
             tasks=self._tasks,
             find=self._find,
+            version=lambda: self.actor.version,
         )
         self.values = Values(log, stream)
         self.actor: Actor[UserState]
@@ -283,9 +285,11 @@ class LiveUser:
         """Keep the state, so that the next activation has less to read."""
         state, version, rebuilds = self.state, self.actor.version, self._rebuilds
         self._snapshot_version, self._written = version, 0
-        data = await anyio.to_thread.run_sync(user_state.dump, state)
+        packed = await anyio.to_thread.run_sync(user_state.in_one_piece, state)
+        data = await anyio.to_thread.run_sync(user_state.dump, packed)
         if self._rebuilds != rebuilds:  # the state was given up meanwhile
             return
+        self.actor.hold_as(partial(user_state.over, then=state, packed=packed))
         snapshot = Snapshot(version, data)
         try:
             await self._log.save_snapshot(self.stream, snapshot, user_state.SNAPSHOT_FINGERPRINT)
@@ -339,6 +343,8 @@ class LiveUser:
                 raise poison.__cause__ from None
             return poison.state, poison.version, poison
         self._written = version - self._snapshot_version
+        if self._written >= SNAPSHOT_EVERY_MEMORIES:
+            state = await anyio.to_thread.run_sync(user_state.in_one_piece, state)
         return state, version, None
 
     async def _replayed(self) -> tuple[UserState, int]:
@@ -352,7 +358,8 @@ class LiveUser:
 def _state_bytes(state: UserState) -> int:
     """Return what the rows take, and the texts in the state: of working memory and documents."""
     texts = state.working.size_bytes + state.context.living_bytes
-    return ROW_BYTES * _rows(state) + ORIGIN_BYTES * len(state.provenance.origins) + texts
+    rows = ROW_BYTES * (_rows(state) - len(state.long_term.rows)) + state.long_term.rows.size_bytes
+    return rows + ORIGIN_BYTES * len(state.provenance.origins) + texts
 
 
 def _rows(state: UserState) -> int:

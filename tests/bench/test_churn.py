@@ -1,4 +1,4 @@
-"""`bench churn` with a graph over few rows."""
+"""`bench churn` with signs over few rows."""
 
 import json
 from pathlib import Path
@@ -16,9 +16,9 @@ from memory_actors.search.indexes import dense
 
 
 @pytest.fixture(autouse=True)
-def small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_MAX", 500)
-    monkeypatch.setattr(dense, "GRAPH_MIN", 300)
+    monkeypatch.setattr(dense, "PROPOSED_MIN", 50)
 
 
 def bench(directory: Path) -> Result:
@@ -44,7 +44,7 @@ def test_churn_measures_before_and_after_the_background(
     ]
     filled, replaced, deleted = found[1], found[3], found[5]
     ways = [row["searched by"] for row in found]
-    assert ways == ["scan", "graph", "graph", "graph", "graph", "scan"]
+    assert ways == ["signs", "signs", "signs", "signs", "scan", "scan"]
     assert found[2]["dead"] > 400
     assert all(row["dead"] == 0 for row in (filled, replaced, deleted))
     assert all(row["recall@10"] >= 0.95 for row in (filled, replaced, deleted))
@@ -73,7 +73,7 @@ def test_recall_is_of_what_ranking_asks(
     monkeypatch.setattr(dense.DenseIndex, asked, worse[asked])
     result = bench(tmp_path)
     assert result.exit_code == 1
-    filled = steps(result)[1]  # and searched by the graph
+    filled = steps(result)[1]  # and searched by signs
     assert filled["recall@10"] < 0.8
 
 

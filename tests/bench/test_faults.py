@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from support import whole_machine
 
-from bench.faults import model
+from bench.faults import model, upgrade
 from bench.faults.preload import CannotBuild, build, watched
 from bench.faults.row import Row
 from bench.faults.table import header, line, more
@@ -163,3 +163,12 @@ def test_kills_are_counted_by_a_command(during: str) -> None:
         [sys.executable, "-m", "bench", *command], cwd=ROOT, capture_output=True, check=True
     )
     assert msgspec.json.decode(run.stdout)["rounds"] == 1
+
+
+def test_an_older_store_that_is_killed_while_it_is_brought_into_form_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(upgrade.KILLS, "quick", 3)
+    monkeypatch.setattr(upgrade, "MEMORIES", 40)
+    row = upgrade.run("quick", 1, tmp_path)
+    assert (row.tried, row.survived, row.lost) == (3, 3, 0), row.failures

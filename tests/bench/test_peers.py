@@ -307,7 +307,7 @@ def test_vectors_compares_what_is_installed(tmp_path: Path) -> None:
     sizes = ("--sizes", "100", "--sizes", "200")
     found = tables(bench(tmp_path, "vectors", *sizes, "--queries", "5"))
     names = {row["index"] for row in found["Vectors"]}
-    assert {"memory-actors", "numpy exact", "hnswlib"} <= names
+    assert {"memory-actors", "numpy exact"} <= names  # hnswlib has to be compiled: `peers` has it
     assert not names & {row["index"] for row in found["Skipped"]}
     for row in found["Vectors"]:
         assert row["recall@10"] > 0.9

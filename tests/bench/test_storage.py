@@ -42,7 +42,6 @@ def test_storage_weighs_each_part_on_disk_and_in_memory(tmp_path: Path) -> None:
         assert row["embeddings"] > 384 + 18 * 30, "a byte a dimension, 18 a token"
         assert row["events"] > 148
         assert row["free pages"] >= 0
-        assert row["graph"] == 0, "so few are scanned"
     for row, parts in zip(memory, estimate, strict=True):
         assert row["anonymous"] > 0
         assert sum(parts[part] for part in PARTS) == pytest.approx(row["estimated"])
@@ -60,7 +59,7 @@ def test_chat_turns_are_as_long_as_those_of_people() -> None:
     assert 26 < fmean(len(text.split()) for text in texts) < 30
     pieces = [one.tokens for one in HashedPieces().encode(texts)]
     lengths = [len(unpack(packed).token_ids) for packed in pieces if packed is not None]
-    assert 32 <= median(lengths) <= 36
+    assert 25 <= median(lengths) <= 29
     assert {unpack(pieces[0] or b"").codes.shape[1]} == {16}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from support.postgres import lent_url
 
 from eventlog import Decider, EventLog, EventRegistry, EventStore, InMemoryLog
 from eventlog.keys import keyfile
@@ -50,7 +51,31 @@ async def _memory(_path: Path, clock: Callable[[], int]) -> AsyncIterator[EventS
     log.close()
 
 
-STORES = {"lmdb": _lmdb, "encrypted": _encrypted, "memory": _memory}
+@asynccontextmanager
+async def _postgres(_path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
+    with lent_url() as url:
+        from eventlog import PgEventStore
+
+        async with PgEventStore.open(url, registry, clock=clock) as log:
+            yield log
+
+
+@asynccontextmanager
+async def _encrypted_postgres(path: Path, clock: Callable[[], int]) -> AsyncIterator[EventStore]:
+    with lent_url() as url, keyfile.opened(path / "log.keys") as keys:
+        from eventlog import PgEventStore
+
+        async with PgEventStore.open(url, registry, clock=clock, keys=keys) as log:
+            yield log
+
+
+STORES = {
+    "lmdb": _lmdb,
+    "encrypted": _encrypted,
+    "memory": _memory,
+    "postgres": _postgres,
+    "encrypted postgres": _encrypted_postgres,
+}
 
 
 def open_store(name: str, path: Path) -> AbstractAsyncContextManager[EventStore]:

@@ -23,7 +23,13 @@ pytestmark = pytest.mark.anyio
 
 IN_MEMORY = {ArchivingStore, CountingStore, ErasingStore, MeasuredStore}
 ALL = IN_MEMORY | {BackupStore, ExportingStore, ShrinkingStore, VerifyingStore}
-CAN = {"lmdb": ALL, "encrypted": ALL, "memory": IN_MEMORY}
+CAN = {
+    "lmdb": ALL,
+    "encrypted": ALL,
+    "memory": IN_MEMORY,
+    "postgres": IN_MEMORY | {VerifyingStore},
+    "encrypted postgres": IN_MEMORY | {VerifyingStore},
+}
 
 
 def methods(capability: type) -> dict[str, inspect.Signature]:

@@ -30,9 +30,10 @@ from eventlog import (
     UnknownEvent,
     WrongExpectedVersion,
 )
+from eventlog.core.rows import seal_record
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, FormatRecord
-from eventlog.lmdb.tables import TABLES, seal_record
+from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
 

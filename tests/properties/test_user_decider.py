@@ -276,7 +276,10 @@ class UserMachine(
     @invariant()
     def duplicates_are_known_as_after_a_snapshot(self) -> None:
         state = self.state.long_term
-        assert state.duplicates == long_term.load(long_term.dump(state)).duplicates
+        loaded = long_term.load(long_term.dump(state))
+        for row in long_term.rows(state):
+            assert state.named(row) == loaded.named(row)
+            assert bool(row.original_count) != (row.memory_id in state.named(row))
 
     @invariant()
     def a_relationship_has_both_its_ends(self) -> None:

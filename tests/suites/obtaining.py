@@ -66,7 +66,9 @@ def _unpack(suite: Suite, place: Path) -> None:
         if hashlib.sha256(archive.read_bytes()).hexdigest() != suite.sha256:
             raise NotObtainedError(f"{archive.name} is not the file that is pinned")
         with tarfile.open(archive) as files:
-            files.extractall(Path(folder, "root"), filter="data")
+            if hasattr(tarfile, "data_filter"):  # not before Python 3.11.4
+                files.extraction_filter = tarfile.data_filter
+            files.extractall(Path(folder, "root"))
         Path(folder, "root").rename(place)
 
 

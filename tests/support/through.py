@@ -10,6 +10,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final, TypeVar
 
 from eventlog.files.datafile import named
+from memory_actors.api.parts import StoreParts
 from memory_actors.base.opening import Opening
 from memory_actors.server import KeyStore
 from memory_actors.server.serving import address, listening, new_server
@@ -19,7 +20,7 @@ from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.http import HttpCaller
 from memory_actors.sharing.offered import OFFERED
 from memory_actors.sharing.owning import owned
-from memory_actors.sharing.system import NOTHING, MemorySystem
+from memory_actors.sharing.system import MemorySystem
 
 T = TypeVar("T")
 Open = Callable[..., Opening[MemorySystem]]
@@ -51,7 +52,7 @@ class OtherLoop:
 class _ClientOfThread(Client):
     """A client whose owner ends with it."""
 
-    def __init__(self, directory: Path, parts: dict[str, Any], there: OtherLoop):
+    def __init__(self, directory: Path, parts: StoreParts, there: OtherLoop):
         super().__init__(directory, described(directory, parts), self._nobody)
         self._parts, self._there = parts, there
 
@@ -60,7 +61,7 @@ class _ClientOfThread(Client):
 
     async def began(self) -> None:
         """Open the store there, and connect."""
-        opened = owned(self.directory, {**NOTHING, **self._parts}, self.choices)
+        opened = owned(self.directory, self._parts, self.choices)
         self._owner = await self._there.run(opened)
         await self.join()
 
@@ -80,7 +81,7 @@ def through_client(there: OtherLoop) -> Open:
             return opened_here(directory, share=False, **parts)
 
         async def opened() -> MemorySystem:
-            client = _ClientOfThread(named(directory), parts, there)
+            client = _ClientOfThread(named(directory), StoreParts(**parts), there)
             await client.began()
             return MemorySystem(client)
 
@@ -136,7 +137,7 @@ class _ClientOfServer(HttpCaller):
 
     async def began(self, directory: Path, parts: dict[str, Any]) -> None:
         """Open the store there, and connect."""
-        opened = owned(directory, {**NOTHING, **parts}, {})
+        opened = owned(directory, StoreParts(**parts), {})
         self._owner = self._server.current.memory = await self._server.there.run(opened)
         await self.start()
 

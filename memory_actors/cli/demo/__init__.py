@@ -20,10 +20,17 @@ from memory_actors.api.user import UserMemory
 from memory_actors.base.processes import python, started
 from memory_actors.base.records import Item, Relationship
 from memory_actors.cli import options
-from memory_actors.cli.options import App, Command, pass_app
+from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import print_json, say, shortened
 from memory_actors.cli.past import print_why
-from memory_actors.cli.recall import Asked, FoundEvidence, ask, print_recall, recall, score_locomo
+from memory_actors.cli.recall import (
+    AskedQuestion,
+    FoundEvidence,
+    ask,
+    print_recall,
+    recall,
+    score_locomo,
+)
 from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
 from memory_actors.interchange import Line, read_locomo
 from memory_actors.kinds.phrasing import spoken
@@ -35,7 +42,7 @@ WRITES: Final = (20, 60)
 """From how many acknowledged writes to how many, by chance, the writing process lives."""
 
 
-@click.command(cls=Command, shared=(*options.OF_DIRECTORY, "user", "embedder"))
+@click.command(cls=SharedCommand, shared=(*options.OF_DIRECTORY, "user", "embedder"))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @pass_app
 def demo(app: App, /, path: Path | None) -> None:
@@ -98,7 +105,9 @@ async def _bundled(app: App, directory: Path) -> dict[str, Any]:
     return told
 
 
-def _print_bundled(told: dict[str, Any], asked: Sequence[Asked], row: FoundEvidence) -> None:
+def _print_bundled(
+    told: dict[str, Any], asked: Sequence[AskedQuestion], row: FoundEvidence
+) -> None:
     say("1  Remember", "bold cyan")
     say(
         f"A conversation of {told['sessions']} sessions, one memory a turn: {told['memories']} "
@@ -128,7 +137,7 @@ def _print_bundled(told: dict[str, Any], asked: Sequence[Asked], row: FoundEvide
         say(f"   {when}: " + ", ".join(f"{one.source} lives in {one.target}" for one in true))
 
 
-def _print_asked(number: int, asked: Asked) -> None:
+def _print_asked(number: int, asked: AskedQuestion) -> None:
     ranks = {hit.memory_id: rank for rank, hit in enumerate(asked.hits, start=1)}
     first = asked.hits[0]
     mark = "●" if first.memory_id in asked.evidence else " "
@@ -164,10 +173,10 @@ def turns() -> list[Item]:
     ]
 
 
-def known_questions() -> list[Asked]:
+def known_questions() -> list[AskedQuestion]:
     """Return the bundled questions."""
     return msgspec.json.decode(
-        (files(__package__) / "questions.json").read_bytes(), type=list[Asked]
+        (files(__package__) / "questions.json").read_bytes(), type=list[AskedQuestion]
     )
 
 

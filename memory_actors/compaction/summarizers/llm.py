@@ -17,11 +17,10 @@ from datetime import UTC
 from typing import Final, Unpack
 
 from memory_actors.base.errors import LLMError, SummarizerError
-from memory_actors.base.llm import Answer, AsksModel, ModelConnection
+from memory_actors.base.llm import AsksModel, ModelConnection
 from memory_actors.base.quoting import quoted
 from memory_actors.compaction.summarizers.coverage import typical
 from memory_actors.compaction.summarizers.protocol import (
-    NAME_CHARACTERS_MAX,
     WORDS_MAX,
     Cluster,
     checked_body,
@@ -83,12 +82,6 @@ class OpenAISummarizer(AsksModel):
         self._words_max = checked_words_max(words_max)
         super().__init__(model, **connection)
 
-    @property
-    def name(self) -> str:
-        """`llm:` and the model."""
-        printable = "".join(one for one in self._client.model if one.isprintable())
-        return f"llm:{printable}"[:NAME_CHARACTERS_MAX]
-
     async def summarize(self, cluster: Cluster) -> str:
         """Return the body of a summary.
 
@@ -105,7 +98,10 @@ class OpenAISummarizer(AsksModel):
             )
         except LLMError as error:
             raise SummarizerError(f"no summary: {error}") from error
-        text = _finished(answer)
+        text = answer.text
+        if answer.cut:  # without the sentence that it was cut off in, unless it is the only one
+            last = sentences(text)[-1]
+            text = text.removesuffix(last).rstrip() or text + MARKER
         return checked_body(within(text, words, len(text.encode())), self.name)
 
 
@@ -127,11 +123,3 @@ def _line(cluster: Cluster, place: int) -> str:
     shown = text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + MARKER
     time = cluster.times[place].astimezone(UTC).strftime("%Y-%m-%d %H:%M")
     return quoted({"time": time, "text": shown})
-
-
-def _finished(answer: Answer) -> str:
-    """Return an answer without the sentence that it was cut off in, unless it is the only one."""
-    if not answer.cut:
-        return answer.text
-    last = sentences(answer.text)[-1]
-    return answer.text.removesuffix(last).rstrip() or answer.text + MARKER

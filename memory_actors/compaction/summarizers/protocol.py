@@ -1,22 +1,21 @@
 """The port of summarisers: a cluster in, the body of a summary out. And a function as one."""
 
-import inspect
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, Protocol
 
-import anyio
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, SummarizerError
+from memory_actors.base.validation import check_maker
+from memory_actors.base.watching import called
 from memory_actors.search.embedding.protocol import Vectors
 
 WORDS_MAX: Final = 500
 """Longest summary, heading included: what an agent can afford to paste into a prompt."""
 WORDS_MAX_LEAST: Final = 20
 """Below that there is room for the heading and hardly a sentence."""
-NAME_CHARACTERS_MAX: Final = 100
 """Of a summariser's name: it stands in every event that replaces a cluster."""
 
 
@@ -104,18 +103,6 @@ def day(time: datetime) -> str:
     return time.astimezone(UTC).date().isoformat()
 
 
-def checked_name(name: str) -> str:
-    """Return the name of a summariser.
-
-    :raises InvalidInputError: it cannot stand in an event.
-    """
-    if not (0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()):
-        raise InvalidInputError(
-            f"a summariser needs a name of 1 to {NAME_CHARACTERS_MAX} printable"
-        )
-    return name
-
-
 def checked_words_max(words_max: int) -> int:
     """Return the longest that a summary may be.
 
@@ -156,8 +143,8 @@ class CallableSummarizer:
 
     def __init__(self, function: Summarize, *, name: str | None = None):
         self._function = function
-        self._name = checked_name(
-            name or str(getattr(function, "__name__", type(function).__name__))
+        self._name = check_maker(
+            name or str(getattr(function, "__name__", type(function).__name__)), "a summariser"
         )
 
     @property
@@ -170,16 +157,8 @@ class CallableSummarizer:
 
         :raises SummarizerError: the callable raised, or returned no text, or an empty one.
         """
-        of_object = getattr(type(self._function), "__call__", None)  # noqa: B004 - which it is
-        body: object
         try:
-            if any(map(inspect.iscoroutinefunction, (self._function, of_object))):
-                body = self._function(cluster)
-            else:
-                run = anyio.to_thread.run_sync
-                body = await run(self._function, cluster, abandon_on_cancel=True)
-            if inspect.isawaitable(body):
-                body = await body
+            body = await called(self._function, cluster)
         except Exception as error:
             raise SummarizerError(
                 f"summariser {self._name} raised {type(error).__name__}: see its cause, and mend it"

@@ -19,7 +19,7 @@ file of its own beside it, one way.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -51,13 +51,11 @@ def mirror_path(path: Path) -> Path:
 
 def mirror_text(name: str, entries: Sequence[ContextEntry]) -> str:
     """Return archived entries as Markdown, by section, in their order."""
-    return NOTE.format(mark=MARK, name=name) + "".join(_sections(entries))
-
-
-def _sections(entries: Sequence[ContextEntry]) -> Iterator[str]:
+    parts = [NOTE.format(mark=MARK, name=name)]
     for section, group in groupby(entries, key=lambda entry: entry.section):
-        yield f"\n{heading_raw(section)}" if section else "\n"
-        yield from (f"{entry.raw.strip(chr(10))}\n" for entry in group)
+        parts.append(f"\n{heading_raw(section)}" if section else "\n")
+        parts += [f"{entry.raw.strip(chr(10))}\n" for entry in group]
+    return "".join(parts)
 
 
 def write_mirror(path: Path, entries: Sequence[ContextEntry]) -> Path | None:

@@ -78,7 +78,9 @@ class _Watched:
 
     async def step(self) -> SyncReport | None:
         """Look; sync if something has changed and stands still. Return what that did, if it did."""
-        sight = await self._look()
+        text = render(block.raw for block in await self._document.blocks())
+        file = await anyio.to_thread.run_sync(_stat, self._path)
+        sight = _Sight(file, text_digest(text), await archive_digest(self._document))
         still = self._before is None or sight.file == self._before.file
         self._before = sight
         if not still or (sight == self._settled and monotonic() < self._retry_at_s):
@@ -98,11 +100,6 @@ class _Watched:
         # What was seen before a sync that found nothing to do still holds; any other is checked.
         self._settled = sight if report.quiet else None
         return None if report.quiet else report
-
-    async def _look(self) -> _Sight:
-        text = render(block.raw for block in await self._document.blocks())
-        file = await anyio.to_thread.run_sync(_stat, self._path)
-        return _Sight(file, text_digest(text), await archive_digest(self._document))
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

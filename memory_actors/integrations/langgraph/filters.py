@@ -56,15 +56,10 @@ def _holds(key: str, name: str, operand: Any) -> Filter:
         if operand is None:
             same = {"or": [same, {path: {"exists": False}}]}
         return same if name == "$eq" else {"not": same}
-    if isinstance(operand, float) and math.isinf(operand):
-        return _beyond(path, name, operand)
+    if isinstance(operand, float) and math.isinf(operand):  # all of JSON's are on one side of it
+        is_met = name in ("$lt", "$lte") if operand > 0 else name in ("$gt", "$gte")
+        return {path: {"gte": -_NUMBER_MAX}} if is_met else _NOTHING
     return {path: {name: _as_json(operand)}}
-
-
-def _beyond(path: str, name: str, limit: float) -> Filter:
-    """Return the comparison with an infinity: all numbers of JSON are on one side of it."""
-    is_met = name in ("$lt", "$lte") if limit > 0 else name in ("$gt", "$gte")
-    return {path: {"gte": -_NUMBER_MAX}} if is_met else _NOTHING
 
 
 def _as_json(operand: Any) -> Any:

@@ -1,7 +1,7 @@
 """Items of LangGraph as documents.
 
-An item is a document: its value is the item's, its key the item's key; names.py says whose it is
-and in which collection. What else an item has is in the document's metadata, under `langgraph`:
+An item is a document: its value is the item's, its key the item's key. What else an item has is in
+the document's metadata, under `langgraph`:
 
     namespace   the labels, so that a search filters by a prefix
     ttl         minutes, and expires_us: microseconds since 1970, from the clock of the command
@@ -10,9 +10,24 @@ and in which collection. What else an item has is in the document's metadata, un
 
 The time of the last put is the document's `occurred_at`. A put, a refresh and a deletion are one
 command each, with their times in them, so a replay needs no clock and comes to the same.
+
+A namespace is a user and a collection. One label of it names the user: the first, or the one that
+the store was told (`user=1` for `("memories", "ada")`). The others, joined by dots, name the
+collection, behind the place that the user's label had:
+
+    ("ada", "memories", "work")   user=0        ada         langgraph@0/memories.work
+    ("memories", "ada")           user=1        ada         langgraph@1/memories
+    ("docs",)                     user=1        langgraph   langgraph/docs
+    ("ada", "memories")           user="app"    app         langgraph/ada.memories
+
+A namespace that is too short to have the label, or whose label is blank, belongs to the user
+`langgraph`; a store of one user (`user="app"`) has all labels in the collection. No label has a dot
+in it or is empty, so a user and a collection say which namespace they are, whatever the store was
+told.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,14 +37,66 @@ from langgraph.store.base import Item, PutOp, SearchItem
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import json_copy, own_metadata
-from memory_actors.integrations.langgraph.names import Namespace, namespace_of
+
+Namespace = tuple[str, ...]
+
+SHARED_USER = "langgraph"
+_COLLECTION = re.compile(r"langgraph(?:@(\d+))?/(.*)", re.DOTALL)
+
+
+class NamespaceNames:
+    """The rule, for a store whose users are named by a label of the namespaces, or are just one."""
+
+    def __init__(self, user: int | str):
+        is_place = isinstance(user, int) and not isinstance(user, bool) and user >= 0
+        if not is_place and not (isinstance(user, str) and user):
+            raise InvalidInputError(
+                "user must be the place of a label, from 0, or the id of the user who has all "
+                f"namespaces, not {user!r:.80}"
+            )
+        self._user = user
+
+    def place(self, namespace: Sequence[str]) -> tuple[str, str]:
+        """Return the user and the collection of a namespace."""
+        at = self._user
+        if isinstance(at, int) and self._is_named(namespace):
+            others = [*namespace[:at], *namespace[at + 1 :]]
+            return namespace[at], f"langgraph@{at}/{'.'.join(others)}"
+        user_id = at if isinstance(at, str) else SHARED_USER
+        return user_id, f"langgraph/{'.'.join(namespace)}"
+
+    def user_below(self, prefix: Sequence[str]) -> str | None:
+        """Return the user who has all namespaces that begin so; None: several may."""
+        if isinstance(self._user, str):
+            return self._user
+        if self._user >= len(prefix):
+            return None
+        return prefix[self._user] if self._is_named(prefix) else SHARED_USER
+
+    def _is_named(self, namespace: Sequence[str]) -> bool:
+        """Tell whether a namespace has the label that names the user."""
+        at = self._user
+        return isinstance(at, int) and at < len(namespace) and bool(namespace[at].strip())
+
+
+def namespace_of(user_id: str, collection: str) -> Namespace | None:
+    """Return the namespace that is a user's collection; None: it is no namespace's."""
+    match = _COLLECTION.fullmatch(collection)
+    if match is None:
+        return None
+    at, path = match.groups()
+    labels = path.split(".") if path else []
+    if at is not None:
+        labels.insert(int(at), user_id)
+    return tuple(labels)
+
 
 VALUE_BYTES_MAX: Final = 256 * 1024  # of a document
 MINUTE_US: Final = 60_000_000
 TTL_MINUTES_MAX: Final = 1e9  # 1,900 years
 
 
-class Found(msgspec.Struct, frozen=True):
+class StoredItem(msgspec.Struct, frozen=True):
     """A document that is an item."""
 
     memory_id: str
@@ -44,7 +111,7 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the item has beside its value."""
+        """The properties of the item beside its value."""
         about: dict[str, Any] = self.metadata.get("langgraph", {})
         return about
 
@@ -115,14 +182,14 @@ def checked_metadata(op: PutOp, now_us: int) -> dict[str, Any]:
         raise InvalidInputError(f"the index of an item is part of its metadata: {error}") from error
 
 
-def item_of(user_id: str, collection: str, key: str, value: Any, memory: Any) -> Found | None:
+def item_of(user_id: str, collection: str, key: str, value: Any, memory: Any) -> StoredItem | None:
     """Return an item; None: the document is none, but another's with metadata that looks so."""
     namespace = namespace_of(user_id, collection)
     if namespace is None:
         return None
     created_us = memory.metadata.get("langgraph", {}).get("created_us")
     created_at = memory.created_at if created_us is None else to_datetime(created_us)
-    return Found(
+    return StoredItem(
         memory_id=memory.memory_id,
         user_id=user_id,
         collection=collection,
@@ -135,7 +202,7 @@ def item_of(user_id: str, collection: str, key: str, value: Any, memory: Any) ->
     )
 
 
-def items_of(user_id: str, memories: Iterable[Any]) -> list[Found]:
+def items_of(user_id: str, memories: Iterable[Any]) -> list[StoredItem]:
     """Return the items among memories that are documents."""
     found = (
         item_of(user_id, one.data["collection"], one.data["key"], one.data["value"], one)

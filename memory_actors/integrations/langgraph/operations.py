@@ -28,13 +28,15 @@ from memory_actors.base.validation import QUERY_BYTES_MAX, check_count, check_na
 from memory_actors.integrations.langgraph.filters import Filter, documents_filter
 from memory_actors.integrations.langgraph.items import (
     MINUTE_US,
-    Found,
+    Namespace,
+    NamespaceNames,
+    StoredItem,
     checked_metadata,
     checked_value,
     item_of,
     items_of,
+    namespace_of,
 )
-from memory_actors.integrations.langgraph.names import Names, Namespace, namespace_of
 from memory_actors.integrations.langgraph.vectors import Index
 from memory_actors.sharing.system import MemorySystem
 
@@ -54,7 +56,7 @@ class Operations:
     def __init__(
         self,
         memory: MemorySystem,
-        names: Names,
+        names: NamespaceNames,
         index: Index | None,
         *,
         clock: Callable[[], int],
@@ -138,7 +140,7 @@ class Operations:
             await self._refresh(found)
         return found.item()
 
-    async def _find(self, namespace: Sequence[str], key: str) -> Found | None:
+    async def _find(self, namespace: Sequence[str], key: str) -> StoredItem | None:
         user_id, collection = self._names.place(namespace)
         user = self._memory.user(user_id)
         try:
@@ -162,28 +164,27 @@ class Operations:
             await self._all(self._refresh(found) for found, _ in page)
         return [found.search_item(score) for found, score in page]
 
-    async def _matching(self, op: SearchOp, limit: int = ALL) -> list[Found]:
+    async def _matching(self, op: SearchOp, limit: int = ALL) -> list[StoredItem]:
         """Return the items that a search may return, those put last first; `limit` of each user."""
         users = await self._users(op.namespace_prefix)
         if op.filter:
             asked = documents_filter(op.filter)
             each = [await self._with_values(user_id, op, asked) for user_id in users]
         else:
-            each = [await self._latest(user_id, op, limit) for user_id in users]
+            each = []
+            for user_id in users:
+                user = self._memory.user(user_id)
+                listed = await user.list_memories(KINDS, filters=self._about(op), limit=limit)
+                each.append(items_of(user_id, listed))
         found = [one for some in each for one in some]
         return sorted(found, key=lambda one: one.updated_at, reverse=True)
 
-    async def _latest(self, user_id: str, op: SearchOp, limit: int) -> list[Found]:
-        user = self._memory.user(user_id)
-        listed = await user.list_memories(KINDS, filters=self._about(op), limit=limit)
-        return items_of(user_id, listed)
-
-    async def _with_values(self, user_id: str, op: SearchOp, asked: Filter) -> list[Found]:
+    async def _with_values(self, user_id: str, op: SearchOp, asked: Filter) -> list[StoredItem]:
         """Return a user's items below a prefix whose values match a filter."""
         documents, prefix, now_us = self._memory.user(user_id).documents, op.namespace_prefix, 0
         if self._omits:
             now_us = self._clock()
-        found: list[Found] = []
+        found: list[StoredItem] = []
         for collection in await documents.collections():
             namespace = namespace_of(user_id, collection)
             if namespace is None or namespace[: len(prefix)] != tuple(prefix):
@@ -196,21 +197,25 @@ class Operations:
 
     async def _by_vectors(
         self, op: SearchOp, query: str, index: Index
-    ) -> list[tuple[Found, float | None]]:
+    ) -> list[tuple[StoredItem, float | None]]:
         """Rank by the caller's embeddings; what has no vector comes behind what has."""
         matching = await self._matching(op)
         texts = [index.texts(found.value, found.about.get("index")) for found in matching]
         scores = await index.scores(query, texts, self._embed)
         return _best_first(zip(matching, scores, strict=True))
 
-    async def _by_retrieval(self, op: SearchOp, query: str) -> list[tuple[Found, float | None]]:
+    async def _by_retrieval(
+        self, op: SearchOp, query: str
+    ) -> list[tuple[StoredItem, float | None]]:
         """Rank by our own retrieval; what it does not return comes behind what it does."""
         wanted = op.offset + op.limit
         matching = await self._matching(op) if op.filter else []
         among = {one.memory_id for one in matching} if op.filter else None
-        hits: list[tuple[Found, float | None]] = []
+        hits: list[tuple[StoredItem, float | None]] = []
+        # Other stores take a query of any length, and a model reads no more than its beginning.
+        query = query.strip().encode()[:QUERY_BYTES_MAX].decode(errors="ignore")
         for user_id in await self._users(op.namespace_prefix):
-            hits += await self._retrieved(user_id, op, _as_much_as_is_read(query), among)
+            hits += await self._retrieved(user_id, op, query, among)
         if not op.filter and len(hits) < wanted:
             matching = await self._matching(op, wanted + len(hits))
         scored = {found.memory_id for found, _ in hits}
@@ -219,7 +224,7 @@ class Operations:
 
     async def _retrieved(
         self, user_id: str, op: SearchOp, query: str, among: Set[str] | None
-    ) -> list[tuple[Found, float | None]]:
+    ) -> list[tuple[StoredItem, float | None]]:
         """Return what one user's retrieval finds, as many as are wanted of those that match."""
         user = self._memory.user(user_id)
         about = {"and": [self._about(op), {"langgraph.index": {"ne": False}}]}
@@ -276,7 +281,7 @@ class Operations:
         metadata = checked_metadata(op, self._clock())
         await user.documents.put(collection, value, key=op.key, metadata=metadata)
 
-    async def _refresh(self, found: Found) -> None:
+    async def _refresh(self, found: StoredItem) -> None:
         """Have an item that expires begin its time again, where the store is told that reads do."""
         ttl, expires_us = found.about.get("ttl"), found.about.get("expires_us")
         if ttl is None or expires_us is None or not self._ttl().get("refresh_on_read"):
@@ -336,15 +341,10 @@ class Operations:
 
 
 def _best_first(
-    found: Iterable[tuple[Found, float | None]],
-) -> list[tuple[Found, float | None]]:
+    found: Iterable[tuple[StoredItem, float | None]],
+) -> list[tuple[StoredItem, float | None]]:
     """Return by score; those without one behind the others, in their order."""
     return sorted(found, key=lambda one: -1e9 if one[1] is None else one[1], reverse=True)
-
-
-def _as_much_as_is_read(query: str) -> str:
-    """Return the beginning of a query: other stores take any length, and a model reads no more."""
-    return query.strip().encode()[:QUERY_BYTES_MAX].decode(errors="ignore")
 
 
 def _matches(condition: MatchCondition, namespace: Namespace) -> bool:

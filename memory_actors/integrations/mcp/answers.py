@@ -11,7 +11,7 @@ import msgspec
 from memory_actors.base.records import Memory, Receipt, Relationship, Trust
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ShownMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A memory. What it does not have is left out."""
 
     memory_id: str
@@ -31,8 +31,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sources: list[str] = []
 
 
-class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """Where was looked, and for what: an empty answer says so, too."""
+class SearchedIn(msgspec.Struct, frozen=True, kw_only=True):
+    """The place and the words of a search: an empty answer names them, too."""
 
     user: str
     kinds: list[str]
@@ -43,15 +43,15 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memories(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was found."""
+    """The memories that a search found."""
 
-    searched: Searched
-    memories: list[Shown]
+    searched: SearchedIn
+    memories: list[ShownMemory]
     note: str | None = None
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of a write."""
+class WrittenMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of a write."""
 
     memory_id: str
     operation: str
@@ -63,9 +63,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AllWritten(msgspec.Struct, frozen=True):
-    """What became of several writes, in order."""
+    """The outcomes of several writes, in order."""
 
-    memories: list[Written]
+    memories: list[WrittenMemory]
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,15 +81,15 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a person, thing or place."""
+    """All facts about a person, thing or place."""
 
-    searched: Searched
+    searched: SearchedIn
     name: str | None = None
     type: str | None = None
     observations: list[str] = []
     relationships: list[Relation] = []
     similar: list[str] = []
-    """Where nothing has this name: what comes near."""
+    """Names that come near, if nothing has this one."""
     note: str | None = None
 
 
@@ -104,16 +104,16 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Each event of its life: when, what, by whom."""
 
 
-def shown(memory: Memory) -> Shown:
+def shown(memory: Memory) -> ShownMemory:
     """Return what a model is told of a memory."""
-    names = [name for name in Shown.__struct_fields__ if hasattr(memory, name)]
+    names = [name for name in ShownMemory.__struct_fields__ if hasattr(memory, name)]
     sources = [one.source for one in memory.origins if one.source is not None]
-    return Shown(**{name: getattr(memory, name) for name in names}, sources=sources)
+    return ShownMemory(**{name: getattr(memory, name) for name in names}, sources=sources)
 
 
-def written(receipt: Receipt) -> Written:
+def written(receipt: Receipt) -> WrittenMemory:
     """Return what a model is told of a receipt."""
-    return Written(
+    return WrittenMemory(
         memory_id=receipt.memory_id,
         operation=receipt.operation,
         memory_type=receipt.memory_type,

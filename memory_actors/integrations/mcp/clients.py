@@ -10,7 +10,6 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from eventlog.files.datafile import make_directory, written_whole
@@ -21,7 +20,7 @@ NAME: Final = "memory-actors"
 BYTES_MAX: Final = 64 << 20  # one of them also keeps the history of its projects
 
 
-class Client(NamedTuple):
+class McpClient(NamedTuple):
     """A program that starts MCP servers."""
 
     title: str
@@ -40,13 +39,12 @@ def _everywhere(path: str) -> Mapping[str, str]:
     return {"linux": path, "darwin": path, "win32": path}
 
 
-CLIENTS: Final[Mapping[str, Client]] = MappingProxyType(
-    {
-        "claude-code": Client(
+CLIENTS: Final[Mapping[str, McpClient]] = {
+        "claude-code": McpClient(
             "Claude Code", "mcpServers", False, _everywhere(".claude.json"), ".mcp.json",
             "Start a new session: `claude`",
         ),
-        "claude-desktop": Client(
+        "claude-desktop": McpClient(
             "Claude Desktop", "mcpServers", False,
             {
                 "linux": ".config/Claude/claude_desktop_config.json",
@@ -55,11 +53,11 @@ CLIENTS: Final[Mapping[str, Client]] = MappingProxyType(
             },
             None, "Quit Claude Desktop and start it again",
         ),
-        "cursor": Client(
+        "cursor": McpClient(
             "Cursor", "mcpServers", True, _everywhere(".cursor/mcp.json"), ".cursor/mcp.json",
             "Cursor sees it by itself; if not, restart it",
         ),
-        "vscode": Client(
+        "vscode": McpClient(
             "VS Code", "servers", True,
             {
                 "linux": ".config/Code/User/mcp.json",
@@ -68,11 +66,10 @@ CLIENTS: Final[Mapping[str, Client]] = MappingProxyType(
             },
             ".vscode/mcp.json", "Run `MCP: List Servers` in VS Code and start it",
         ),
-    }
-)  # fmt: skip
+    }  # fmt: skip
 
 
-class Change(NamedTuple):
+class ConfigurationChange(NamedTuple):
     """A change to a file that is not written yet."""
 
     path: Path
@@ -135,7 +132,9 @@ def entry(command: Sequence[str]) -> dict[str, Any]:
     return {"type": "stdio", "command": command[0], "args": list(command[1:])}
 
 
-def installing(client: str, path: Path, data: Mapping[str, Any], *, replace: bool) -> Change:
+def installing(
+    client: str, path: Path, data: Mapping[str, Any], *, replace: bool
+) -> ConfigurationChange:
     """Return the change that tells a client of our server.
 
     :raises InvalidInputError: the file is damaged, or has another server of this name, and not
@@ -145,31 +144,33 @@ def installing(client: str, path: Path, data: Mapping[str, Any], *, replace: boo
     text, where = _text(path, before or b""), (it.key, NAME)
     known = _known(path, text, it)
     if known == data:
-        return Change(path, before, before)
+        return ConfigurationChange(path, before, before)
     if known is not None and not replace:
         raise InvalidInputError(
             f"{path} has a server {NAME!r} already, started otherwise: say --replace to change it"
         )
     after = _changed(path, with_member, text, where, it, data)
-    return Change(path, before, f"{after}\n".encode() if before is None else _as(after, before))
+    return ConfigurationChange(
+        path, before, f"{after}\n".encode() if before is None else _as(after, before)
+    )
 
 
-def removing(client: str, path: Path) -> Change:
+def removing(client: str, path: Path) -> ConfigurationChange:
     """Return the change that makes a client forget our server.
 
     :raises InvalidInputError: the file is damaged.
     """
     it, before = CLIENTS[client], _read(path)
     if before is None:
-        return Change(path, None, None)
+        return ConfigurationChange(path, None, None)
     had = _text(path, before)
     left = _changed(path, without_member, had, (it.key, NAME), it)
     if had.startswith("{") and left == "\n":  # `installing` made the file for our server
-        return Change(path, before, None)
-    return Change(path, before, _as(left, before))
+        return ConfigurationChange(path, before, None)
+    return ConfigurationChange(path, before, _as(left, before))
 
 
-def _known(path: Path, text: str, it: Client) -> Any:
+def _known(path: Path, text: str, it: McpClient) -> Any:
     """Return the server of our name that is there, or None."""
     if not text.strip():
         return None
@@ -181,7 +182,7 @@ def _known(path: Path, text: str, it: Client) -> Any:
     return servers.get(NAME) if isinstance(servers, dict) else None
 
 
-def _changed(path: Path, change: Any, text: str, where: Any, it: Client, *data: Any) -> str:
+def _changed(path: Path, change: Any, text: str, where: Any, it: McpClient, *data: Any) -> str:
     try:
         made: str = change(text, where, *data, comments=it.comments)
     except InvalidInputError as error:

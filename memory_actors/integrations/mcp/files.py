@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from memory_actors.integrations.mcp.tool import Answer, Call, Tool
+from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall
 from memory_actors.integrations.memory_tool import MemoryTool
 from memory_actors.integrations.memory_tool.tool import command_parameters
 
@@ -37,7 +37,7 @@ COMMANDS: Final = {
 }
 
 
-class Result(msgspec.Struct, frozen=True):
+class FilesAnswer(msgspec.Struct, frozen=True):
     """The text that the command answers."""
 
     result: str
@@ -52,13 +52,13 @@ def _tool(command: str) -> Tool:
         frozen=True, kw_only=True, forbid_unknown_fields=True,
     )  # fmt: skip
 
-    async def run(call: Call) -> Answer:
+    async def run(call: ToolCall) -> ToolAnswer:
         given = {name: getattr(call.given, name) for name in takes.__struct_fields__}
         text = await MemoryTool(call.user).execute({"command": command, **given})
-        return Answer(Result(text), text=text, changed=command != "view")
+        return ToolAnswer(FilesAnswer(text), text=text, changed=command != "view")
 
     return Tool(
-        command, command.replace("_", " ").title(), COMMANDS[command], takes, Result, run,
+        command, command.replace("_", " ").title(), COMMANDS[command], takes, FilesAnswer, run,
         reads=command == "view", destroys=command in ("delete", "str_replace", "rename"),
     )  # fmt: skip
 

@@ -19,18 +19,18 @@ from memory_actors.integrations.mcp.graph_shapes import (
     Added,
     AddedObservations,
     AddObservations,
+    DeletionDone,
     Deletions,
-    Done,
-    Entities,
     EntityNames,
-    Graph,
-    Link,
-    Names,
+    GraphNode,
+    GraphQuery,
+    GraphRelation,
+    KnowledgeGraph,
     NewObservations,
-    Node,
+    NodeList,
+    NodeNames,
     Nothing,
     OldObservations,
-    Query,
     Relations,
 )
 from memory_actors.integrations.mcp.graph_stored import (
@@ -42,7 +42,7 @@ from memory_actors.integrations.mcp.graph_stored import (
     of_name,
     stored,
 )
-from memory_actors.integrations.mcp.tool import Answer, Call, Tool, builtins
+from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall, builtins
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
 
@@ -54,7 +54,7 @@ ATTEMPTS: Final = 5  # of a relation whose ends others create or delete at the s
 # --- write
 
 
-async def _each(call: Call, given: Sequence[T], step: Callable[[T], Awaitable[None]]) -> None:
+async def _each(call: ToolCall, given: Sequence[T], step: Callable[[T], Awaitable[None]]) -> None:
     """Take one step after another, and report each.
 
     What is done stays where a later step fails or the call is cancelled: to take it out again would
@@ -74,17 +74,17 @@ async def _each(call: Call, given: Sequence[T], step: Callable[[T], Awaitable[No
         await call.progress(number + 1, len(given))
 
 
-async def _create_entities(call: Call) -> Answer:
+async def _create_entities(call: ToolCall) -> ToolAnswer:
     """Create entities, but for those whose name is there."""
     user, new = call.user, call.given.entities
     _check(text for one in new for text in (one.name, one.type, *one.observations))
     graph = await stored(user)
     ids = {one.data["name"]: one.memory_id for one in graph.entities[::-1]}
     mentioned = {name_key(one.data["name"]) for one in graph.mentioned}
-    created: list[Node] = []
+    created: list[GraphNode] = []
     spelled: dict[str, str] = {}
 
-    async def create(one: Node) -> None:
+    async def create(one: GraphNode) -> None:
         if one.name not in ids:
             known = await _spelled_otherwise(user, one)
             if known is not None:
@@ -93,7 +93,7 @@ async def _create_entities(call: Call) -> Answer:
             receipt = await user.entities.add_entity(one.name, one.type, one.observations)
             ids[one.name] = receipt.memory_id
             observations = list(dict.fromkeys(one.observations))
-            created.append(Node(name=one.name, type=one.type, observations=observations))
+            created.append(GraphNode(name=one.name, type=one.type, observations=observations))
         if name_key(one.name) in mentioned:
             await _replace_mentioned(user, ids[one.name])
             mentioned.discard(name_key(one.name))
@@ -101,10 +101,10 @@ async def _create_entities(call: Call) -> Answer:
     await _each(call, new, create)
     if created:
         await _settle(user)
-    return _answer(Entities(created), created, note=_not_created(spelled))
+    return _answer(NodeList(created), created, note=_not_created(spelled))
 
 
-async def _spelled_otherwise(user: UserMemory, node: Node) -> str | None:
+async def _spelled_otherwise(user: UserMemory, node: GraphNode) -> str | None:
     """Return the name of the entity that has this name and type in another spelling."""
     try:
         return (await user.entities.get(node.name, node.type)).name
@@ -195,14 +195,14 @@ def _metadata(memory: Memory) -> dict[str, Any]:
     return {name: value for name, value in memory.metadata.items() if name != IS_COMPRESSED}
 
 
-async def _create_relations(call: Call) -> Answer:
+async def _create_relations(call: ToolCall) -> ToolAnswer:
     """Create relations; a name that is no entity is mentioned from now on."""
     user, new = call.user, call.given.relations
     _check(text for one in new for text in (one.source, one.target, one.relation))
-    created: list[Link] = []
+    created: list[GraphRelation] = []
     names = _Names(user, await stored(user))
 
-    async def create(one: Link) -> None:
+    async def create(one: GraphRelation) -> None:
         for attempts_left in reversed(range(ATTEMPTS)):
             try:
                 created.extend(await _related(user, names, one))
@@ -219,7 +219,7 @@ async def _create_relations(call: Call) -> Answer:
 
 
 class _Names:
-    """What the relations of a call mean by names: what was read, and what they mention first."""
+    """The entities that the relations of a call name: those of the graph, and new ones."""
 
     def __init__(self, user: UserMemory, graph: Stored):
         self._user = user
@@ -243,11 +243,11 @@ class _Names:
         return self._new[key]
 
 
-async def _related(user: UserMemory, names: _Names, asked: Link) -> list[Link]:
+async def _related(user: UserMemory, names: _Names, asked: GraphRelation) -> list[GraphRelation]:
     """Relate two names; return the relation, with the names as they are there, if it is new."""
     source_id, source = await names.end(asked.source)
     target_id, target = await names.end(asked.target)
-    made = Link(source=source, relation=asked.relation, target=target)
+    made = GraphRelation(source=source, relation=asked.relation, target=target)
     if made in names.known:
         return []
     receipt = await user.entities.relate(source_id, made.relation, target_id, exclusive=False)
@@ -255,7 +255,7 @@ async def _related(user: UserMemory, names: _Names, asked: Link) -> list[Link]:
     return [made] if receipt.operation == "add" else []
 
 
-async def _add_observations(call: Call) -> Answer:
+async def _add_observations(call: ToolCall) -> ToolAnswer:
     given = call.given.observations
     _check(text for one in given for text in (one.entity_name, *one.contents))
     graph = await stored(call.user)
@@ -288,20 +288,20 @@ def _check(texts: Iterable[str]) -> None:
 # --- delete
 
 
-async def _delete_entities(call: Call) -> Answer:
+async def _delete_entities(call: ToolCall) -> ToolAnswer:
     graph = await stored(call.user)
     shown = [*graph.entities, *graph.mentioned]
     gone = [one.memory_id for name in call.given.entity_names for one in of_name(shown, name)]
     return await _deleted(call, list(dict.fromkeys(gone)), "Entities")
 
 
-async def _delete_relations(call: Call) -> Answer:
+async def _delete_relations(call: ToolCall) -> ToolAnswer:
     graph = await stored(call.user)
     gone = [one.memory_id for asked in call.given.relations for one in graph.related(asked)]
     return await _deleted(call, list(dict.fromkeys(gone)), "Relations")
 
 
-async def _deleted(call: Call, memory_ids: Sequence[str], what: str) -> Answer:
+async def _deleted(call: ToolCall, memory_ids: Sequence[str], what: str) -> ToolAnswer:
     """Delete, and forget what was only mentioned by what is gone."""
 
     async def delete(memory_id: str) -> None:
@@ -317,7 +317,7 @@ async def _deleted(call: Call, memory_ids: Sequence[str], what: str) -> Answer:
     return _done(what)
 
 
-async def _delete_observations(call: Call) -> Answer:
+async def _delete_observations(call: ToolCall) -> ToolAnswer:
     graph = await stored(call.user)
     left = {one.memory_id: set(one.data["observations"]) for one in graph.entities}
 
@@ -334,25 +334,27 @@ async def _delete_observations(call: Call) -> Answer:
     return _done("Observations")
 
 
-def _done(what: str) -> Answer:
+def _done(what: str) -> ToolAnswer:
     message = f"{what} deleted successfully"
-    return Answer(Done(success=True, message=message), text=message, changed=True)
+    return ToolAnswer(DeletionDone(success=True, message=message), text=message, changed=True)
 
 
 # --- read
 
 
-async def read_graph(user: UserMemory) -> Graph:
+async def read_graph(user: UserMemory) -> KnowledgeGraph:
     """Return all that there is."""
     graph = await stored(user)
-    return Graph([node(one) for one in graph.entities], [link(one) for one in graph.relations])
+    return KnowledgeGraph(
+        [node(one) for one in graph.entities], [link(one) for one in graph.relations]
+    )
 
 
-async def _read_graph(call: Call) -> Answer:
+async def _read_graph(call: ToolCall) -> ToolAnswer:
     return _found(call, await read_graph(call.user), "everything")
 
 
-async def _search_nodes(call: Call) -> Answer:
+async def _search_nodes(call: ToolCall) -> ToolAnswer:
     graph, wanted = await stored(call.user), call.given.query.lower()
 
     def matches(entity: Memory) -> bool:
@@ -363,14 +365,14 @@ async def _search_nodes(call: Call) -> Answer:
     return _found(call, graph.shown(chosen), f"names, types and observations with {wanted!r}")
 
 
-async def _open_nodes(call: Call) -> Answer:
+async def _open_nodes(call: ToolCall) -> ToolAnswer:
     graph, names = await stored(call.user), set(call.given.names)
     ids = {one.memory_id for name in names for one in of_name(graph.entities, name)}
     chosen = [one for one in graph.entities if one.memory_id in ids]
     return _found(call, graph.shown(chosen), f"the names {sorted(names)}")
 
 
-def _found(call: Call, graph: Graph, wanted: str) -> Answer:
+def _found(call: ToolCall, graph: KnowledgeGraph, wanted: str) -> ToolAnswer:
     """Return what was found, and beside its shape what was searched."""
     user = call.user.user_id
     note = (
@@ -383,10 +385,10 @@ def _found(call: Call, graph: Graph, wanted: str) -> Answer:
     )
 
 
-def _answer(structured: Any, text: Any, **more: Any) -> Answer:
+def _answer(structured: Any, text: Any, **more: Any) -> ToolAnswer:
     """Return an answer with the text that the reference has beside it."""
     said = msgspec.json.format(msgspec.json.encode(text), indent=2).decode()
-    return Answer(structured, said, **{"changed": True, **more})
+    return ToolAnswer(structured, said, **{"changed": True, **more})
 
 
 # --- the tools
@@ -399,7 +401,7 @@ def _tool(name: str, description: str, takes: Any, returns: Any, run: Any, **hin
 TOOLS: Final[Sequence[Tool]] = (
     _tool(
         "create_entities", "Create multiple new entities in the knowledge graph. "
-        "One whose name is there already is left as it is.", Entities, Entities, _create_entities,
+        "One whose name is there already is left as it is.", NodeList, NodeList, _create_entities,
     ),
     _tool(
         "create_relations", "Create multiple new relations between entities in the knowledge "
@@ -411,26 +413,26 @@ TOOLS: Final[Sequence[Tool]] = (
     ),
     _tool(
         "delete_entities", "Delete multiple entities and their relations from the knowledge graph.",
-        EntityNames, Done, _delete_entities, destroys=True, repeats=True,
+        EntityNames, DeletionDone, _delete_entities, destroys=True, repeats=True,
     ),
     _tool(
         "delete_observations", "Delete specific observations of entities in the knowledge graph.",
-        Deletions, Done, _delete_observations, destroys=True, repeats=True,
+        Deletions, DeletionDone, _delete_observations, destroys=True, repeats=True,
     ),
     _tool(
         "delete_relations", "Delete multiple relations from the knowledge graph.",
-        Relations, Done, _delete_relations, destroys=True, repeats=True,
+        Relations, DeletionDone, _delete_relations, destroys=True, repeats=True,
     ),
     _tool(
-        "read_graph", "Read the entire knowledge graph.", Nothing, Graph, _read_graph,
+        "read_graph", "Read the entire knowledge graph.", Nothing, KnowledgeGraph, _read_graph,
         reads=True, repeats=True,
     ),
     _tool(
         "search_nodes", "Search for nodes in the knowledge graph by a text in their names, types "
-        "or observations.", Query, Graph, _search_nodes, reads=True, repeats=True,
+        "or observations.", GraphQuery, KnowledgeGraph, _search_nodes, reads=True, repeats=True,
     ),
     _tool(
         "open_nodes", "Open specific nodes in the knowledge graph by their names.",
-        Names, Graph, _open_nodes, reads=True, repeats=True,
+        NodeNames, KnowledgeGraph, _open_nodes, reads=True, repeats=True,
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ def _said(kind: Any, words: str) -> Any:
     return Annotated[kind, msgspec.Meta(description=words)]
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True, rename={"type": "entityType"}):
+class GraphNode(msgspec.Struct, frozen=True, kw_only=True, rename={"type": "entityType"}):
     """An entity."""
 
     name: _said(str, "The name of the entity")  # type: ignore[valid-type]
@@ -17,7 +17,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, rename={"type": "entityTyp
     observations: _said(list[str], "What is known of it, one text each")  # type: ignore[valid-type]
 
 
-class Link(
+class GraphRelation(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -30,23 +30,23 @@ class Link(
     relation: _said(str, "The type of the relation, in active voice")  # type: ignore[valid-type]
 
 
-class Graph(msgspec.Struct, frozen=True):
+class KnowledgeGraph(msgspec.Struct, frozen=True):
     """Entities, and relations of theirs."""
 
-    entities: list[Node]
-    relations: list[Link]
+    entities: list[GraphNode]
+    relations: list[GraphRelation]
 
 
-class Entities(msgspec.Struct, frozen=True):
+class NodeList(msgspec.Struct, frozen=True):
     """Entities to create, or that were created."""
 
-    entities: list[Node]
+    entities: list[GraphNode]
 
 
 class Relations(msgspec.Struct, frozen=True):
     """Relations to create or delete, or that were created."""
 
-    relations: list[Link]
+    relations: list[GraphRelation]
 
 
 class NewObservations(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,7 +70,7 @@ class Added(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AddedObservations(msgspec.Struct, frozen=True):
-    """What was added, for each entity."""
+    """The observations that were added, for each entity."""
 
     results: list[Added]
 
@@ -94,7 +94,7 @@ class Deletions(msgspec.Struct, frozen=True):
     deletions: list[OldObservations]
 
 
-class Done(msgspec.Struct, frozen=True):
+class DeletionDone(msgspec.Struct, frozen=True):
     """A deletion is done."""
 
     success: bool
@@ -105,13 +105,13 @@ class Nothing(msgspec.Struct, frozen=True):
     """No arguments."""
 
 
-class Query(msgspec.Struct, frozen=True):
+class GraphQuery(msgspec.Struct, frozen=True):
     """A search."""
 
     query: _said(str, "A text to look for in names, types and observations")  # type: ignore[valid-type]
 
 
-class Names(msgspec.Struct, frozen=True):
+class NodeNames(msgspec.Struct, frozen=True):
     """Entities to open."""
 
     names: _said(list[str], "The names of the entities to return")  # type: ignore[valid-type]

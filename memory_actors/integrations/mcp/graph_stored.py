@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from memory_actors.base.records import Memory, MemoryType
-from memory_actors.integrations.mcp.graph_shapes import Graph, Link, Node
+from memory_actors.integrations.mcp.graph_shapes import GraphNode, GraphRelation, KnowledgeGraph
 from memory_actors.kinds.entity.graph import name_key, relation_key
 from memory_actors.sharing.system import UserMemory
 
@@ -25,7 +25,11 @@ class Stored:
         self.entities = [one for one in entities if one.data["type"] != MENTIONED]
         self.mentioned = [one for one in entities if one.data["type"] == MENTIONED]
         self.ever_related = [one for one in memories if "relation" in one.data]
-        self.relations = [one for one in self.ever_related if _holds(one)]
+        now = datetime.now(UTC)
+        ends = ((one, one.data["valid_to"]) for one in self.ever_related)
+        self.relations = [
+            one for one, end in ends if end is None or datetime.fromisoformat(end) > now
+        ]
 
     def named(self, name: str) -> Memory | None:
         """Return the first entity of a name, or else of that name in another spelling."""
@@ -35,17 +39,17 @@ class Stored:
         """Return what a relation means by a name: an entity, or else one that is mentioned only."""
         return self.named(name) or next(iter(of_name(self.mentioned, name)), None)
 
-    def related(self, asked: Link) -> list[Memory]:
+    def related(self, asked: GraphRelation) -> list[Memory]:
         """Return the relations that are just so, or else those that are so in another spelling."""
         exact = [one for one in self.relations if link(one) == asked]
         return exact or [one for one in self.relations if _key(link(one)) == _key(asked)]
 
-    def shown(self, chosen: Sequence[Memory]) -> Graph:
+    def shown(self, chosen: Sequence[Memory]) -> KnowledgeGraph:
         """Return some entities, and each relation that touches one of them."""
         names = {one.data["name"] for one in chosen}
         links = [link(one) for one in self.relations]
         links = [one for one in links if one.source in names or one.target in names]
-        return Graph([node(one) for one in chosen], links)
+        return KnowledgeGraph([node(one) for one in chosen], links)
 
 
 def of_name(entities: Iterable[Memory], name: str) -> list[Memory]:
@@ -54,24 +58,19 @@ def of_name(entities: Iterable[Memory], name: str) -> list[Memory]:
     return [one for one in same if one.data["name"] == name] or same
 
 
-def _key(asked: Link) -> tuple[str, str, str]:
+def _key(asked: GraphRelation) -> tuple[str, str, str]:
     """Return what two spellings of one relation have in common."""
     return name_key(asked.source), relation_key(asked.relation), name_key(asked.target)
 
 
-def _holds(relation: Memory) -> bool:
-    end = relation.data["valid_to"]
-    return end is None or datetime.fromisoformat(end) > datetime.now(UTC)
-
-
-def node(entity: Memory) -> Node:
+def node(entity: Memory) -> GraphNode:
     """Return an entity as the reference shows it."""
-    return Node(**{name: entity.data[name] for name in Node.__struct_fields__})
+    return GraphNode(**{name: entity.data[name] for name in GraphNode.__struct_fields__})
 
 
-def link(relation: Memory) -> Link:
+def link(relation: Memory) -> GraphRelation:
     """Return a relation as the reference shows it."""
-    return Link(**{name: relation.data[name] for name in Link.__struct_fields__})
+    return GraphRelation(**{name: relation.data[name] for name in GraphRelation.__struct_fields__})
 
 
 async def stored(user: UserMemory) -> Stored:

@@ -25,13 +25,13 @@ _BLANK_OR_COMMENT: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.D
 _INDENT: Final = re.compile(r"\n([ \t]+)[^\s]")
 
 
-class Value(NamedTuple):
+class JsonValue(NamedTuple):
     """A value, and its place in the text."""
 
     start: int
     end: int
     data: Any
-    """As JSON; of an object None: see `members`."""
+    """The value as JSON; of an object None: see `members`."""
     members: "Sequence[Member] | None" = None
     """Of an object, in order."""
 
@@ -53,7 +53,7 @@ class Member(NamedTuple):
     key: str
     start: int
     """The place of the key."""
-    value: Value
+    value: JsonValue
     comma: int | None
     """The place of the comma behind it, if there is one."""
 
@@ -77,7 +77,7 @@ class _Parser:
         self._comments = comments
         self._scalar = json.JSONDecoder(parse_constant=_no_constant)
 
-    def whole(self) -> Value:
+    def whole(self) -> JsonValue:
         """Return the value that the text is."""
         value = self.value(self.skip(0))
         end = self.skip(value.end)
@@ -90,7 +90,7 @@ class _Parser:
         assert found is not None
         return found.end()
 
-    def value(self, at: int) -> Value:
+    def value(self, at: int) -> JsonValue:
         if self.text[at : at + 1] == "{":
             return self.object(at)
         if self.text[at : at + 1] == "[":
@@ -99,13 +99,15 @@ class _Parser:
             data, end = self._scalar.raw_decode(self.text, at)
         except ValueError:
             _refuse(self.text, at, "a value is missing, or is none of JSON's")
-        return Value(at, end, data)
+        return JsonValue(at, end, data)
 
-    def object(self, start: int) -> Value:
+    def object(self, start: int) -> JsonValue:
         members: list[Member] = []
         at = self.skip(start + 1)
         while self.text[at : at + 1] != "}":
-            key = self._key(at)
+            if self.text[at : at + 1] != '"':
+                _refuse(self.text, at, "a key in double quotes is missing")
+            key = self.value(at)
             colon = self.skip(key.end)
             if self.text[colon : colon + 1] != ":":
                 _refuse(self.text, colon, "a colon is missing")
@@ -113,21 +115,16 @@ class _Parser:
             behind, comma = self._behind(value.end, "}")
             members.append(Member(key.data, at, value, comma))
             at = behind
-        return Value(start, at + 1, None, members)
+        return JsonValue(start, at + 1, None, members)
 
-    def _key(self, at: int) -> Value:
-        if self.text[at : at + 1] != '"':
-            _refuse(self.text, at, "a key in double quotes is missing")
-        return self.value(at)
-
-    def array(self, start: int) -> Value:
+    def array(self, start: int) -> JsonValue:
         found: list[Any] = []
         at = self.skip(start + 1)
         while self.text[at : at + 1] != "]":
             value = self.value(at)
             found.append(value.plain)
             at, _ = self._behind(value.end, "]")
-        return Value(start, at + 1, found)
+        return JsonValue(start, at + 1, found)
 
     def _behind(self, end: int, closing: str) -> tuple[int, int | None]:
         """Return where the next item or the end is, and the comma between."""
@@ -142,7 +139,7 @@ class _Parser:
         return after, at
 
 
-def parsed(text: str, *, comments: bool = False) -> Value:
+def parsed(text: str, *, comments: bool = False) -> JsonValue:
     """Return a text as JSON with places.
 
     :raises InvalidInputError: it is damaged: the message says where.
@@ -175,7 +172,7 @@ def with_member(text: str, path: Sequence[str], data: Any, *, comments: bool = F
     return f"{text[: known.value.start]}{value}{text[known.value.end :]}"
 
 
-def _object(value: Value, what: str) -> Value:
+def _object(value: JsonValue, what: str) -> JsonValue:
     if value.members is None:
         raise InvalidInputError(f"{what} is no JSON object")
     keys = [one.key for one in value.members]
@@ -190,7 +187,7 @@ def _depth_of(text: str) -> str:
     return found[1] if found else "  "
 
 
-def _put(text: str, into: Value, key: str, data: Any, unit: str) -> str:
+def _put(text: str, into: JsonValue, key: str, data: Any, unit: str) -> str:
     """Put a member behind the last one, or right behind the brace."""
     line_feed = _line_feed(text)
     members = into.members or ()
@@ -256,14 +253,14 @@ def without_member(text: str, path: Sequence[str], *, comments: bool = False) ->
     return f"{text[: root.start]}{text[root.end :]}"
 
 
-def _made_for(text: str, it: Value, member: Member) -> bool:
+def _made_for(text: str, it: JsonValue, member: Member) -> bool:
     """Say whether an object has one member alone, on a line of its own."""
     begin, end = text[it.start + 1 : member.start], text[member.value.end : it.end - 1]
     alone = len(it.members or ()) == 1 and not begin.strip() and not end.strip(" \t\r\n,")
     return alone and "\n" in begin
 
 
-def _cut(text: str, out_of: Value, member: Member) -> str:
+def _cut(text: str, out_of: JsonValue, member: Member) -> str:
     """Take a member out, with the comma that it brought and the blanks before it.
 
     A comment that ends with its line may stand before it: if nothing else ends it, the blanks stay.

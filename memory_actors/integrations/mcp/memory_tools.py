@@ -20,14 +20,14 @@ from memory_actors.integrations.mcp.answers import (
     AllWritten,
     Explained,
     Memories,
-    Searched,
-    Shown,
-    Written,
+    SearchedIn,
+    ShownMemory,
+    WrittenMemory,
     related,
     shown,
     written,
 )
-from memory_actors.integrations.mcp.tool import Answer, Call, Tool
+from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall
 from memory_actors.sharing.system import UserMemory
 
 MANY_MAX: Final = 1_000
@@ -84,52 +84,52 @@ def _takes(operation: str, *names: str, **instead: Any) -> type[msgspec.Struct]:
     return struct_of(operation.title().replace(".", ""), declared, worded)
 
 
-def _given(call: Call) -> dict[str, Any]:
+def _given(call: ToolCall) -> dict[str, Any]:
     return {name: getattr(call.given, name) for name in call.given.__struct_fields__}
 
 
 # --- what they do
 
 
-async def _remember(call: Call) -> Answer:
-    return Answer(written(await call.user.add(**_given(call))), changed=True)
+async def _remember(call: ToolCall) -> ToolAnswer:
+    return ToolAnswer(written(await call.user.add(**_given(call))), changed=True)
 
 
-async def _remember_many(call: Call) -> Answer:
+async def _remember_many(call: ToolCall) -> ToolAnswer:
     """Add memories by one write, so that all are there or none, whatever becomes of the call."""
     items = [Item(**msgspec.structs.asdict(one)) for one in call.given.items]
     await call.progress(0, len(items))
     receipts = await call.user.add_many(items)
     await call.progress(len(items), len(items))
-    return Answer(AllWritten([written(one) for one in receipts]), changed=True)
+    return ToolAnswer(AllWritten([written(one) for one in receipts]), changed=True)
 
 
-async def _recall(call: Call) -> Answer:
+async def _recall(call: ToolCall) -> ToolAnswer:
     hits = await call.user.retrieve(**_sought(call))
-    return Answer(await _memories(call, [shown(hit) for hit in hits]))
+    return ToolAnswer(await _memories(call, [shown(hit) for hit in hits]))
 
 
-async def _list(call: Call) -> Answer:
+async def _list(call: ToolCall) -> ToolAnswer:
     found = await call.user.list_memories(**_sought(call))
-    return Answer(await _memories(call, [shown(one) for one in found]))
+    return ToolAnswer(await _memories(call, [shown(one) for one in found]))
 
 
-def _sought(call: Call) -> dict[str, Any]:
+def _sought(call: ToolCall) -> dict[str, Any]:
     """Return what is searched for; no kinds are all kinds, as models fill in an empty list."""
     given = _given(call)
     return {**given, "memory_types": given["memory_types"] or None}
 
 
-async def _memories(call: Call, found: list[Shown]) -> Memories:
+async def _memories(call: ToolCall, found: list[ShownMemory]) -> Memories:
     note = None if found else await _nothing(call)
     return Memories(searched=searched(call), memories=found, note=note)
 
 
-def searched(call: Call) -> Searched:
+def searched(call: ToolCall) -> SearchedIn:
     """Return where a call has looked."""
     given = _given(call)
     named = {name: given.get(name) for name in ("query", "since", "until")}
-    return Searched(
+    return SearchedIn(
         user=call.user.user_id,
         kinds=list(given.get("memory_types") or SEARCHED),
         filters=given.get("filters") or {},
@@ -137,7 +137,7 @@ def searched(call: Call) -> Searched:
     )
 
 
-async def _nothing(call: Call) -> str:
+async def _nothing(call: ToolCall) -> str:
     """Say how much there is where nothing was found."""
     kinds = _given(call).get("memory_types") or SEARCHED
     count = await call.user.count(memory_types=kinds)
@@ -147,22 +147,22 @@ async def _nothing(call: Call) -> str:
     )
 
 
-async def _get(call: Call) -> Answer:
-    return Answer(shown(await call.user.get(call.given.memory_id)))
+async def _get(call: ToolCall) -> ToolAnswer:
+    return ToolAnswer(shown(await call.user.get(call.given.memory_id)))
 
 
-async def _update(call: Call) -> Answer:
-    return Answer(written(await call.user.update(**_given(call))), changed=True)
+async def _update(call: ToolCall) -> ToolAnswer:
+    return ToolAnswer(written(await call.user.update(**_given(call))), changed=True)
 
 
-async def _forget(call: Call) -> Answer:
-    return Answer(written(await call.user.delete(call.given.memory_id)), changed=True)
+async def _forget(call: ToolCall) -> ToolAnswer:
+    return ToolAnswer(written(await call.user.delete(call.given.memory_id)), changed=True)
 
 
-async def _explain(call: Call) -> Answer:
+async def _explain(call: ToolCall) -> ToolAnswer:
     why = await call.user.why(call.given.memory_id)
     steps = [f"{step.at:%Y-%m-%d %H:%M} {step.says}" for step in why.steps]
-    return Answer(
+    return ToolAnswer(
         Explained(
             memory_id=why.memory_id,
             memory_type=why.memory_type,
@@ -173,13 +173,13 @@ async def _explain(call: Call) -> Answer:
     )
 
 
-async def _relate(call: Call) -> Answer:
+async def _relate(call: ToolCall) -> ToolAnswer:
     """Relate two entities; one that is not there yet is added, if the rest can be."""
     _check_link(call.given)
     names = dict.fromkeys((call.given.source, call.given.target))
     for name in [name for name in names if not await _is_there(call.user, name)]:
         await call.user.entities.add_entity(name)
-    return Answer(written(await call.user.entities.relate(**_given(call))), changed=True)
+    return ToolAnswer(written(await call.user.entities.relate(**_given(call))), changed=True)
 
 
 def _check_link(given: Any) -> None:
@@ -215,17 +215,18 @@ async def _is_there(user: UserMemory, name: str) -> bool:
     return True
 
 
-async def _look_up(call: Call) -> Answer:
-    where = Searched(
+async def _look_up(call: ToolCall) -> ToolAnswer:
+    where = SearchedIn(
         user=call.user.user_id, kinds=["entity"], filters={}, query=call.given.entity_ref
     )
     given = _given(call)
     try:
         entity = await call.user.entities.get(given["entity_ref"])
     except NotFoundError:
-        return Answer(await _unknown(call.user, where))
-    links = await call.user.entities.relationships(entity.memory_id, **_without_ref(given))
-    return Answer(
+        return ToolAnswer(await _unknown(call.user, where))
+    how = {name: value for name, value in given.items() if name != "entity_ref"}
+    links = await call.user.entities.relationships(entity.memory_id, **how)
+    return ToolAnswer(
         About(
             searched=where,
             name=entity.name,
@@ -236,11 +237,7 @@ async def _look_up(call: Call) -> Answer:
     )
 
 
-def _without_ref(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name != "entity_ref"}
-
-
-async def _unknown(user: UserMemory, where: Searched) -> About:
+async def _unknown(user: UserMemory, where: SearchedIn) -> About:
     """Return what comes near a name that nothing has."""
     near = await user.retrieve(where.query or "", memory_types=["entity"], top_k=SIMILAR)
     note = f"Nothing is named {where.query!r}. See `similar`, or try recall."
@@ -268,7 +265,7 @@ FACTS: Final = Annotated[
 def _tool(
     name: str,
     title: str,
-    run: Callable[[Call], Awaitable[Answer]],
+    run: Callable[[ToolCall], Awaitable[ToolAnswer]],
     takes: type[msgspec.Struct],
     returns: type[msgspec.Struct],
     words: Sequence[str],
@@ -287,7 +284,7 @@ def _says(operation: str) -> str:
 TOOLS: Final[Sequence[Tool]] = (
     _tool(
         "remember", "Remember a fact", _remember,
-        _takes("add", "content", "metadata", "occurred_at", "pinned"), Written,
+        _takes("add", "content", "metadata", "occurred_at", "pinned"), WrittenMemory,
         (
             "Store one fact about the user or their work, for later conversations.",
             (
@@ -334,7 +331,7 @@ TOOLS: Final[Sequence[Tool]] = (
         reads=True,
     ),
     _tool(
-        "get_memory", "Get a memory", _get, _takes("get", "memory_id"), Shown,
+        "get_memory", "Get a memory", _get, _takes("get", "memory_id"), ShownMemory,
         (
             "Return one memory in full.",
             "you have its memory_id and need its present text or metadata.",
@@ -344,7 +341,7 @@ TOOLS: Final[Sequence[Tool]] = (
     ),
     _tool(
         "update_memory", "Correct a memory", _update,
-        _takes("update", "memory_id", "content", "metadata"), Written,
+        _takes("update", "memory_id", "content", "metadata"), WrittenMemory,
         (
             _says("update"),
             "a memory was wrong from the start. If it was right and things changed, use remember.",
@@ -353,7 +350,7 @@ TOOLS: Final[Sequence[Tool]] = (
         destroys=True, repeats=True,
     ),
     _tool(
-        "forget", "Forget a memory", _forget, _takes("delete", "memory_id"), Written,
+        "forget", "Forget a memory", _forget, _takes("delete", "memory_id"), WrittenMemory,
         (
             _says("delete"),
             "the user asks you to forget something. Find its memory_id with recall first.",
@@ -375,7 +372,7 @@ TOOLS: Final[Sequence[Tool]] = (
         _takes(
             "entities.relate", "source", "relation", "target", "fact", "valid_from", "valid_to"
         ),
-        Written,
+        WrittenMemory,
         (
             "Store how two people, things or places relate. New names are added by themselves.",
             "the fact is a link that you will follow later: who works where, what depends on what.",

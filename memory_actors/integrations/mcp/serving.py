@@ -5,7 +5,6 @@ of the API key. What a caller did wrong is the result of the call, for the model
 wrong on this side is told in fixed words, and logged.
 """
 
-import importlib.metadata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -27,9 +26,10 @@ from memory_actors.base.errors import (
     QuotaExceededError,
 )
 from memory_actors.base.privacy import reason
+from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
 from memory_actors.integrations.mcp.answers import shown
-from memory_actors.integrations.mcp.tool import Answer, Call, Tool, builtins, schema
+from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall, builtins, schema
 from memory_actors.integrations.memory_tool import MemoryToolError
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -127,7 +127,7 @@ class _Serving:
         }
         self.server: Server[Any] = Server(
             "memory-actors",
-            version=_version(),
+            version=version(),
             title="Memory Actors",
             instructions=" ".join(INSTRUCTIONS[name] for name in self._sets),
             cache_hints={
@@ -168,9 +168,12 @@ class _Serving:
         try:
             given = tool.arguments(params.arguments)
             user = await self._whose(context)
-            answer = await tool.run(Call(user, given, context.session.report_progress))
+            answer = await tool.run(ToolCall(user, given, context.session.report_progress))
         except Exception as error:
-            return _failed(error, tool.name)
+            if isinstance(error, MCPError):  # one of the protocol; of others a model reads
+                raise
+            said = types.TextContent(text=_told(error, tool.name))
+            return types.CallToolResult(content=[said], is_error=True)
         if answer.changed and "graph" in self._sets:
             await self._tell_changed()
         return _result(answer)
@@ -304,7 +307,7 @@ def _described(tool: Tool) -> types.Tool:
     )
 
 
-def _result(answer: Answer) -> types.CallToolResult:
+def _result(answer: ToolAnswer) -> types.CallToolResult:
     structured = builtins(answer.structured)
     said = answer.text
     if said is None:
@@ -317,27 +320,9 @@ def _result(answer: Answer) -> types.CallToolResult:
     )
 
 
-def _failed(error: Exception, tool: str) -> types.CallToolResult:
-    """Return an error as the result of a call, for the model to read and to do better.
-
-    :raises MCPError: it is one of the protocol.
-    """
-    if isinstance(error, MCPError):
-        raise error
-    text = types.TextContent(text=_told(error, tool))
-    return types.CallToolResult(content=[text], is_error=True)
-
-
 def _told(error: Exception, tool: str = "") -> str:
     """Return what a caller is told of an error."""
     if isinstance(error, CALLERS):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
     _logger.warning("call failed", tool=tool, error=reason(error))
     return BY_US
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("memory-actors")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        return "0"

@@ -16,7 +16,7 @@ Progress: TypeAlias = Callable[[int, int], Awaitable[None]]
 """Told how many of how many steps are done."""
 
 
-class Answer(NamedTuple):
+class ToolAnswer(NamedTuple):
     """The result of a tool."""
 
     structured: Any
@@ -26,12 +26,12 @@ class Answer(NamedTuple):
     note: str | None = None
     """A second text: what was searched, where `structured` has a shape that cannot say it."""
     meta: Mapping[str, Any] | None = None
-    """The same for programs."""
+    """The second text for programs."""
     changed: bool = False
     """True if memory may be another than before."""
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     """A call of a tool."""
 
     user: UserMemory
@@ -40,7 +40,7 @@ class Call(NamedTuple):
     progress: Progress
 
 
-Run: TypeAlias = Callable[[Call], Awaitable[Answer]]
+Run: TypeAlias = Callable[[ToolCall], Awaitable[ToolAnswer]]
 
 
 class Tool(NamedTuple):
@@ -67,14 +67,13 @@ class Tool(NamedTuple):
         try:
             return msgspec.convert(dict(given or {}), self.takes)
         except msgspec.ValidationError as error:
-            wanted = ", ".join(_named(field) for field in msgspec.structs.fields(self.takes))
+            wanted = ", ".join(
+                field.encode_name + ("" if field.required else " (optional)")
+                for field in msgspec.structs.fields(self.takes)
+            )
             raise InvalidInputError(
                 f"{self.name}: {str(error).replace(' - at `$', ' - at `')}. It takes {wanted}"
             ) from error
-
-
-def _named(field: msgspec.structs.FieldInfo) -> str:
-    return field.encode_name if field.required else f"{field.encode_name} (optional)"
 
 
 def schema(of: type[msgspec.Struct]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
 from memory_actors.integrations.mem0.memory import AsyncMemory
-from memory_actors.sync.blocking import Closable, Loop
+from memory_actors.sync.blocking import BlockingResource, Loop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +27,7 @@ def _blocking(
     return call
 
 
-class Memory(Closable):
+class Memory(BlockingResource):
     """mem0's `Memory`: what `AsyncMemory` does, without `await`, from any thread.
 
     It takes what `AsyncMemory` takes. The store is closed by `close`, at the end of a `with` block,

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
@@ -15,7 +14,7 @@ from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
 from memory_actors.extraction import OpenAIExtractor
 from memory_actors.integrations.mem0 import checks, shapes
-from memory_actors.integrations.mem0.filters import Filter, translated
+from memory_actors.integrations.mem0.checks import Filter, translated
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 DIRECTORY: Final = "./memory"
@@ -57,12 +56,7 @@ class AsyncMemory:
         await self._opened()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

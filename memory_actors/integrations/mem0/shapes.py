@@ -1,4 +1,4 @@
-"""What mem0 keeps of a memory, and the dicts in which it tells of one.
+"""The payload of a memory of mem0, and the dicts in which mem0 returns one.
 
 The payload of mem0 is the metadata here: the caller's own keys, the scope, who said it, and its
 times, under mem0's names; so its filters find them. The text and its hash are not kept twice.

@@ -167,7 +167,7 @@ class MemoryTool:
     """Serves the commands view, create, str_replace, insert, delete and rename for one user."""
 
     ends_files: ClassVar[bool] = False
-    """Whether an insert also ends the file with a line feed, as the vendor's Python SDK does."""
+    """True if an insert also ends the file with a line feed, as the vendor's Python SDK does."""
 
     def __init__(self, user: UserMemory):
         self._context = user.context

@@ -1,6 +1,6 @@
 """The programs that memories come from: a module each, and this list."""
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Final
 
 from memory_actors.interchange.sources import (
@@ -15,17 +15,15 @@ from memory_actors.interchange.sources import (
     memory_md,
     zep,
 )
-from memory_actors.interchange.sources.found import Source
+from memory_actors.interchange.sources.found import ImportSource
 
-SOURCES: Final = MappingProxyType(
-    {
+SOURCES: Final[Mapping[str, ImportSource]] = {
         module.SOURCE.name: module.SOURCE
         for module in (
             mem0, zep, letta, langgraph, chroma, mcp_memory, chatgpt, claude, basic_memory,
             memory_md,
         )
-    }
-)  # fmt: skip
+    }  # fmt: skip
 """Every source by its name. A new one is a module with a `SOURCE`, and its name here."""
 
-__all__ = ["SOURCES", "Source"]
+__all__ = ["SOURCES", "ImportSource"]

@@ -16,15 +16,15 @@ from typing import Any, Final, TypeAlias
 
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.found import (
-    Found,
-    Reading,
-    Source,
+    ImportSource,
+    SourceReading,
+    SourceRecord,
     check_names,
     entity_key,
     present,
 )
 from memory_actors.interchange.sources.markdown import (
-    Passage,
+    MarkdownBlock,
     facts,
     front_matter,
     markdown_files,
@@ -43,7 +43,7 @@ Known: TypeAlias = dict[str, tuple[str, list[Any]]]
 """The names of the entities that links name, and their keys, by what a link may say."""
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the notes as entities, then what relates them, then what they say besides."""
     known: Known = {}
     for place, title, note in _notes(path, reading):
@@ -52,12 +52,12 @@ def read(path: Path, reading: Reading) -> Iterator[Found]:
             known.setdefault(str(name).casefold(), (title, key))
         check_names(known, str(path))
         yield _entity(place, title, note)
-    for place, title, note in _notes(path, Reading()):
+    for place, title, note in _notes(path, SourceReading()):
         yield from _relations(place, title, note, known, reading)
         yield from _others(place, title, note)
 
 
-def _notes(path: Path, reading: Reading) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _notes(path: Path, reading: SourceReading) -> Iterator[tuple[str, str, dict[str, Any]]]:
     titles: set[str] = set()
     for name, text in markdown_files(path, reading):
         fields, body = front_matter(text)
@@ -72,11 +72,11 @@ def _key(title: str, note: Mapping[str, Any]) -> list[Any]:
     return entity_key("note", title, note["fields"].get("type"))
 
 
-def _entity(place: str, title: str, note: Mapping[str, Any]) -> Found:
+def _entity(place: str, title: str, note: Mapping[str, Any]) -> SourceRecord:
     fields = note["fields"]
     said = [one.text for one in passages(note["body"]) if _observes(one)]
     own = {name: value for name, value in fields.items() if name not in ("title", "type")}
-    return Found(
+    return SourceRecord(
         place=place,
         raw={"title": title, "file": note["file"], **fields},
         key=_key(title, note),
@@ -93,8 +93,8 @@ def _entity(place: str, title: str, note: Mapping[str, Any]) -> Found:
 
 
 def _relations(
-    place: str, title: str, note: Mapping[str, Any], known: Known, reading: Reading
-) -> Iterator[Found]:
+    place: str, title: str, note: Mapping[str, Any], known: Known, reading: SourceReading
+) -> Iterator[SourceRecord]:
     for relation, link in dict.fromkeys(_links(note["body"])):
         if link.casefold() not in known:
             missing = {"fields": {}, "body": "", "file": note["file"]}
@@ -104,7 +104,7 @@ def _relations(
             yield _entity(place, link, missing)
         target, target_key = known[link.casefold()]
         data = {"relation": relation, "source": title, "target": target}
-        yield Found(
+        yield SourceRecord(
             place=f"{place}, {link!r:.60}",
             raw={"title": title, **data},
             key=["relation", title, relation, target],
@@ -114,22 +114,19 @@ def _relations(
         )
 
 
-def _observes(passage: Passage) -> bool:
+def _observes(passage: MarkdownBlock) -> bool:
     return passage.is_item and bool(OBSERVATION.match(passage.text))
 
 
-def _relates(passage: Passage) -> tuple[str, str] | None:
+def _relates(passage: MarkdownBlock) -> tuple[str, str] | None:
     """Return the relation and the link of an item that has nothing else but a context."""
     relation, _, rest = passage.text.partition("[[")
     link, closed, context = rest.partition("]]")
     if not (passage.is_item and closed and link) or SPECIAL.search(relation + link):
         return None
-    return (relation, link) if _is_context(context.strip(" \t")) else None
-
-
-def _is_context(text: str) -> bool:
+    text = context.strip(" \t")
     in_brackets = len(text) > 1 and text[0] == "(" and text[-1] == ")" and "\n" not in text
-    return in_brackets or not text
+    return (relation, link) if in_brackets or not text else None
 
 
 def _links(body: str) -> Iterator[tuple[str, str]]:
@@ -148,7 +145,7 @@ def _named(link: str) -> str:
     return link.partition("|")[0].strip() or link
 
 
-def _others(place: str, title: str, note: Mapping[str, Any]) -> Iterator[Found]:
+def _others(place: str, title: str, note: Mapping[str, Any]) -> Iterator[SourceRecord]:
     metadata = {"note": title, "file": note["file"]}
     yield from facts(
         note["body"],
@@ -163,4 +160,4 @@ def _when(fields: Mapping[str, Any]) -> Any:
     return next((fields[name] for name in TIMES if is_time(fields.get(name))), None)
 
 
-SOURCE: Final = Source("basic-memory", "a directory of notes", read)
+SOURCE: Final = ImportSource("basic-memory", "a directory of notes", read)

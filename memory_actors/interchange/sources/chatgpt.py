@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import conversations, message
-from memory_actors.interchange.sources.found import Found, Reading, Source
+from memory_actors.interchange.sources.found import ImportSource, SourceReading, SourceRecord
 
 SPEAKERS: Final = ("user", "assistant")
 IN_WORDS: Final = ("text", "multimodal_text")
 OTHER_BRANCHES: Final = "a message on a branch that was edited away was not taken over"
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the messages of each conversation, in the order they were said."""
     for place, _, conversation in conversations(path, reading):
         nodes = conversation.get("mapping")
@@ -27,7 +27,10 @@ def read(path: Path, reading: Reading) -> Iterator[Found]:
         branch = _branch(nodes, conversation.get("current_node"))
         for number, node in enumerate(branch, start=1):
             yield from _message(node, conversation, f"{place}, message {number}", reading)
-        _note_others(nodes, branch, reading)
+        on_branch = {id(node) for node in branch}
+        for node in nodes.values():
+            if id(node) not in on_branch and isinstance(node, dict) and node.get("message"):
+                reading.note(OTHER_BRANCHES)
 
 
 def _branch(nodes: dict[str, Any], current: Any) -> list[dict[str, Any]]:
@@ -51,16 +54,9 @@ def _last_leaf(nodes: dict[str, Any]) -> str | None:
     return next(leaves, None)
 
 
-def _note_others(nodes: dict[str, Any], branch: list[dict[str, Any]], reading: Reading) -> None:
-    on_branch = {id(node) for node in branch}
-    for node in nodes.values():
-        if id(node) not in on_branch and isinstance(node, dict) and node.get("message"):
-            reading.note(OTHER_BRANCHES)
-
-
 def _message(
-    node: Mapping[str, Any], conversation: Mapping[str, Any], place: str, reading: Reading
-) -> Iterator[Found]:
+    node: Mapping[str, Any], conversation: Mapping[str, Any], place: str, reading: SourceReading
+) -> Iterator[SourceRecord]:
     said = node.get("message")
     if said is None:  # the root
         return
@@ -88,7 +84,7 @@ def _message(
         )
 
 
-def _text(content: Mapping[str, Any], reading: Reading) -> str:
+def _text(content: Mapping[str, Any], reading: SourceReading) -> str:
     parts = content.get("parts")
     words: list[str] = []
     for part in parts if isinstance(parts, list) else [content.get("text")]:
@@ -99,4 +95,6 @@ def _text(content: Mapping[str, Any], reading: Reading) -> str:
     return "\n".join(words)
 
 
-SOURCE: Final = Source("chatgpt", "the archive of a data export, or its conversations.json", read)
+SOURCE: Final = ImportSource(
+    "chatgpt", "the archive of a data export, or its conversations.json", read
+)

@@ -1,4 +1,4 @@
-"""What exports of chats have in common: a conversation is a session, each message a memory.
+"""Helpers for exports of chats: a conversation is a session, each message a memory.
 
 The words of the user and of the model are taken over. Those of tools are not: nobody vouches for
 them, and they are long. Both speak as `user` and `assistant`.
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.archives import files_in
-from memory_actors.interchange.sources.found import Found, Reading, as_object, present
+from memory_actors.interchange.sources.found import SourceReading, SourceRecord, as_object, present
 from memory_actors.interchange.sources.json_items import json_items
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
@@ -18,7 +18,7 @@ FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 
 
 def conversations(
-    path: Path, reading: Reading, others: Callable[[str], bool] = lambda _name: False
+    path: Path, reading: SourceReading, others: Callable[[str], bool] = lambda _name: False
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each conversation of an export with its place and the name of its file."""
 
@@ -36,9 +36,9 @@ def conversations(
 def message(
     place: str, raw: dict[str, Any], *, role: str, text: str, conversation: Any, title: Any,
     own_id: Any, said_at: Any, program: str,
-) -> Found:  # fmt: skip
+) -> SourceRecord:  # fmt: skip
     """Return one message as a record."""
-    return Found(
+    return SourceRecord(
         place=place,
         raw=raw,
         key=None if own_id is None else [conversation, own_id],

@@ -20,7 +20,13 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.databases import database, has_table, rows
-from memory_actors.interchange.sources.found import Found, Reading, Source, is_ours, present
+from memory_actors.interchange.sources.found import (
+    ImportSource,
+    SourceReading,
+    SourceRecord,
+    is_ours,
+    present,
+)
 from memory_actors.interchange.sources.json_items import json_lines
 
 FILE: Final = "chroma.sqlite3"
@@ -38,14 +44,15 @@ LISTED: Final = "SELECT key, string_value, int_value, float_value, bool_value FR
 FIELDS_MAX: Final = 10_000
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the records of all collections, each collection in the order it was filled."""
     if path.is_dir():
         yield from _read_database(path / FILE)
     elif path.name == FILE or _is_database(path):
         yield from _read_database(path)
     else:
-        yield from _read_json(path, reading)
+        for place, batch in json_lines(path):
+            yield from _of_batch(batch, place, reading)
 
 
 def _is_database(path: Path) -> bool:
@@ -56,7 +63,7 @@ def _is_database(path: Path) -> bool:
 # --- the directory
 
 
-def _read_database(path: Path) -> Iterator[Found]:
+def _read_database(path: Path) -> Iterator[SourceRecord]:
     tables = ("collections", "segments", "embeddings", "embedding_metadata")
     with database(path, *tables) as connection:
         lists = has_table(connection, "embedding_metadata_array")
@@ -97,19 +104,12 @@ def _value(text: Any, integer: Any, number: Any, flag: Any) -> Any:
 # --- JSON
 
 
-def _read_json(path: Path, reading: Reading) -> Iterator[Found]:
-    for place, batch in json_lines(path):
-        yield from _of_batch(batch, place, reading)
-
-
-def _of_batch(batch: object, place: str, reading: Reading) -> Iterator[Found]:
+def _of_batch(batch: object, place: str, reading: SourceReading) -> Iterator[SourceRecord]:
     if not isinstance(batch, dict):
         raise InvalidInputError(f"{place} is no object with a list of 'ids'. Nothing was added")
     ids = batch.get("ids")
-    lists: list[Any] = [
-        ids,
-        *(batch.get(name) or _nothing_for(ids) for name in ("documents", "metadatas")),
-    ]
+    nothing = [None] * len(ids) if isinstance(ids, list) else []
+    lists: list[Any] = [ids, batch.get("documents") or nothing, batch.get("metadatas") or nothing]
     if not all(isinstance(one, list) and len(one) == len(lists[0]) for one in lists):
         raise InvalidInputError(
             f"{place}: 'ids', 'documents' and 'metadatas' must be lists of one length. Nothing was "
@@ -123,17 +123,13 @@ def _of_batch(batch: object, place: str, reading: Reading) -> Iterator[Found]:
         yield _found({"id": own_id, "document": text, "metadata": metadata or {}}, one)
 
 
-def _nothing_for(ids: object) -> list[None]:
-    return [None] * len(ids) if isinstance(ids, list) else []
-
-
-def _found(record: Mapping[str, Any], place: str) -> Found:
+def _found(record: Mapping[str, Any], place: str) -> SourceRecord:
     metadata = dict(record["metadata"])
     times = (metadata[name] for name in TIMES if is_time(metadata.get(name)))
     own = {name: metadata.pop(name, None) for name in OURS}
     our_id = record["id"] if is_ours(record["id"]) else None
     kept = present(collection=record.get("collection"), chroma_id=record["id"])
-    return Found(
+    return SourceRecord(
         place=place,
         raw=record,
         user=own["user_id"],
@@ -149,4 +145,6 @@ def _found(record: Mapping[str, Any], place: str) -> Found:
     )
 
 
-SOURCE: Final = Source("chroma", "a persistent directory, or JSON of what get() returns", read)
+SOURCE: Final = ImportSource(
+    "chroma", "a persistent directory, or JSON of what get() returns", read
+)

@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import conversations, message
-from memory_actors.interchange.sources.found import Found, Reading, Source, present
+from memory_actors.interchange.sources.found import (
+    ImportSource,
+    SourceReading,
+    SourceRecord,
+    present,
+)
 from memory_actors.interchange.sources.markdown import facts
 
 ROLES: Final = {"human": "user", "user": "user", "assistant": "assistant"}
 MEMORIES: Final = "memories.json"
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the messages of each conversation in their order, and what was noted."""
     for place, _, record in conversations(path, reading, lambda name: name == MEMORIES):
         if "conversations_memory" in record or "project_memories" in record:
@@ -26,7 +31,9 @@ def read(path: Path, reading: Reading) -> Iterator[Found]:
             yield from _conversation(record, place, reading)
 
 
-def _conversation(record: Mapping[str, Any], place: str, reading: Reading) -> Iterator[Found]:
+def _conversation(
+    record: Mapping[str, Any], place: str, reading: SourceReading
+) -> Iterator[SourceRecord]:
     messages = record.get("chat_messages")
     if not isinstance(messages, list):
         reading.leave_out(place, "a conversation must have a list of 'chat_messages'")
@@ -59,7 +66,7 @@ def _list(record: Mapping[str, Any], name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _text(said: Mapping[str, Any], reading: Reading) -> str:
+def _text(said: Mapping[str, Any], reading: SourceReading) -> str:
     """Return the words of a message: those of its parts, else its plain text."""
     words: list[str] = []
     for part in _list(said, "content"):
@@ -72,7 +79,9 @@ def _text(said: Mapping[str, Any], reading: Reading) -> str:
     return "\n\n".join(words) or (text if isinstance(text, str) else "")
 
 
-def _memories(record: Mapping[str, Any], place: str, reading: Reading) -> Iterator[Found]:
+def _memories(
+    record: Mapping[str, Any], place: str, reading: SourceReading
+) -> Iterator[SourceRecord]:
     projects = record.get("project_memories")
     texts = {None: record.get("conversations_memory")}
     texts |= projects if isinstance(projects, dict) else {}
@@ -83,4 +92,6 @@ def _memories(record: Mapping[str, Any], place: str, reading: Reading) -> Iterat
             reading.leave_out(place, "what was noted of a project must be a text")
 
 
-SOURCE: Final = Source("claude", "the archive of a data export, or its conversations.json", read)
+SOURCE: Final = ImportSource(
+    "claude", "the archive of a data export, or its conversations.json", read
+)

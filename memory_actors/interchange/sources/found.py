@@ -1,4 +1,4 @@
-"""What a source is, and what it hands over: records in the words of a line. See `records`.
+"""The port of a source, and the records that it hands over, in the words of a line.
 
 A source reads files of another program. Its reader is a plain function from a path to records, in
 their order, and adds nothing itself; how records become memories is in `importing`. A file that is
@@ -27,11 +27,11 @@ OUR_ID: Final = re.compile(r"mem_[0-9a-f]{30}|imp_[0-9a-f]{40}|[a-z0-9-]{1,20}_[
 SHOWN_CHARACTERS_MAX: Final = 300
 
 
-class Found(msgspec.Struct, kw_only=True):
+class SourceRecord(msgspec.Struct, kw_only=True):
     """A record, as one memory."""
 
     place: str
-    """Where it stands, for messages."""
+    """The place of the record in its file, for messages."""
     fields: dict[str, Any]
     """The fields of a line; without content or data it can be understood only if told how."""
     raw: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Found(msgspec.Struct, kw_only=True):
     user: str | None = None
     """The user whose memory it is, if the record says so."""
     key: Any = None
-    """What tells it from others of its file, if anything does; JSON."""
+    """The key that tells it from others of its file, if it has one; JSON."""
     ends: tuple[Any, Any] = (None, None)
     """Of a relationship: the keys of the records that are its source and its target, if known."""
     own_id: Any = None
@@ -48,7 +48,7 @@ class Found(msgspec.Struct, kw_only=True):
     """True if it stays the same memory when it says something else: its key alone makes its id."""
 
 
-class Reading:
+class SourceReading:
     """Hears from a reader what it did not understand."""
 
     def __init__(self, user_field: str | None = None) -> None:
@@ -80,23 +80,22 @@ class Reading:
 
     def notes(self) -> tuple[ImportNote, ...]:
         """Return what was counted, in order."""
-        return tuple(
-            ImportNote(self._shown(says), count) for says, count in sorted(self._noted.items())
-        )
-
-    def _shown(self, says: str) -> str:
-        return f"{says} (first: {self._first[says]})" if says in self._first else says
-
-
-Read: TypeAlias = Callable[[Path, Reading], Iterator[Found]]
+        notes = []
+        for says, count in sorted(self._noted.items()):
+            first = f" (first: {self._first[says]})" if says in self._first else ""
+            notes.append(ImportNote(says + first, count))
+        return tuple(notes)
 
 
-class Source(NamedTuple):
+Read: TypeAlias = Callable[[Path, SourceReading], Iterator[SourceRecord]]
+
+
+class ImportSource(NamedTuple):
     """A program that memories come from."""
 
     name: str
     says: str
-    """What it takes, in a few words."""
+    """The input that it takes, in a few words."""
     read: Read
 
 
@@ -106,7 +105,7 @@ def words(*of_them: str) -> frozenset[str]:
 
 
 def metadata_of(
-    record: Mapping[str, Any], known: frozenset[str], reading: Reading
+    record: Mapping[str, Any], known: frozenset[str], reading: SourceReading
 ) -> dict[str, Any]:
     """Return the fields of a record that its reader does not know: they are kept, and told."""
     others = {name: value for name, value in record.items() if name not in known}
@@ -120,7 +119,7 @@ def present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
-def as_object(value: object, place: str, reading: Reading) -> dict[str, Any] | None:
+def as_object(value: object, place: str, reading: SourceReading) -> dict[str, Any] | None:
     """Return a record if it is a JSON object; what is none is left out."""
     if isinstance(value, dict):
         return value

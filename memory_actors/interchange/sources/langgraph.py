@@ -21,7 +21,12 @@ from typing import Any, Final
 
 from eventlog.core.records import to_us
 from memory_actors.interchange.sources.databases import columns, database, rows
-from memory_actors.interchange.sources.found import Found, Reading, Source, present
+from memory_actors.interchange.sources.found import (
+    ImportSource,
+    SourceReading,
+    SourceRecord,
+    present,
+)
 
 SHARED_USER: Final = "langgraph"
 """Has the items whose namespaces are too short to name a user."""
@@ -38,7 +43,7 @@ ONE_USER: Final = (
 )
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the items, in the order in which they were first put."""
     place_of_user = OF_NAMESPACE.fullmatch(reading.user_field or "")
     at = int(place_of_user[1]) if place_of_user else None
@@ -80,10 +85,10 @@ def _moment_us(time: object) -> int | None:
 
 def _found(
     item: Mapping[str, Any], at: int | None, when: object, life: Mapping[str, Any], place: str
-) -> Found:
+) -> SourceRecord:
     user, collection = _whose(item["namespace"], at)
     about = {"namespace": item["namespace"], **life}
-    return Found(
+    return SourceRecord(
         place=place,
         raw=item,
         user=user,
@@ -106,4 +111,4 @@ def _whose(namespace: Sequence[str], at: int | None) -> tuple[str | None, str]:
     return None if at is None else SHARED_USER, f"langgraph/{'.'.join(namespace)}"
 
 
-SOURCE: Final = Source("langgraph", "the file of a SqliteStore", read)
+SOURCE: Final = ImportSource("langgraph", "the file of a SqliteStore", read)

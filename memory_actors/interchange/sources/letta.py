@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import (
-    Found,
-    Reading,
-    Source,
+    ImportSource,
+    SourceReading,
+    SourceRecord,
     as_object,
     check_names,
     metadata_of,
@@ -43,7 +43,7 @@ OF_PASSAGES: Final = ("", "passages", "archival_memory")
 TOOL_THAT_SPEAKS: Final = "send_message"
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield what a file has, in its order."""
     agents = _agents(path)
     shelf = _Shelf(agents, together=reading.user_field != "agent")
@@ -67,7 +67,7 @@ class _Agents(NamedTuple):
     """The agents of a file."""
 
     names: list[str]
-    """What each is called, in their order; agents of one name are told apart by their ids."""
+    """The name of each agent, in order; agents of one name are told apart by their ids."""
     of_blocks: dict[str, list[str]]
     """The agents that have a block, by its id: several may share one."""
 
@@ -107,7 +107,7 @@ def _name(agent: Mapping[str, Any], number: int, taken: Container[str]) -> str:
 
 
 class _Shelf:
-    """Where the blocks of a file are put, each at a place of its own."""
+    """The places of the blocks of a file, each its own."""
 
     def __init__(self, agents: _Agents, *, together: bool):
         self._of_blocks, self._only = agents.of_blocks, agents.only
@@ -141,8 +141,8 @@ def _of(
     agent: str | None,
     shelf: _Shelf,
     place: str,
-    reading: Reading,
-) -> Iterator[Found]:
+    reading: SourceReading,
+) -> Iterator[SourceRecord]:
     if member == "agents":
         yield from _agent(record, str(agent), shelf, place, reading)
     elif member == "messages":
@@ -155,8 +155,8 @@ def _of(
 
 
 def _agent(
-    agent: Mapping[str, Any], name: str, shelf: _Shelf, place: str, reading: Reading
-) -> Iterator[Found]:
+    agent: Mapping[str, Any], name: str, shelf: _Shelf, place: str, reading: SourceReading
+) -> Iterator[SourceRecord]:
     messages, blocks = agent.get("messages") or [], agent.get("memory_blocks") or []
     if not isinstance(messages, list) or not isinstance(blocks, list):
         reading.leave_out(place, "its messages or blocks are no list")
@@ -173,15 +173,15 @@ def _agent(
 
 
 def _block(
-    block: Mapping[str, Any], owner: str | None, shelf: _Shelf, place: str, reading: Reading
-) -> Iterator[Found]:
+    block: Mapping[str, Any], owner: str | None, shelf: _Shelf, place: str, reading: SourceReading
+) -> Iterator[SourceRecord]:
     label, text = block.get("label"), block.get("value") or ""
     if not isinstance(label, str) or not isinstance(text, str):
         reading.leave_out(place, "a block must have a label, and a value that is a text")
         return
     collection, key = shelf.place(label, owner)
     value = present(label=label, description=block.get("description"), text=text.strip())
-    yield Found(
+    yield SourceRecord(
         place=place,
         raw={**block, **present(agent=owner)},
         key=["block", collection, key],
@@ -193,10 +193,12 @@ def _block(
     )
 
 
-def _passage(passage: Mapping[str, Any], agent: str | None, place: str, reading: Reading) -> Found:
+def _passage(
+    passage: Mapping[str, Any], agent: str | None, place: str, reading: SourceReading
+) -> SourceRecord:
     own = passage.get("metadata") or passage.get("metadata_")
     own = own if isinstance(own, dict) else {}
-    return Found(
+    return SourceRecord(
         place=place,
         raw={**present(agent=agent), **passage},
         key=["passage", passage.get("id")] if passage.get("id") else None,
@@ -211,8 +213,8 @@ def _passage(passage: Mapping[str, Any], agent: str | None, place: str, reading:
 
 
 def _message(
-    message: Mapping[str, Any], agent: str, place: str, reading: Reading
-) -> Iterator[Found]:
+    message: Mapping[str, Any], agent: str, place: str, reading: SourceReading
+) -> Iterator[SourceRecord]:
     role = message.get("role")
     if role not in SPEAKERS:
         reading.note(f"a message of the role {role!r:.60} was not taken over")
@@ -222,7 +224,7 @@ def _message(
         reading.note("a message without words (a tool call, a thought, a picture) was left out")
         return
     which = [message.get("id"), message.get("created_at")]
-    yield Found(
+    yield SourceRecord(
         place=place,
         raw={**message, "agent": agent},
         key=["message", agent, *which] if any(which) else None,
@@ -260,4 +262,4 @@ def _spoken(call: object) -> str | None:
     return given.get("message") if isinstance(given, dict) else None
 
 
-SOURCE: Final = Source("letta", "an agent file (.af), or JSON of archival passages", read)
+SOURCE: Final = ImportSource("letta", "an agent file (.af), or JSON of archival passages", read)

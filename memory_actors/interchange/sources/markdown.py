@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.sources.found import Found, Reading, present
+from memory_actors.interchange.sources.found import SourceReading, SourceRecord, present
 from memory_actors.kinds.context.markdown import BYTE_ORDER_MARK, ITEM, entry_text, parse
 
 FILE_BYTES_MAX: Final = 16 << 20
@@ -22,7 +22,7 @@ LIST_ITEM: Final = re.compile(r"[ \t]*-[ \t]+(.*)")
 COMMENT: Final = ("<!--", "-->")
 
 
-def markdown_files(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
+def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, str]]:
     """Yield each Markdown file below a path, by its name there, and its text.
 
     :raises InvalidInputError: there is none, or it cannot be read.
@@ -89,15 +89,15 @@ def _plain(text: str) -> str:
     return text.strip().strip("\"'")
 
 
-class Passage(NamedTuple):
-    """What a block says, the headings that it stands under, and whether it is an item of a list."""
+class MarkdownBlock(NamedTuple):
+    """The text of a block, the headings above it, and whether it is an item of a list."""
 
     text: str
     headings: tuple[str, ...]
     is_item: bool
 
 
-def passages(text: str) -> Iterator[Passage]:
+def passages(text: str) -> Iterator[MarkdownBlock]:
     """Yield what each block says that is no heading."""
     headings: dict[int, str] = {}
     for block in parse(_without_comments(text)):
@@ -107,7 +107,7 @@ def passages(text: str) -> Iterator[Passage]:
             headings = {level: title for level, title in headings.items() if level < depth}
             headings[depth] = block.heading
         elif said := entry_text(block.raw).strip():
-            yield Passage(said, tuple(headings.values()), bool(ITEM.match(raw)))
+            yield MarkdownBlock(said, tuple(headings.values()), bool(ITEM.match(raw)))
 
 
 def _without_comments(text: str) -> str:
@@ -130,13 +130,13 @@ def facts(
     metadata: Mapping[str, Any],
     when: Any = None,
     *,
-    but: Callable[[Passage], bool] = lambda _passage: False,
-) -> Iterator[Found]:
+    but: Callable[[MarkdownBlock], bool] = lambda _passage: False,
+) -> Iterator[SourceRecord]:
     """Yield each passage of a text as a fact, but for some, with the headings it stands under."""
     for number, passage in enumerate(passages(text), start=1):
         own = present(section=" > ".join(passage.headings), **metadata)
         if not but(passage):
-            yield Found(
+            yield SourceRecord(
                 place=f"{place}, block {number}",
                 raw={"text": passage.text, **own},
                 fields=present(content=passage.text, timestamp=when, metadata=own),

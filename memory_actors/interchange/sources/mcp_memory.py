@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import (
-    Found,
-    Reading,
-    Source,
+    ImportSource,
+    SourceReading,
+    SourceRecord,
     as_object,
     check_names,
     entity_key,
@@ -32,7 +32,7 @@ MISSING: Final = "a relation names an entity that is not there: it was added wit
 MEMBERS: Final = {"entities": "entity", "relations": "relation"}
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the entities, then the relations: in the file they stand in any order."""
     keys: dict[str, list[Any]] = {}
     for place, record in _records(path, reading):
@@ -40,15 +40,18 @@ def read(path: Path, reading: Reading) -> Iterator[Found]:
             _know(record, keys)
             check_names(keys, str(path))
             yield _entity(record, place, reading)
-    quiet = Reading()
+    quiet = SourceReading()
     for place, record in _records(path, quiet):
         if record.get("type") == "relation":
             yield from _missing(record, place, keys, reading)
             yield _relation(record, place, keys, reading)
 
 
-def _records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
-    for place, value in _values(path):
+def _records(path: Path, reading: SourceReading) -> Iterator[tuple[str, dict[str, Any]]]:
+    with open_file(path) as file:
+        beginning = file.read(200)
+    is_graph = any(f'"{member}"'.encode() in beginning for member in MEMBERS)
+    for place, value in _of_graph(path) if is_graph else json_lines(path):
         record = as_object(value, place, reading)
         if record is None:
             continue
@@ -56,13 +59,6 @@ def _records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]
             yield place, record
         else:
             reading.leave_out(place, f"of the type {record.get('type')!r:.60}")
-
-
-def _values(path: Path) -> Iterator[tuple[str, Any]]:
-    with open_file(path) as file:
-        beginning = file.read(200)
-    is_graph = any(f'"{member}"'.encode() in beginning for member in MEMBERS)
-    yield from _of_graph(path) if is_graph else json_lines(path)
 
 
 def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
@@ -83,10 +79,10 @@ def _key(record: Mapping[str, Any]) -> list[Any]:
     return entity_key("entity", record.get("name"), record.get("entityType"))
 
 
-def _entity(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
+def _entity(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
     name, kind = record.get("name"), record.get("entityType")
     parts = present(name=name, type=kind, observations=record.get("observations"))
-    return Found(
+    return SourceRecord(
         place=place,
         raw=record,
         key=_key(record),
@@ -98,8 +94,8 @@ def _entity(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
 
 
 def _missing(
-    record: Mapping[str, Any], place: str, keys: dict[str, list[Any]], reading: Reading
-) -> Iterator[Found]:
+    record: Mapping[str, Any], place: str, keys: dict[str, list[Any]], reading: SourceReading
+) -> Iterator[SourceRecord]:
     for end in ("from", "to"):
         name = record.get(end)
         if isinstance(name, str) and name_key(name) not in keys:
@@ -111,12 +107,12 @@ def _missing(
 
 
 def _relation(
-    record: Mapping[str, Any], place: str, keys: Mapping[str, list[Any]], reading: Reading
-) -> Found:
+    record: Mapping[str, Any], place: str, keys: Mapping[str, list[Any]], reading: SourceReading
+) -> SourceRecord:
     ends = [record.get("from"), record.get("to")]
     source, target = (keys.get(name_key(end)) if isinstance(end, str) else None for end in ends)
     relation = record.get("relationType")
-    return Found(
+    return SourceRecord(
         place=place,
         raw=record,
         key=["relation", source, target, relation],
@@ -130,4 +126,4 @@ def _relation(
     )
 
 
-SOURCE: Final = Source("mcp-memory", "the file of the reference MCP memory server", read)
+SOURCE: Final = ImportSource("mcp-memory", "the file of the reference MCP memory server", read)

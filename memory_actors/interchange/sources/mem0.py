@@ -23,9 +23,9 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.databases import VALUE_BYTES_MAX, database, rows
 from memory_actors.interchange.sources.found import (
-    Found,
-    Reading,
-    Source,
+    ImportSource,
+    SourceReading,
+    SourceRecord,
     as_object,
     is_ours,
     metadata_of,
@@ -53,7 +53,7 @@ PARTS_MAX: Final = 200_000  # of one payload, its names among them
 DEPTH_MAX: Final = 100
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the memories of a file or a store."""
     stores = [path] if path.name == STORAGE else _stores(path)
     if path.is_dir() and not stores:
@@ -74,7 +74,7 @@ def _stores(path: Path) -> list[Path]:
     return [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
 
 
-def _read_json(path: Path, reading: Reading) -> Iterator[Found]:
+def _read_json(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     with open_file(path) as file:
         for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
             if member not in LISTS:
@@ -86,7 +86,7 @@ def _read_json(path: Path, reading: Reading) -> Iterator[Found]:
                 yield from _found(record, place, reading)
 
 
-def _found(record: Mapping[str, Any], place: str, reading: Reading) -> Iterator[Found]:
+def _found(record: Mapping[str, Any], place: str, reading: SourceReading) -> Iterator[SourceRecord]:
     if _is_over(record.get("expiration_date")):
         reading.note("it has expired, so mem0 would not return it: it was not taken over")
         return
@@ -99,7 +99,7 @@ def _found(record: Mapping[str, Any], place: str, reading: Reading) -> Iterator[
     keeps_id = _is_uuid(own_id) or is_ours(own_id)
     if not keeps_id:
         kept |= present(mem0_id=own_id)
-    yield Found(
+    yield SourceRecord(
         place=place,
         user=_owner(record),
         key=own_id,
@@ -141,7 +141,7 @@ def _is_over(day: object) -> bool:
 # --- the store
 
 
-def _read_store(store: Path, reading: Reading) -> Iterator[Found]:
+def _read_store(store: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     with database(store, "points") as connection:
         query = "SELECT id, point FROM points ORDER BY rowid"
         for number, (_, blob) in enumerate(rows(connection, store, query), start=1):
@@ -161,14 +161,10 @@ def _record(blob: object) -> dict[str, Any]:
     _Room().take(payload)
     own = {name: value for name, value in payload.items() if name in KNOWN}
     others = {name: value for name, value in payload.items() if name not in KNOWN}
-    return {**own, "id": _plain_id(point.get("id")), "metadata": others}
-
-
-def _plain_id(own_id: object) -> object:
-    """Return the id of a point, which Qdrant has as a text or a number."""
+    own_id = point.get("id")
     if not isinstance(own_id, str | int | None):
         raise TypeError("the id of a point must be a text or a number")
-    return own_id
+    return {**own, "id": own_id, "metadata": others}
 
 
 def _point(blob: object) -> dict[str, Any]:
@@ -208,7 +204,7 @@ HASHING: Final = {
     pickle.ADDITEMS: slice(None),
     pickle.FROZENSET: slice(None),
 }
-"""What hashes names, and where they are above the last mark: a tuple would take endless time, as
+"""The opcodes that hash names, and their place above the last mark: a tuple would never end, as
 one of 50 that have the next one twice is hashed in 2**50 steps."""
 
 
@@ -225,7 +221,7 @@ class _Plain(pickle._Unpickler):  # noqa: SLF001 - see `_point`
 
 
 class _Room:
-    """What a payload may have: one part of a pickle may stand in many places of it."""
+    """The limits of a payload: one part of a pickle may stand in many places of it."""
 
     def __init__(self) -> None:
         self._parts, self._characters = PARTS_MAX, VALUE_BYTES_MAX
@@ -248,4 +244,6 @@ class _Room:
                 self.take(one, depth + 1)
 
 
-SOURCE: Final = Source("mem0", "a JSON file of what get_all returns, or a local Qdrant store", read)
+SOURCE: Final = ImportSource(
+    "mem0", "a JSON file of what get_all returns, or a local Qdrant store", read
+)

@@ -9,27 +9,23 @@ front matter says goes with the facts of its file. To keep the file itself, for 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from memory_actors.interchange.noting import is_time
-from memory_actors.interchange.sources.found import Found, Reading, Source
+from memory_actors.interchange.sources.found import ImportSource, SourceReading, SourceRecord
 from memory_actors.interchange.sources.markdown import facts, front_matter, markdown_files
 
 DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 TIMES: Final = ("date", "created", "created_at")
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the facts of each file, in order of their names."""
     for name, text in markdown_files(path, reading):
         fields, body = front_matter(text)
-        yield from facts(body, f"{path}, {name}", {**fields, "file": name}, _when(name, fields))
+        times = [*(fields.get(one) for one in TIMES), *DAY.findall(Path(name).stem)]
+        when = next((one for one in times if is_time(one)), None)
+        yield from facts(body, f"{path}, {name}", {**fields, "file": name}, when)
 
 
-def _when(name: str, fields: dict[str, Any]) -> str | None:
-    said = (fields.get(one) for one in TIMES)
-    days = DAY.findall(Path(name).stem)
-    return next((one for one in (*said, *days) if is_time(one)), None)
-
-
-SOURCE: Final = Source("memory-md", "a MEMORY.md, or a directory of Markdown notes", read)
+SOURCE: Final = ImportSource("memory-md", "a MEMORY.md, or a directory of Markdown notes", read)

@@ -22,9 +22,9 @@ import msgspec
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time, micros_of
 from memory_actors.interchange.sources.found import (
-    Found,
-    Reading,
-    Source,
+    ImportSource,
+    SourceReading,
+    SourceRecord,
     as_object,
     check_names,
     entity_key,
@@ -59,7 +59,7 @@ ANOTHER_FACT: Final = (
 USUAL_LABELS: Final = ("Entity", "EntityNode")
 
 
-class Node(NamedTuple):
+class ZepNode(NamedTuple):
     """A node that edges may name."""
 
     name: str
@@ -67,18 +67,18 @@ class Node(NamedTuple):
     """The key of its record; None if there is none in the file."""
 
 
-Nodes: TypeAlias = dict[tuple[str, str], Node]
+Nodes: TypeAlias = dict[tuple[str, str], ZepNode]
 """Nodes by their uuids, and by their names: of several that share a name, the first."""
 
 
-def read(path: Path, reading: Reading) -> Iterator[Found]:
+def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield nodes first, as edges name them, then all else in the order of the file."""
     nodes: Nodes = {}
     for place, _, record in _records(path, reading, ("nodes",)):
         _know(record, nodes)
         check_names(nodes, str(path))
         yield _node(record, place, reading)
-    told = _Told()
+    told = _KnownFacts()
     for place, member, record in _records(path, reading, LISTS[1:]):
         if member != "edges":
             yield _said(record, place, reading)
@@ -86,11 +86,14 @@ def read(path: Path, reading: Reading) -> Iterator[Found]:
         edge = _edge(record, place, nodes, reading)
         yield _fact_of(edge, reading) if told.before(edge) else edge
         check_names(told.facts, str(path))
-    _note_others(path, reading)
+    with open_file(path) as file:
+        for member, _ in json_items(file, str(path)):
+            if member not in LISTS:
+                reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
 
 
 def _records(
-    path: Path, reading: Reading, members: tuple[str, ...]
+    path: Path, reading: SourceReading, members: tuple[str, ...]
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     with open_file(path) as file:
         for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
@@ -99,13 +102,6 @@ def _records(
                 record = as_object(value, place, reading)
                 if record is not None:
                     yield place, member, record
-
-
-def _note_others(path: Path, reading: Reading) -> None:
-    with open_file(path) as file:
-        for member, _ in json_items(file, str(path)):
-            if member not in LISTS:
-                reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
 
 
 def _uuid(record: Mapping[str, Any]) -> str | None:
@@ -117,7 +113,9 @@ def _user(record: Mapping[str, Any]) -> Any:
     return next((record[name] for name in USERS if record.get(name)), None)
 
 
-def _more(record: Mapping[str, Any], reading: Reading, known: frozenset[str]) -> dict[str, Any]:
+def _more(
+    record: Mapping[str, Any], reading: SourceReading, known: frozenset[str]
+) -> dict[str, Any]:
     """Return metadata: what is not known, its own attributes, and the id that Zep gave it."""
     own = record.get("attributes") or record.get("metadata")
     own = own if isinstance(own, dict) else {}
@@ -135,20 +133,20 @@ def _know(record: Mapping[str, Any], nodes: Nodes) -> None:
     uuid, name = _uuid(record), record.get("name")
     if not isinstance(name, str):
         return
-    node = Node(name, _key_of_node(record))
+    node = ZepNode(name, _key_of_node(record))
     nodes.setdefault(("name", name_key(name)), node)
     if uuid is not None:
         nodes.setdefault(("uuid", uuid), node)
 
 
-def _end(record: Mapping[str, Any], end: str, nodes: Nodes) -> Node | None:
+def _end(record: Mapping[str, Any], end: str, nodes: Nodes) -> ZepNode | None:
     """Return the node that an edge names as its source or target, by its uuid or else its name."""
     by_uuid = nodes.get(("uuid", str(record.get(f"{end}_node_uuid"))))
     name = record.get(f"{end}_node_name")
     if by_uuid is not None or not isinstance(name, str):
         return by_uuid
     by_name = nodes.get(("name", name_key(name)))
-    return Node(name, None) if by_name is None else by_name
+    return ZepNode(name, None) if by_name is None else by_name
 
 
 def _key_of_node(record: Mapping[str, Any]) -> list[Any]:
@@ -157,9 +155,9 @@ def _key_of_node(record: Mapping[str, Any]) -> list[Any]:
     return by_name if uuid is None else ["node", uuid]
 
 
-def _node(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
+def _node(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
     summary = record.get("summary")
-    return Found(
+    return SourceRecord(
         place=place,
         raw=record,
         user=_user(record),
@@ -178,7 +176,9 @@ def _node(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
     )
 
 
-def _edge(record: Mapping[str, Any], place: str, nodes: Nodes, reading: Reading) -> Found:
+def _edge(
+    record: Mapping[str, Any], place: str, nodes: Nodes, reading: SourceReading
+) -> SourceRecord:
     source, target = (_end(record, end, nodes) for end in ("source", "target"))
     names = {"source": source and source.name, "target": target and target.name}
     began = record.get("valid_at") or record.get("created_at")
@@ -187,7 +187,7 @@ def _edge(record: Mapping[str, Any], place: str, nodes: Nodes, reading: Reading)
     )
     data = said | {"relation": record.get("name")}
     uuid = _uuid(record)
-    return Found(
+    return SourceRecord(
         place=place,
         raw=record,
         user=_user(record),
@@ -202,16 +202,16 @@ def _edge(record: Mapping[str, Any], place: str, nodes: Nodes, reading: Reading)
     )
 
 
-class _Told:
+class _KnownFacts:
     """The relationships that the edges read so far have told."""
 
     def __init__(self) -> None:
         self.facts: dict[bytes, Any] = {}
         """The fact of each, by what no two relationships have in common at a time."""
         self._spans: dict[bytes, list[tuple[float, float]]] = {}
-        """When each holds."""
+        """The spans of time in which each holds."""
 
-    def before(self, edge: Found) -> bool:
+    def before(self, edge: SourceRecord) -> bool:
         """Say whether an edge has another fact of a relationship that was told; remember it."""
         data = edge.fields["data"]
         relation = data["relation"]
@@ -240,7 +240,7 @@ def _moment(when: object, otherwise: float) -> float:
     return otherwise if micros is None else micros
 
 
-def _fact_of(edge: Found, reading: Reading) -> Found:
+def _fact_of(edge: SourceRecord, reading: SourceReading) -> SourceRecord:
     """Return what an edge says as a fact, with whom it is about in its metadata."""
     reading.note(ANOTHER_FACT)
     data = edge.fields["data"]
@@ -253,12 +253,12 @@ def _fact_of(edge: Found, reading: Reading) -> Found:
     return msgspec.structs.replace(edge, ends=(None, None), replaces=False, fields=fields)
 
 
-def _said(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
+def _said(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
     when = (record.get(name) for name in ("reference_time", "valid_at", "created_at"))
     threads = (record.get(name) for name in ("thread_id", "session_id", "thread_uuid"))
     speaker = record.get("role_name") or record.get("name")
     uuid = _uuid(record)
-    return Found(
+    return SourceRecord(
         place=place,
         raw=record,
         user=_user(record),
@@ -273,4 +273,4 @@ def _said(record: Mapping[str, Any], place: str, reading: Reading) -> Found:
     )
 
 
-SOURCE: Final = Source("zep", "JSON of what the clients of Zep or Graphiti return", read)
+SOURCE: Final = ImportSource("zep", "JSON of what the clients of Zep or Graphiti return", read)

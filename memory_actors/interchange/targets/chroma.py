@@ -10,11 +10,10 @@ from typing import IO, Any, Final
 import msgspec
 
 from memory_actors.base.records import Memory
-from memory_actors.interchange.targets.target import Target, metadata_for_others
+from memory_actors.interchange.targets.target import ExportTarget, metadata_for_others
 
 RECORDS_A_LINE: Final = 1_000  # Chroma takes some 5,000; and so a line fits in memory
 CHARACTERS_A_LINE_MAX: Final = 8 << 20
-INT_MAX: Final = 1 << 63
 
 
 class ChromaWriter:
@@ -59,4 +58,4 @@ def _flat(value: Any) -> str | int | float | bool:
     return msgspec.json.encode(value).decode()
 
 
-TARGET: Final = Target("chroma", "JSON lines that collection.add(**line) takes", ChromaWriter)
+TARGET: Final = ExportTarget("chroma", "JSON lines that collection.add(**line) takes", ChromaWriter)

@@ -9,7 +9,7 @@ from typing import IO, Final
 import msgspec
 
 from memory_actors.base.records import Memory, MemoryType
-from memory_actors.interchange.targets.target import Target
+from memory_actors.interchange.targets.target import ExportTarget
 from memory_actors.kinds.entity.graph import name_key
 
 NO_GRAPH: Final = "the server has entities and relations alone"
@@ -61,4 +61,6 @@ class GraphWriter:
         self._file.write(msgspec.json.encode(fields) + b"\n")
 
 
-TARGET: Final = Target("mcp-memory", "the file of the reference MCP memory server", GraphWriter)
+TARGET: Final = ExportTarget(
+    "mcp-memory", "the file of the reference MCP memory server", GraphWriter
+)

@@ -8,7 +8,7 @@ from typing import IO, Final
 import msgspec
 
 from memory_actors.base.records import Memory
-from memory_actors.interchange.targets.target import Target, metadata_for_others
+from memory_actors.interchange.targets.target import ExportTarget, metadata_for_others
 
 
 class Mem0Writer:
@@ -41,4 +41,4 @@ class Mem0Writer:
         self._file.write((b"" if self._between == b",\n" else self._between) + b"\n]}\n")
 
 
-TARGET: Final = Target("mem0", "JSON as its get_all returns it", Mem0Writer)
+TARGET: Final = ExportTarget("mem0", "JSON as its get_all returns it", Mem0Writer)

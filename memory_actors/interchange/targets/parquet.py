@@ -9,7 +9,7 @@ import msgspec
 
 from memory_actors.base.errors import MissingExtraError
 from memory_actors.base.records import Memory
-from memory_actors.interchange.targets.target import Target
+from memory_actors.interchange.targets.target import ExportTarget
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,4 +83,4 @@ def _schema(arrow: Any) -> "pa.Schema":
     return arrow.schema(list(columns))
 
 
-TARGET: Final = Target("parquet", "a table for pandas, DuckDB and the like", ParquetWriter)
+TARGET: Final = ExportTarget("parquet", "a table for pandas, DuckDB and the like", ParquetWriter)

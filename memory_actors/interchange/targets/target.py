@@ -1,4 +1,4 @@
-"""What a target is: a way to write memories for another program."""
+"""The port of a target: a way to write memories for another program."""
 
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple, Protocol, TypeAlias
@@ -6,7 +6,7 @@ from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 from memory_actors.base.records import Memory
 
 
-class Writer(Protocol):
+class TargetWriter(Protocol):
     """Writes memories to one file."""
 
     def write(self, memory: Memory, user_id: str) -> str | None:
@@ -18,15 +18,15 @@ class Writer(Protocol):
         ...
 
 
-Begin: TypeAlias = Callable[[IO[bytes]], Writer]
+Begin: TypeAlias = Callable[[IO[bytes]], TargetWriter]
 
 
-class Target(NamedTuple):
+class ExportTarget(NamedTuple):
     """A program that memories go to."""
 
     name: str
     says: str
-    """What is written, in a few words."""
+    """The output that it writes, in a few words."""
     begin: Begin
     """Begins to write to a file.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -329,21 +328,19 @@ def _entry(state: ContextState, memory_id: str) -> Row:
     return row
 
 
-_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
-    {
-        ChangeDocument: _change,
-        AddEntry: _add,
-        EditEntry: _edit,
-        ImportBlock: _import,
-        DeleteEntry: _delete,
-        TouchEntries: _touch,
-        PinEntries: _pin,
-        ArchiveEntries: _archive,
-        RestoreEntries: _restore,
-        RenameDocuments: _rename,
-        DeleteDocuments: _delete_documents,
-    }
-)
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = {
+    ChangeDocument: _change,
+    AddEntry: _add,
+    EditEntry: _edit,
+    ImportBlock: _import,
+    DeleteEntry: _delete,
+    TouchEntries: _touch,
+    PinEntries: _pin,
+    ArchiveEntries: _archive,
+    RestoreEntries: _restore,
+    RenameDocuments: _rename,
+    DeleteDocuments: _delete_documents,
+}
 COMMANDS = tuple(_DECISIONS)
 decide = deciding(_DECISIONS)
 """Turn a command into events.

@@ -7,7 +7,6 @@ the digest of the same text.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn
 
 from msgspec.structs import replace
@@ -286,19 +285,17 @@ def _check_name(entity: EntityRestored, state: Entities) -> None:
 
 # --- decide
 
-_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
-    {
-        AddEntity: _add,
-        UpdateEntity: _update,
-        RemoveObservation: _remove_observation,
-        DeleteEntity: _delete,
-        Relate: relationships.relate,
-        EndRelationship: relationships.end,
-        UpdateRelationship: relationships.update,
-        DeleteRelationship: relationships.delete,
-        RestoreEntities: _restore,
-    }
-)
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = {
+    AddEntity: _add,
+    UpdateEntity: _update,
+    RemoveObservation: _remove_observation,
+    DeleteEntity: _delete,
+    Relate: relationships.relate,
+    EndRelationship: relationships.end,
+    UpdateRelationship: relationships.update,
+    DeleteRelationship: relationships.delete,
+    RestoreEntities: _restore,
+}
 COMMANDS = tuple(_DECISIONS)
 decide = deciding(_DECISIONS)
 """Turn a command into events.

@@ -6,7 +6,6 @@ sum of all events about it since it was there.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -257,22 +256,20 @@ def _relationship_deleted(
     draft.drop(event.memory_id)
 
 
-_FOLD: Mapping[type, Callable[[_Draft, Any, Recorded[Any]], None]] = MappingProxyType(
-    {
-        EntityAdded: _entity_added,
-        EntityRestored: _entity_added,
-        EntityObserved: _entity_observed,
-        ObservationRemoved: _unobserved,
-        EntityUpdated: _entity_updated,
-        EntityDeleted: _entity_deleted,
-        EntitiesPruned: _entities_pruned,
-        RelationshipAdded: _relationship_added,
-        RelationshipRestored: _relationship_added,
-        RelationshipUpdated: _relationship_updated,
-        RelationshipEnded: _relationship_ended,
-        RelationshipDeleted: _relationship_deleted,
-    }
-)
+_FOLD: Mapping[type, Callable[[_Draft, Any, Recorded[Any]], None]] = {
+    EntityAdded: _entity_added,
+    EntityRestored: _entity_added,
+    EntityObserved: _entity_observed,
+    ObservationRemoved: _unobserved,
+    EntityUpdated: _entity_updated,
+    EntityDeleted: _entity_deleted,
+    EntitiesPruned: _entities_pruned,
+    RelationshipAdded: _relationship_added,
+    RelationshipRestored: _relationship_added,
+    RelationshipUpdated: _relationship_updated,
+    RelationshipEnded: _relationship_ended,
+    RelationshipDeleted: _relationship_deleted,
+}
 
 # --- snapshot
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
-from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from immutables import Map
@@ -370,20 +369,18 @@ def _add_summary(command: AddEpisodeSummary, state: Episodic, limits: Limits) ->
 
 # --- decide
 
-_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
-    {
-        StartEpisode: _start,
-        PutEpisode: _put,
-        AddStep: _add_step,
-        FinishEpisode: _finish,
-        UpdateEpisode: _update,
-        DeleteEpisode: _delete,
-        RestoreEpisodes: _all_returning,
-        CompressEpisodes: _compress,
-        UndoEpisodeCompaction: _undo,
-        AddEpisodeSummary: _add_summary,
-    }
-)
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = {
+    StartEpisode: _start,
+    PutEpisode: _put,
+    AddStep: _add_step,
+    FinishEpisode: _finish,
+    UpdateEpisode: _update,
+    DeleteEpisode: _delete,
+    RestoreEpisodes: _all_returning,
+    CompressEpisodes: _compress,
+    UndoEpisodeCompaction: _undo,
+    AddEpisodeSummary: _add_summary,
+}
 COMMANDS = tuple(_DECISIONS)
 decide = deciding(_DECISIONS)
 """Turn a command into events.

@@ -60,9 +60,11 @@ from memory_actors.kinds.long_term.state import (
     evolve,
     find,
     fold,
+    in_one_piece,
     initial,
     load,
     newer_ones,
+    over,
     returning,
     without,
 )

@@ -8,6 +8,7 @@ import msgspec
 
 from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
+from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
 from memory_actors.kinds import compression
@@ -44,7 +45,6 @@ from memory_actors.kinds.long_term.state import (
     as_it_was,
     find,
     identity,
-    named,
     newer_ones,
 )
 from memory_actors.kinds.rows import Held, derived, oldest, update_of
@@ -101,6 +101,10 @@ class SupersedeMemories(Command, frozen=True, kw_only=True):
     """Record that memories hold no more, if they and the newer ones are as they were compared."""
 
     pairs: tuple[Pair, ...]
+
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
+        """Return nothing: both facts keep their origins."""
+        return {}
 
 
 class RestoreMemories(Restore, frozen=True, kw_only=True):
@@ -186,7 +190,7 @@ def duplicate_of(
     # Of a memory from before texts were normalised the digest is that of the text as it is.
     asked = [memory, msgspec.structs.replace(memory, same=b"")] if memory.same else [memory]
     for one in asked:
-        for known in named(state.duplicates, one):
+        for known in state.named(one):
             row = state.held.rows[known]
             if (
                 _stands_for(row, one)
@@ -387,18 +391,16 @@ def _add_summary(command: AddSummary, state: LongTerm, limits: Limits) -> Sequen
 
 # --- decide
 
-_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
-    {
-        AddMemories: _add,
-        AddSummary: _add_summary,
-        UpdateMemory: _update,
-        DeleteMemory: _delete,
-        RestoreMemories: _restore,
-        SupersedeMemories: _supersede,
-        CompressMemories: _compress,
-        UndoCompaction: _undo,
-    }
-)
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = {
+    AddMemories: _add,
+    AddSummary: _add_summary,
+    UpdateMemory: _update,
+    DeleteMemory: _delete,
+    RestoreMemories: _restore,
+    SupersedeMemories: _supersede,
+    CompressMemories: _compress,
+    UndoCompaction: _undo,
+}
 COMMANDS = tuple(_DECISIONS)
 decide = deciding(_DECISIONS)
 """Turn a command into events.

@@ -5,16 +5,16 @@ What an event says of a memory that is not there is passed over: see kinds/compr
 Two memories say the same if their texts are the same after `phrasing.normalised`, with who says
 them, in the same session and with the same metadata: else each knows something that the other does
 not. Nor are those duplicates that come from elsewhere: each source is trusted, or purged, by itself
-(the state of origins is not this kind's, so a command brings it along). A memory is found by a hash
-of all that must be the same, which is compared in full afterwards. It takes some 100 bytes a
-memory. Python salts its hashes, so they stay in the process.
+(the state of origins is not this kind's, so a command brings it along). A memory is found by a key
+made of all that must be the same, which is compared in full afterwards.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from immutables import Map, MapMutation
+from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
@@ -45,9 +45,11 @@ from memory_actors.kinds.long_term.events import (
     Superseded,
     registry,
 )
+from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
 from memory_actors.kinds.rows import Held, derived, new_row, updated_row
 from memory_actors.kinds.tainted import TaintedPast
 
+_KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
 AboutOne: TypeAlias = (
     MemoryUpdated | MemorySeen | MemorySuperseded | MemoryUnmarked | MemoryReinstated
@@ -55,10 +57,6 @@ AboutOne: TypeAlias = (
 """Changes one living memory."""
 
 # --- which say the same
-
-Duplicates: TypeAlias = Map[int, str | tuple[str, ...]]
-"""By hash: the id of a memory, or of several, in order, that were all kept."""
-
 
 Identity: TypeAlias = tuple[bytes, str | None, bytes]
 """The digest of the text, the session, the metadata as JSON."""
@@ -70,31 +68,12 @@ def identity(one: Any) -> Identity:
     return one.same or one.digest, one.session_id, told
 
 
-def named(known: Duplicates, one: Any) -> Iterator[str]:
-    """Yield the memories that may say the same, in the order of their ids."""
-    ids = known.get(hash(identity(one)), ())
-    yield from (ids,) if isinstance(ids, str) else ids
-
-
-def _note(draft: MapMutation[int, str | tuple[str, ...]], one: Any) -> None:
-    """Take note of a memory."""
-    key, memory_id = hash(identity(one)), one.memory_id
-    ids = draft.get(key)
-    if ids is None:
-        draft[key] = memory_id
-    else:
-        draft[key] = tuple(sorted((memory_id, ids) if isinstance(ids, str) else (memory_id, *ids)))
-
-
-def _forget(draft: MapMutation[int, str | tuple[str, ...]], one: Any) -> None:
-    """Forget a memory."""
-    key = hash(identity(one))
-    ids = draft[key]
-    left = () if isinstance(ids, str) else tuple(known for known in ids if known != one.memory_id)
-    if left:
-        draft[key] = left if len(left) > 1 else left[0]
-    else:
-        del draft[key]
+def duplicate_key(one: Any) -> int:
+    """Return a number that is the same of those that say the same, and seldom of others."""
+    said, session_id, told = identity(one)
+    where = zlib.crc32(session_id.encode()) if session_id else 0
+    where = zlib.crc32(told, where) if told else where
+    return int.from_bytes(said[:_KEY_BYTES]) ^ where or 1
 
 
 # --- state
@@ -119,13 +98,29 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """True if it was said to hold all the same."""
 
 
+def _key(row: Row) -> int:
+    return NO_KEY if row.original_count else duplicate_key(row)
+
+
+ROWS = Form(Row, _key)
+
+
 class LongTerm(msgspec.Struct, frozen=True):
     """The living memories, and how many were pruned so far."""
 
-    held: Held[Row] = Held()
+    held: Held[Row] = Held(PackedRows(ROWS))
     pruned: int = 0
     summaries: Summaries = Summaries()
-    duplicates: Duplicates = Duplicates()
+
+    def named(self, one: Any) -> list[str]:
+        """Return the memories that may say the same as a row, or a `MemoryAdded`, by their ids."""
+        return self.rows.with_key(duplicate_key(one))
+
+    @property
+    def rows(self) -> PackedRows[Row]:
+        """The rows by id."""
+        assert isinstance(self.held.rows, PackedRows)
+        return self.held.rows
 
 
 initial = LongTerm()
@@ -164,29 +159,11 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
 class _Draft(CompactedDraft[Row]):
     """The rows of a state that change in place."""
 
-    __slots__ = ("duplicates", "pruned")
+    __slots__ = ("pruned",)
 
     def __init__(self, state: LongTerm):
         super().__init__(state.held, state.summaries)
         self.pruned = state.pruned
-        self.duplicates = state.duplicates.mutate()
-
-    def put(self, row: Row) -> None:
-        """Add a row, or replace the one with its id."""
-        self._forget(row.memory_id)
-        super().put(row)
-        if not row.original_count:
-            _note(self.duplicates, row)
-
-    def drop(self, memory_id: str) -> Row:
-        """Take a row away and return it."""
-        self._forget(memory_id)
-        return super().drop(memory_id)
-
-    def _forget(self, memory_id: str) -> None:
-        row = self.rows.get(memory_id)
-        if row is not None and not row.original_count:
-            _forget(self.duplicates, row)
 
     def discard(self, memory_ids: Sequence[str]) -> None:
         """Take rows away where they are there."""
@@ -196,7 +173,7 @@ class _Draft(CompactedDraft[Row]):
 
     def folded(self) -> LongTerm:
         """Return what has become of the state."""
-        return LongTerm(self.finish(), self.pruned, self.summaries, self.duplicates.finish())
+        return LongTerm(self.finish(), self.pruned, self.summaries)
 
 
 def _changed(row: Row, event: AboutOne, recorded: Recorded[Any]) -> Row:
@@ -222,24 +199,40 @@ def _changed(row: Row, event: AboutOne, recorded: Recorded[Any]) -> Row:
 
 
 class Dump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order of their texts' versions."""
+    """The state as it is held, in one piece."""
 
-    rows: list[Row] = []
+    rows: Packed = Packed()
+    size_bytes: int = 0
+    stored_bytes: int = 0
     pruned: int = 0
+    summaries: tuple[str, ...] = ()
+    originals: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
 
 
 def dump(state: LongTerm) -> Dump:
-    """Return the state as plain rows."""
-    return Dump(state.held.in_order(), state.pruned)
+    """Return the state as plain data."""
+    held, sums = state.held, state.summaries
+    told = {"summaries": tuple(sorted(sums.ids)), "pruned": state.pruned}
+    return derived(Dump, held, sums, rows=state.rows.packed(), **told)
 
 
 def load(dumped: Dump) -> LongTerm:
     """Return the state back."""
-    draft = _Draft(initial)
-    for row in dumped.rows:
-        draft.put(row)
-    draft.pruned = dumped.pruned
-    return draft.folded()
+    rows = PackedRows.unpacked(ROWS, dumped.rows)
+    summaries = derived(Summaries, dumped, ids=Map(dict.fromkeys(dumped.summaries)))
+    return LongTerm(derived(Held, dumped, rows=rows), dumped.pruned, summaries)
+
+
+def in_one_piece(state: LongTerm) -> LongTerm:
+    """Return the same state with all rows packed, which take less room so. Slow: for a thread."""
+    return replace(state, held=replace(state.held, rows=state.rows.in_one_piece()))
+
+
+def over(now: LongTerm, then: LongTerm, packed: LongTerm) -> LongTerm:
+    """Return a state as changes of a packed one, which is the one that there was `then`."""
+    return replace(now, held=replace(now.held, rows=now.rows.over(then.rows, packed.rows)))
 
 
 # --- look-ups

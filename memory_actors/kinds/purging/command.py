@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from memory_actors.base.origins import Origins
 from memory_actors.base.records import Trust
 from memory_actors.kinds.kind import Command, Outside
 
@@ -33,8 +34,12 @@ class Purge(Command, frozen=True, kw_only=True):
         return replace(self, past=past)
 
     @property
-    def meta(self) -> dict[str, str]:
-        """The meta of its events: for those who ask why, and for the next purge."""
+    def alone(self) -> bool:
+        """True: what it takes out is in the log."""
+        return True
+
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
+        """Return the meta of its events: for those who ask why, and for the next purge."""
         what = self.source or f"{self.trust} sources"
         asked = {PURGED_SOURCE: self.source, PURGED_TRUST: self.trust and self.trust.value}
         said = {name: value for name, value in asked.items() if value is not None}

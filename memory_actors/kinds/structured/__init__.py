@@ -205,14 +205,12 @@ def _living(state: Structured, memory_id: str) -> Row:
     return row
 
 
-_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = MappingProxyType(
-    {
-        PutDocument: _put,
-        UpdateDocument: _update,
-        DeleteDocument: _delete,
-        RestoreDocuments: _restore,
-    }
-)
+_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = {
+    PutDocument: _put,
+    UpdateDocument: _update,
+    DeleteDocument: _delete,
+    RestoreDocuments: _restore,
+}
 COMMANDS = tuple(_DECISIONS)
 decide = deciding(_DECISIONS)
 """Turn a command into events.

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Final, NamedTuple, TypeAlias
 
+from memory_actors.base import patterns
+
 Days: TypeAlias = tuple[int, int]
 """Half-open, numbered from 1970-01-01."""
 
@@ -40,7 +42,7 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 
 def pattern(text: str) -> re.Pattern[str]:
     """Return a pattern of English words, in capitals or not."""
-    return re.compile(text, re.ASCII | re.IGNORECASE)
+    return patterns.pattern(text, re.ASCII | re.IGNORECASE)
 
 
 def day_number(year: int, month: int, day: int) -> int:

@@ -4,9 +4,15 @@ While a batch is being computed, what arrives is collected and becomes the next 
 embedder starts at once, and a busy one works in full batches. A text that several callers want at
 the same time is computed once.
 
-What can wait (the passages of a summary, say) is embedded a little at a time in the background: in
-a thread of its own, where the embedder may be called by two at once, so that a query does not wait
-for it. Elsewhere both take turns: a query waits for 10 ms of such work at most, not for 200.
+A query goes before all that waits. Where the embedder may be called by several at once, many texts
+of one caller, and what can wait (the passages of a summary, say), are embedded in threads of their
+own, one for each core that there is, two at most, so that a query does not wait for them either.
+Elsewhere there is one thread, and what can wait is embedded in turn with the rest, a little at a
+time: a query waits for 10 ms of such work at most, not for 200.
+
+Many texts of one caller go in order of their length, for a batch takes as long as its longest text
+takes for each: that was a twelfth of the time. The longest go first, so that no thread is left at
+the end with the longest batch.
 
 One caller's text must not fail another's: a batch that fails is tried again text by text, for as
 long as that takes no longer than a batch may hold up the next.
@@ -14,6 +20,7 @@ long as that takes no longer than a batch may hold up the next.
 
 import asyncio
 import atexit
+import os
 import threading
 import time
 from collections import deque
@@ -143,6 +150,8 @@ def failed(error: BaseException) -> EmbedderError:
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms
 QUEUE_TEXTS_MAX = 4096  # of all callers: about 10 s of work, beyond which waiting is no use
+URGENT_TEXTS_MAX = 8  # of one call, for whom somebody waits: more are a load, such as an import
+LANES_MAX = 2  # for the rest, at a core each; more were measured to gain nothing
 PROBE = "This text is embedded once, to see what comes of it."
 APART_S_MAX = 1.0  # spent on a failed batch text by text: a dead embedder may be slow to say so
 
@@ -170,14 +179,18 @@ _Begun: TypeAlias = tuple[list[_Wanted], "asyncio.Future[list[Outcome]]"]
 class _Lane:
     """A thread, and the texts that wait for it: those that cannot wait and those that can."""
 
-    def __init__(self, texts_max: int) -> None:
+    def __init__(self, texts_max: int, urgent: deque[_Wanted], background: deque[_Wanted]) -> None:
         self.thread = EmbedderThread()
         self._texts_max = texts_max
-        self.urgent: deque[_Wanted] = deque()
-        self.background: deque[_Wanted] = deque()
+        self.urgent = urgent
+        self.background = background
         self.task: asyncio.Task[None] | None = None
         self._background_next = False
         """Says whose turn it is if both have something."""
+
+    def serves(self, queue: deque[_Wanted]) -> bool:
+        """Say whether texts that wait there are embedded here."""
+        return queue is self.urgent or queue is self.background
 
     def take(self) -> list[_Wanted]:
         """Take what makes a batch out of the queue whose turn it is; nothing if none waits."""
@@ -192,6 +205,12 @@ class _Lane:
                 break
             taken.append(self.background.popleft())
         return taken
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # which not every system has
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 class Batcher:
@@ -210,10 +229,16 @@ class Batcher:
         self._texts_max = min(
             getattr(embedder, "batch_texts_max", BATCH_TEXTS_MAX), BATCH_TEXTS_MAX
         )
-        self._first = _Lane(self._texts_max)
-        parallel = getattr(embedder, "parallel", False)
-        self._apart = _Lane(self._texts_max) if parallel else self._first
-        self._lanes = {self._first, self._apart}
+        self._urgent, self._background = deque[_Wanted](), deque[_Wanted]()
+        self._many = self._urgent
+        """Texts of callers who want many."""
+        self._lanes = [_Lane(self._texts_max, self._urgent, self._background)]
+        if getattr(embedder, "parallel", False):
+            self._many = deque()
+            nothing = deque[_Wanted]()
+            waiting = [(self._urgent, nothing), (self._many, self._background)]
+            waiting += [(self._many, nothing)] * (min(LANES_MAX, cores()) - 1)
+            self._lanes = [_Lane(self._texts_max, *queues) for queues in waiting]
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
         self._closing = False
         """True once texts that can wait have to wait for the next opening."""
@@ -221,20 +246,46 @@ class Batcher:
 
     def hangs(self, *, background: bool = False) -> bool:
         """Say whether the thread is at one call for longer than a caller may wait."""
-        return self._lane(background).thread.busy_s > self._deadline_s
+        return self._hang(self._background if background else self._urgent)
+
+    def _hang(self, queue: deque[_Wanted]) -> bool:
+        return all(lane.thread.busy_s > self._deadline_s for lane in self._lanes_of(queue))
+
+    def _lanes_of(self, queue: deque[_Wanted]) -> list[_Lane]:
+        return [lane for lane in self._lanes if lane.serves(queue)]
 
     @property
     def waiting(self) -> int:
         """The number of texts that are queued."""
-        return sum(len(lane.urgent) + len(lane.background) for lane in self._lanes)
+        many = 0 if self._many is self._urgent else len(self._many)
+        return len(self._urgent) + many + len(self._background)
 
-    async def embed_each(self, texts: Sequence[str], *, background: bool = False) -> list[Outcome]:
-        """Return what is known of each text, or why nothing is; `background` is what can wait."""
-        outcomes: list[Outcome] = []
-        for start in range(0, len(texts), self._texts_max):
-            some = texts[start : start + self._texts_max]
-            outcomes += await self._embed_some(some, background=background)
-        return outcomes
+    async def embed_each(
+        self, texts: Sequence[str], *, background: bool = False, query: bool = False
+    ) -> list[Outcome]:
+        """Return what is known of each text, or why nothing is.
+
+        `background` is what can wait; a `query` goes before what waits.
+        """
+        queue = self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
+        queue = self._background if background else queue
+        if len(texts) <= self._texts_max:
+            return await self._embed_some(texts, queue, query=query)
+        found: dict[int, Outcome] = {}
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
+        starts = iter(range(0, len(texts), self._texts_max))
+
+        async def embed_some() -> None:
+            for start in starts:
+                places = order[start : start + self._texts_max]
+                outcomes = await self._embed_some([texts[place] for place in places], queue)
+                found.update(zip(places, outcomes, strict=True))
+
+        at_once = len(self._lanes) if queue is self._many is not self._urgent else 1
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(embed_some())
+        return [found[place] for place in range(len(texts))]
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         """Return what is known of each text. :raises EmbedderError: one could not be embedded."""
@@ -260,7 +311,7 @@ class Batcher:
         """
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._first.thread.submit(call)
+                return await self._lanes[0].thread.submit(call)
         except EmbedderError:
             raise
         except Exception as error:
@@ -269,13 +320,14 @@ class Batcher:
     def stop_background(self) -> None:
         """Begin nothing more that can wait: who waits for it, or comes with it, gets an error."""
         self._closing = True
-        self._refuse(self._apart.background)
+        self._refuse(self._background)
 
     async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
         """Begin nothing more, and wait for what is being computed, for `wait_s` at most."""
         self._closed = True
         self.stop_background()
-        self._refuse(self._first.urgent)
+        self._refuse(self._urgent)
+        self._refuse(self._many)
         for lane in self._lanes:
             lane.thread.stop()
         async with anyio.create_task_group() as joining:
@@ -288,25 +340,24 @@ class Batcher:
             want.settle(closed())
         queue.clear()
 
-    def _lane(self, background: bool) -> _Lane:
-        return self._apart if background else self._first
-
-    async def _embed_some(self, texts: Sequence[str], *, background: bool) -> list[Outcome]:
-        if self._closed or (background and self._closing):
+    async def _embed_some(
+        self, texts: Sequence[str], queue: deque[_Wanted], *, query: bool = False
+    ) -> list[Outcome]:
+        if self._closed or (queue is self._background and self._closing):
             return [closed()] * len(texts)
         if self.waiting >= QUEUE_TEXTS_MAX:
             full = EmbedderError(
                 f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
             )
             return [full] * len(texts)
-        if self.hangs(background=background):
+        if self._hang(queue):
             return [self._late()] * len(texts)
-        outcomes = [self._want(text, background=background) for text in texts]
-        lane = self._lane(background)
-        # The thread begins at once, not when the task has its turn. There may be nothing to begin:
-        # the other lane is at what is wanted.
-        if lane.task is None and (begun := self._begun(lane)) is not None:
-            lane.task = asyncio.create_task(self._run(lane, begun))
+        outcomes = [self._want(text, queue, query=query) for text in texts]
+        # A thread begins at once, not when the task has its turn. There may be nothing to begin:
+        # another lane is at what is wanted.
+        for lane in self._lanes_of(queue):
+            if lane.task is None and (begun := self._begun(lane)) is not None:
+                lane.task = asyncio.create_task(self._run(lane, begun))
         try:
             async with asyncio.timeout(self._deadline_s):
                 return [await outcome for outcome in outcomes]
@@ -321,17 +372,26 @@ class Batcher:
             f"the embedder gave no answer within {self._deadline_s:g} s: see whether it hangs"
         )
 
-    def _want(self, text: str, *, background: bool) -> "asyncio.Future[Outcome]":
+    def _want(self, text: str, queue: deque[_Wanted], *, query: bool) -> "asyncio.Future[Outcome]":
         want = self._wanted.get(text)
         if want is None:
             want = self._wanted[text] = _Wanted(text)
-            (self._apart.background if background else self._first.urgent).append(want)
-        elif not background and want in self._apart.background:
-            self._apart.background.remove(want)
-            self._first.urgent.append(want)
+            (queue.appendleft if query else queue.append)(want)
+        elif (slower := self._slower(want, queue)) is not None:
+            slower.remove(want)
+            (queue.appendleft if query else queue.append)(want)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         want.callers.append(outcome)
         return outcome
+
+    def _slower(self, want: _Wanted, queue: deque[_Wanted]) -> deque[_Wanted] | None:
+        """Return where a text waits, if that is behind what waits in this queue."""
+        behind = [self._background]
+        if queue is self._background:
+            behind = []
+        elif queue is self._urgent and self._many is not self._urgent:
+            behind = [self._many, self._background]
+        return next((one for one in behind if want in one), None)
 
     async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
         try:

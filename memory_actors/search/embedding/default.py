@@ -9,6 +9,7 @@ all sentence vectors of a model have in common, which is what centring takes awa
 """
 
 import math
+import string
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from memory_actors.search.embedding.token_states import (
     Codebook,
     learn_codebook,
     learn_projection,
-    pack,
+    pack_each,
     project,
     rounded,
 )
@@ -50,6 +51,17 @@ MEAN_FILE = "background_mean.f32"
 PROJECTION_FILE = f"projection {RECIPE.replace('/', '-')}.f32"
 CODEBOOK_FILE = f"codebook {CODED_RECIPE.replace('/', '-')}.i8"
 
+SILENT: Final = frozenset(
+    f"{string.punctuation}\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u00a1\u00bf\u00ab\u00bb\u00b7"
+)
+"""Marks, whose states are not kept: a fifth of the tokens of a conversation, and next to no weight.
+
+Without stop words as well it would be half of them, but then R@10 falls by 0.006 on LoCoMo, and
+without the 15 most frequent ones by 0.007 on the long passages of QMSum.
+"""
+CODED_AT_ONCE = 16
+"""Texts. One by one it took a sixth of the model's time; many hold up the event loop's thread."""
+
 
 class DefaultEmbedder:
     """all-MiniLM-L6-v2, loaded on first use."""
@@ -63,6 +75,7 @@ class DefaultEmbedder:
         self._projection: Vectors | None = None
         self._codebook: Codebook | None = None
         self._background: Vectors | None = None
+        self._silent: npt.NDArray[np.int64] | None = None
         self._general: list[Encoding] | None = None
         """General text, while something is learnt of it."""
 
@@ -100,12 +113,28 @@ class DefaultEmbedder:
 
     def encode(self, texts: Sequence[str]) -> list[Embedded]:
         """Return vectors and packed token states from one pass."""
-        projection, codebook = self.projection(), self.codebook()
+        encoded = self._model().encode(texts)
+        starts = range(0, len(encoded), CODED_AT_ONCE)
+        return [one for start in starts for one in self._coded(encoded[start:][:CODED_AT_ONCE])]
+
+    def _coded(self, encoded: "Sequence[Encoding]") -> list[Embedded]:
+        kept = [self._telling(one.token_ids) for one in encoded]
+        ids = [one.token_ids[rows] for one, rows in zip(encoded, kept, strict=True)]
+        telling = [one.token_states[rows] for one, rows in zip(encoded, kept, strict=True)]
+        states = project(np.concatenate(telling), self.projection())
+        packed = pack_each(ids, states, self.codebook())
+        each = np.split(rounded(states), np.cumsum([len(one) for one in ids])[:-1])
         return [
-            Embedded(one.pooled, pack(one.token_ids, states, codebook), rounded(states))
-            for one in self._model().encode(texts)
-            for states in [project(one.token_states, projection)]
+            Embedded(one.pooled, tokens, own.copy())
+            for one, tokens, own in zip(encoded, packed, each, strict=True)
         ]
+
+    def _telling(self, token_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which tokens say something; all of them where none does."""
+        if self._silent is None:
+            self._silent = self._model().ids_of(sorted(SILENT))
+        tells = ~np.isin(token_ids, self._silent)
+        return tells if tells.any() else np.ones(len(token_ids), np.bool_)
 
     def projection(self) -> Vectors:
         """Return what projects token states, [384, 64]; computed once, kept beside the model."""

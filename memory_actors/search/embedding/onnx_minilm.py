@@ -128,6 +128,11 @@ class OnnxEmbedder:
             encodings.update(zip(indexes, rows, strict=True))
         return [encodings[index] for index in range(len(texts))]
 
+    def ids_of(self, tokens: Sequence[str]) -> TokenIds:
+        """Return the ids of those tokens that the vocabulary has, int64 `[n]`."""
+        ids = map(self._tokenizer.token_to_id, tokens)
+        return np.array([one for one in ids if one is not None], np.int64)
+
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[TokenIds]]]:
         """Yield batches of texts of like length: their indexes and their token ids."""
         for start in range(0, len(texts), _WINDOW_TEXTS_MAX):

@@ -50,8 +50,8 @@ class Embedder(Protocol):
     of what it has no word for; `query_prefix`, what a text has to begin with to be embedded as a
     question, where the model tells those from answers; `batch_texts_max`, how many texts it may be
     given at once (64 otherwise), fewer for a slow one: the deadline is for a batch, and a query
-    waits for the one before; and `parallel = True`, if two threads may call it at once: then nobody
-    waits while summaries of old memories are embedded.
+    waits for the one before; and `parallel = True`, if three threads may call it at once: then no
+    query waits while many texts are embedded, and those are on two cores.
     """
 
     @property

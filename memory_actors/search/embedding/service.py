@@ -25,7 +25,7 @@ from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook
-from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, VectorTable
+from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
@@ -173,17 +173,23 @@ class EmbeddingService:
             self._cache.move_to_end(EVERYBODY.prefix + digest)
             self._from_memory += 1
             return known
-        fresh, failed = await self._fresh({digest: text}, EVERYBODY, background=False)
+        fresh, failed = await self._fresh({digest: text}, EVERYBODY, query=True)
         for error in failed.values():
             raise error
         self._remember(fresh, EVERYBODY)
         return fresh[digest]
 
     async def _fresh(
-        self, texts: Mapping[bytes, str], owner: Owner, *, background: bool
+        self,
+        texts: Mapping[bytes, str],
+        owner: Owner,
+        *,
+        background: bool = False,
+        query: bool = False,
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Compute embeddings; return them, and why the others have none."""
-        computed = await self._computed(list(texts.values()), background=background)
+        wanted = list(texts.values())
+        computed = await self._computed(wanted, background=background, query=query)
         outcomes = dict(zip(texts, computed, strict=True))
         failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
         fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
@@ -206,12 +212,12 @@ class EmbeddingService:
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(delay_s))
 
-    async def _computed(self, texts: list[str], *, background: bool) -> list[Outcome]:
+    async def _computed(self, texts: list[str], *, background: bool, query: bool) -> list[Outcome]:
         try:
             await self._prepare()
         except EmbedderError as error:
             return [error] * len(texts)
-        return await self._batcher.embed_each(texts, background=background)
+        return await self._batcher.embed_each(texts, background=background, query=query)
 
     @property
     def prepared(self) -> bool:
@@ -273,10 +279,16 @@ class EmbeddingService:
         return {digest: one.vector for digest, one in stored.items()}
 
     def matrix(
-        self, digests: Sequence[bytes], owner: Owner = EVERYBODY
+        self,
+        digests: Sequence[bytes],
+        owner: Owner = EVERYBODY,
+        take: TakeTokens | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
-        """Return the same as rows, [n, d], and which are there; the others are zeros."""
-        return self._table.matrix(digests, self.embedder.dimension, owner)
+        """Return the same as rows, [n, d], and which are there; the others are zeros.
+
+        `take` is given the token states of those that are there.
+        """
+        return self._table.matrix(digests, self.embedder.dimension, owner, take)
 
     async def forget(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
         """Delete what is known of texts. Who still has one of them embeds it again."""

@@ -21,7 +21,7 @@ import hashlib
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -112,6 +112,10 @@ def as_stored(vectors: Vectors) -> Vectors:
     return coded_units(vectors).decoded()
 
 
+TakeTokens = Callable[[Sequence[int], Sequence[bytes]], None]
+"""Takes the packed token states of some of the texts that were asked for, by their places."""
+
+
 class _Waiting(NamedTuple):
     """What is to be written: whose, of which text, and what; None: what an older table has."""
 
@@ -156,7 +160,7 @@ class VectorTable:
         """Return the embeddings that are there, by digest."""
         found = self._waiting_of(digests, owner)
         rows = self._stored([d for d in digests if d not in found], dimension, owner)
-        return found | {digest: _embedded(row, dimension) for digest, row in rows.items()}
+        return found | dict(zip(rows, _embedded(list(rows.values()), dimension), strict=True))
 
     def _waiting_of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         waiting, prefix = dict(self._waiting), owner.prefix  # a flush in another thread empties it
@@ -164,9 +168,16 @@ class VectorTable:
         return {d: one.embedded for d, one in found if one is not None and one.embedded is not None}
 
     def matrix(
-        self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
+        self,
+        digests: Sequence[bytes],
+        dimension: int,
+        owner: Owner = EVERYBODY,
+        take: TakeTokens | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
-        """Return the vectors, [n, d], and which are there; the others are zeros."""
+        """Return the vectors, [n, d], and which are there; the others are zeros.
+
+        `take` is given the token states of those that are there.
+        """
         codes = np.zeros((len(digests), dimension), np.int8)
         there = np.zeros(len(digests), np.bool_)
         for start in range(0, len(digests), MATRIX_ROWS):
@@ -176,6 +187,9 @@ class VectorTable:
             rows = [row for row, digest in enumerate(chunk, start) if digest in found]
             codes[rows] = _codes([found[digests[row]] for row in rows], dimension)
             there[rows] = True
+            if take is not None:
+                head = _HEADER.size + dimension
+                take(rows, [found[digests[row]][head:] for row in rows])
             if self._is_old and len(chunk) == MATRIX_ROWS:  # so many are read in a thread
                 self.flush()
         return units_of(codes), there
@@ -188,20 +202,38 @@ class VectorTable:
         keys = {digest: self._model + scope.row(digest) for digest in digests}
         codebook = self._codebook() if self._is_old else None
         with self._env.read() as txn:
-            rows = {d: self._read(txn, ROWS, key, scope) for d, key in keys.items()}
-            old = [d for d, row in rows.items() if row is None] if self._is_old else []
-            for digest in old:
-                rows[digest] = self._old_row(txn, keys[digest], scope, codebook)
-        brought = [d for d in old if rows[d] is not None and codebook is not None]
-        for digest in brought:
-            self._waiting.setdefault(owner.prefix + digest, _Waiting(owner, digest, None))
-        return {d: row for d, row in rows.items() if row is not None and _fits(row, dimension)}
+            found = self._rows(txn, keys.values(), scope, dimension)
+            rows = {digest: found[key] for digest, key in keys.items() if key in found}
+            for digest in [d for d in keys if d not in rows] if self._is_old else []:
+                row = self._old_row(txn, keys[digest], scope, codebook)
+                if row is not None and codebook is not None:
+                    self._waiting.setdefault(owner.prefix + digest, _Waiting(owner, digest, None))
+                if row is not None and _fits(row, dimension):
+                    rows[digest] = row
+        return rows
+
+    def _rows(
+        self, txn: Transaction, keys: Collection[bytes], scope: KeyScope, dimension: int
+    ) -> dict[bytes, bytes]:
+        """Return the rows of this dimension that are whole, by key: in the order they lie in."""
+        head = _HEADER.pack(dimension)
+        tables = self._env.tables  # of the file that this transaction reads
+        with txn.cursor(tables[PLACES]) as cursor:
+            key_of = {number: key for key, number in cursor.getmulti(sorted(keys))}
+        with txn.cursor(tables[ROWS]) as cursor:
+            stored = cursor.getmulti(sorted(key_of))
+        rows = {}
+        for number, value in stored:
+            key = key_of[number]
+            data = _checked(value, key)
+            row = None if data is None else scope.read(data, _place(ROWS, key))
+            if row is not None and row.startswith(head) and len(row) >= len(head) + dimension:
+                rows[key] = row
+        return rows
 
     def _read(self, txn: Transaction, table: str, key: bytes, scope: KeyScope) -> bytes | None:
-        tables = self._env.tables  # of the file that this transaction reads
-        number = txn.get(key, db=tables[PLACES]) if table == ROWS else key
-        value = None if number is None else txn.get(number, db=tables[table])
-        data = None if value is None else _checked(value, key if table == ROWS else b"")
+        value = txn.get(key, db=self._env.tables[table])
+        data = None if value is None else _checked(value)
         return None if data is None else scope.read(data, _place(table, key))
 
     def _old_row(
@@ -376,9 +408,13 @@ def _codes(rows: Sequence[bytes], dimension: int) -> Bytes:
     return np.frombuffer(joined, np.int8).reshape(-1, dimension)
 
 
-def _embedded(row: bytes, dimension: int) -> Embedded:
-    tokens = row[_HEADER.size + dimension :]
-    return Embedded(units_of(_codes([row], dimension)).decoded()[0], tokens or None)
+def _embedded(rows: Sequence[bytes], dimension: int) -> list[Embedded]:
+    """Return what is in rows of this dimension."""
+    vectors, body = units_of(_codes(rows, dimension)).decoded(), _HEADER.size + dimension
+    return [
+        Embedded(vector.copy(), row[body:] or None)  # one that is kept must not keep them all
+        for vector, row in zip(vectors, rows, strict=True)
+    ]
 
 
 def _fits(row: bytes, dimension: int) -> bool:
@@ -391,7 +427,7 @@ def _vector(row: bytes) -> Vectors | None:
     dimension = _HEADER.unpack_from(row)[0] if len(row) >= _HEADER.size else 0
     if not _fits(row, dimension):
         return None
-    one = _embedded(row, dimension)
+    (one,) = _embedded([row], dimension)
     try:
         unpack(one.tokens or b"")
     except ValueError:

@@ -5,21 +5,24 @@ in its chain, so a word of a row counts for that row and for those right after i
 one at a time, in one of two ways:
 
 - a rare word is followed: from its rows to the rows after them, touching only those;
-- a frequent one is spread: its counts laid out for all rows, then fetched from the rows before.
+- a frequent one is spread: its counts laid out for all rows, then fetched from the rows before;
+  so is any word where some rows alone are asked for, and fetched for those.
 
 Following takes 0.02 us for each row that has the word, spreading 0.004 us for each row there is.
 Every array has one place more than there are rows: index -1, "no row", lands there and does no
 harm, so no step has to ask.
 """
 
-from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+
+from memory_actors.base.names import Names
+from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, NONE, Labels, with_room
 
 # --- chains: rows of a growing table, each under a label, linked to those before and after it
 #
@@ -33,113 +36,125 @@ import numpy.typing as npt
 ROWS_BEFORE: Final = 2
 """Rows before a row that are part of its window. Turn recall@10 of BM25 on the development
 conversations is 0.655 with none, 0.746 with one, 0.759 with two, 0.732 with three."""
-NONE: Final = -1
-"""No row."""
-_CAPACITY_MIN: Final = 16
-_GROWTH: Final = 1.5
-
 _Links = npt.NDArray[np.int32]
+Counts = npt.NDArray[np.uint8]
 
 
 class Chains:
     """An append-only table of rows in chains, with tombstones."""
 
-    def __init__(self, capacity: int = _CAPACITY_MIN):
-        self.count = 0
-        """Rows, the removed ones included."""
-        self.labels = np.zeros(capacity, np.int64)
-        self.alive = np.zeros(capacity, np.bool_)
-        self.lengths = np.zeros(capacity, np.int32)
-        self.spans = np.zeros(capacity, np.int32)
-        self.before = np.full(capacity, NONE, np.int32)
-        self.after = np.full(capacity, NONE, np.int32)
-        self.row_of: dict[int, int] = {}
+    def __init__(self, capacity: int = CAPACITY_MIN):
+        self.rows = Labels(capacity)
+        self._lengths = np.zeros(capacity, np.int32)
+        self._spans = np.zeros(capacity, np.int32)
+        self._before = np.full(capacity, NONE, np.int32)
+        self._after = np.full(capacity, NONE, np.int32)
 
     def __len__(self) -> int:
-        return len(self.row_of)
+        return self.rows.living
+
+    @property
+    def count(self) -> int:
+        """Rows, the removed ones included."""
+        return self.rows.count
 
     @property
     def dead(self) -> int:
         """Rows that are only marked as removed."""
-        return self.count - len(self.row_of)
+        return self.count - len(self)
+
+    @property
+    def before(self) -> _Links:
+        """The row before each in its chain."""
+        return self._before[: self.count]
+
+    @property
+    def after(self) -> _Links:
+        """The row behind each in its chain."""
+        return self._after[: self.count]
+
+    @property
+    def lengths(self) -> _Links:
+        """The number of words of each row."""
+        return self._lengths[: self.count]
+
+    @property
+    def spans(self) -> _Links:
+        """The number of words of the window of each row."""
+        return self._spans[: self.count]
 
     @property
     def size_bytes(self) -> int:
         """Memory of the columns and of the map beside them."""
-        columns = (self.labels, self.alive, self.lengths, self.spans, self.before, self.after)
-        return sum(column.nbytes for column in columns) + 100 * len(self.row_of)
+        columns = (self._lengths, self._spans, self._before, self._after)
+        return sum(column.nbytes for column in columns) + self.rows.size_bytes
 
     def append(self, label: int, length: int, previous: int = NONE, following: int = NONE) -> int:
         """Add a row right behind another, else in front of one, else as a chain of its own."""
-        if self.count == len(self.labels):
-            more = (0, int(self.count * (_GROWTH - 1)) + _CAPACITY_MIN)
-            self.labels, self.alive = np.pad(self.labels, more), np.pad(self.alive, more)
-            self.lengths, self.spans = np.pad(self.lengths, more), np.pad(self.spans, more)
-            self.before = np.pad(self.before, more, constant_values=NONE)
-            self.after = np.pad(self.after, more, constant_values=NONE)
-        row, self.count = self.count, self.count + 1
-        self.labels[row], self.lengths[row] = label, length
-        self.row_of[label] = row
+        row = self.count
+        if row == len(self._lengths):
+            more = (0, int(row * (GROWTH - 1)) + CAPACITY_MIN)
+            self._lengths, self._spans = np.pad(self._lengths, more), np.pad(self._spans, more)
+            self._before = np.pad(self._before, more, constant_values=NONE)
+            self._after = np.pad(self._after, more, constant_values=NONE)
+        self._lengths[row] = length
         if previous != NONE:
-            following = int(self.after[previous])
+            following = int(self._after[previous])
             self._link(previous, row)
         self._link(row, following)
-        self.alive[row] = True
         self._measure(row)
-        return row
+        return self.rows.append(label)  # last: a search may look from another thread
 
     def remove(self, label: int) -> int | None:
         """Mark a row as removed and close the gap; return it, None if it was not there."""
-        row = self.row_of.pop(label, None)
+        row = self.rows.remove(label)
         if row is None:
             return None
-        self.alive[row] = False
-        before, after = int(self.before[row]), int(self.after[row])
+        before, after = int(self._before[row]), int(self._after[row])
         self._link(before, after)
-        self.before[row] = self.after[row] = NONE
+        self._before[row] = self._after[row] = NONE
         self._measure(after)
         return row
 
     def filled(self, labels: npt.NDArray[np.int64], lengths: _Links, before: _Links) -> Self:
         """Take these living rows for all there are; `before` are rows. The table must be empty."""
-        n = self.count = len(labels)
-        self.labels[:n], self.lengths[:n], self.before[:n] = labels, lengths, before
-        self.alive[:n] = True
+        n = len(labels)
+        self.rows.extend(labels)
+        self._lengths[:n], self._before[:n] = lengths, before
         linked = np.flatnonzero(before != NONE)
-        self.after[before[linked]] = linked
-        self.row_of = dict(zip(labels.tolist(), range(n), strict=True))
+        self._after[before[linked]] = linked
         spans, rows = lengths.copy(), before
         for _ in range(ROWS_BEFORE):
             there = np.flatnonzero(rows != NONE)
-            spans[there] += self.lengths[rows[there]]
-            rows = np.where(rows != NONE, self.before[rows], NONE)
-        self.spans[:n] = spans
+            spans[there] += self._lengths[rows[there]]
+            rows = np.where(rows != NONE, self._before[rows], NONE)
+        self._spans[:n] = spans
         return self
 
     def previous(self, label: int) -> int | None:
         """Return the label before this one in its chain."""
-        return self._beside(label, self.before)
+        return self._beside(label, self._before)
 
     def following(self, label: int) -> int | None:
         """Return the label behind this one in its chain."""
-        return self._beside(label, self.after)
+        return self._beside(label, self._after)
 
     def _beside(self, label: int, link: _Links) -> int | None:
-        row = self.row_of.get(label)
+        row = self.rows.row_of(label)
         other = NONE if row is None else int(link[row])
-        return None if other == NONE else int(self.labels[other])
+        return None if other == NONE else int(self.rows.labels[other])
 
     def _link(self, first: int, second: int) -> None:
         if first != NONE:
-            self.after[first] = second
+            self._after[first] = second
         if second != NONE:
-            self.before[second] = first
+            self._before[second] = first
 
     def _measure(self, row: int) -> None:
         """Set the span of a row and of those that have it in their window."""
-        for changed in self._walk(row, self.after):
-            before = self._walk(changed, self.before)
-            self.spans[changed] = sum(int(self.lengths[part]) for part in before)
+        for changed in self._walk(row, self._after):
+            before = self._walk(changed, self._before)
+            self._spans[changed] = sum(int(self._lengths[part]) for part in before)
 
     def _walk(self, row: int, link: _Links) -> Iterator[int]:
         """Yield a row and up to ROWS_BEFORE more along a link."""
@@ -152,16 +167,21 @@ class Chains:
 
 # --- postings: the rows that have a word, and the words that a row has
 #
-# A term has one growing array with `row << 6 | count` for each row that has it, in order of row; a
-# row has a stretch of one flat array of terms, which tells what to take back when it goes. Nothing
-# is ever moved or rewritten: a removed row stays in the arrays until they are made anew.
+# A row has a stretch of one flat array of terms, with their counts. The other way round, a term has
+# a stretch of `row << 6 | count`, in order of row, in the lists of the first rows; the rows since
+# have few words, and are looked through. Now and then lists are made that have those too
+# (`listed`): for a thread. Nothing is ever moved or rewritten: a removed row stays in the arrays
+# until they are made anew.
 
 COUNT_BITS: Final = 6
 COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
 ROWS_MAX: Final = 1 << (32 - COUNT_BITS)  # 67 million
 FEW_ROWS: Final = 12
 """Of so many the own words are looked at, rather than the lists of all words."""
-_TERM_BYTES: Final = 300  # a word, its number in a dict, its array and what arrays keep in reserve
+UNLISTED_MAX: Final = 1 << 14
+"""Words of rows that are not in the lists: a term is looked for in them in 5 us."""
+
+Lists = npt.NDArray[np.uint32]
 
 
 def counted(words: Iterable[str]) -> dict[str, int]:
@@ -169,50 +189,86 @@ def counted(words: Iterable[str]) -> dict[str, int]:
     return {word: min(count, COUNT_MAX) for word, count in Counter(words).items()}
 
 
+class _Listed(NamedTuple):
+    """The rows of each term, of the first `word_count` words."""
+
+    word_count: int
+    starts: Lists
+    """Of each term's stretch, and the end of the last."""
+    packed: Lists
+
+
 class Postings:
     """An inverted index of rows, and the way back from a row to its words."""
 
     def __init__(self) -> None:
-        self.terms: list[str] = []
-        self.id_of: dict[str, int] = {}
-        self.packed: list[array[int]] = []
-        self.frequencies: list[int] = []
-        """Living rows that have the term."""
-        self.ends = array("q")
+        self.terms = Names()
+        self._frequencies = np.zeros(CAPACITY_MIN, np.int32)
+        self._row_count = 0
+        self._ends = np.zeros(CAPACITY_MIN, np.int64)
+        self._term_ids = np.zeros(CAPACITY_MIN, np.uint32)
+        self._counts = np.zeros(CAPACITY_MIN, np.uint8)
+        self._listed = _Listed(0, np.zeros(1, np.uint32), np.empty(0, np.uint32))
+
+    @classmethod
+    def filled(
+        cls, terms: Names, ends: npt.NDArray[np.int64], term_ids: Lists, counts: Counts
+    ) -> Self:
+        """Return the words of living rows, which are not in the lists yet."""
+        made = cls()
+        made.terms, made._row_count = terms, len(ends)
+        made._ends, made._term_ids, made._counts = ends, term_ids.copy(), counts.copy()
+        made._frequencies = np.bincount(term_ids, minlength=len(terms)).astype(np.int32)
+        return made
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
         """Of each row's stretch in the two flat arrays."""
-        self.term_ids = array("I")
-        self.counts = array("B")
+        return self._ends[: self._row_count]
+
+    @property
+    def term_ids(self) -> Lists:
+        """The different terms of each row."""
+        return self._term_ids[: self._start(self._row_count)]
+
+    @property
+    def counts(self) -> Counts:
+        """How often each is there."""
+        return self._counts[: self._start(self._row_count)]
+
+    def frequency(self, term: int) -> int:
+        """Return how many living rows have a term."""
+        frequencies = self._frequencies  # of a new term it may not be there yet
+        return int(frequencies[term]) if term < len(frequencies) else 0
 
     @property
     def size_bytes(self) -> int:
-        """Memory held, estimated."""
-        return 8 * len(self.ends) + 9 * len(self.term_ids) + _TERM_BYTES * len(self.terms)
+        """Memory held."""
+        forward = self._ends.nbytes + self._term_ids.nbytes + self._counts.nbytes
+        lists = self._listed.starts.nbytes + self._listed.packed.nbytes
+        return forward + lists + self._frequencies.nbytes + self.terms.size_bytes
 
     def append(self, row: int, counts: Mapping[str, int]) -> None:
         """Add the words of the next row, `counted`.
 
         :raises OverflowError: there are more rows than a posting can tell.
         """
-        if row != len(self.ends) or row >= ROWS_MAX:
-            raise OverflowError(f"row {row} after {len(self.ends)} rows, {ROWS_MAX} at most")
-        for word, count in counts.items():
-            term = self.id_of.get(word)
-            if term is None:
-                term = len(self.terms)
-                self.terms.append(word)
-                self.packed.append(array("I"))
-                self.frequencies.append(0)
-                self.id_of[word] = term  # last: a search may look from another thread
-            self.packed[term].append(row << COUNT_BITS | count)
-            self.frequencies[term] += 1
-            self.term_ids.append(term)
-            self.counts.append(count)
-        self.ends.append(len(self.term_ids))
+        if row != self._row_count or row >= ROWS_MAX:
+            raise OverflowError(f"row {row} after {self._row_count} rows, {ROWS_MAX} at most")
+        start = self._start(row)
+        end = start + len(counts)
+        self._term_ids = with_room(self._term_ids, end)
+        self._counts = with_room(self._counts, end)
+        self._ends = with_room(self._ends, row + 1)
+        term_ids = list(map(self.terms.of, counts))
+        self._frequencies = with_room(self._frequencies, len(self.terms))
+        self._term_ids[start:end], self._counts[start:end] = term_ids, list(counts.values())
+        self._frequencies[term_ids] += 1
+        self._ends[row], self._row_count = end, row + 1
 
     def forget(self, row: int) -> None:
         """Count the words of a removed row no more."""
-        for term in self._terms_of(row):
-            self.frequencies[term] -= 1
+        self._frequencies[self._terms_of(row)] -= 1
 
     def of(self, term: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return the rows that have a term, removed ones included, and how often each."""
@@ -220,41 +276,86 @@ class Postings:
         rows = (packed >> COUNT_BITS).astype(np.int64)
         return rows, (packed & COUNT_MAX).astype(np.float32)
 
-    def with_all(self, words: Collection[str]) -> npt.NDArray[np.uint32]:
+    def with_all(self, words: Collection[str]) -> Lists:
         """Return the rows that have all of some words, removed ones included."""
-        terms = [self.id_of[word] for word in words if word in self.id_of]
+        terms = [term for term in map(self.terms.find, words) if term is not None]
         if not terms or len(terms) < len(words):
             return np.empty(0, np.uint32)
-        rarest, *others = sorted(terms, key=self.frequencies.__getitem__)
+        rarest, *others = sorted(terms, key=self.frequency)
         rows = self._rows_of(rarest)
         for place, term in enumerate(others):
             if len(rows) <= FEW_ROWS:
                 wanted = set(others[place:])
-                kept = [row for row in rows.tolist() if wanted.issubset(self._terms_of(row))]
+                kept = [r for r in rows.tolist() if wanted.issubset(self._terms_of(r).tolist())]
                 return np.array(kept, np.uint32)
-            has = np.zeros(len(self.ends), np.bool_)
+            has = np.zeros(self._row_count, np.bool_)
             has[self._rows_of(term)] = True
             rows = rows[has[rows]]
         return rows
 
-    def _packed(self, term: int) -> npt.NDArray[np.uint32]:
-        # A copy: an array that lends its memory cannot grow.
-        return np.frombuffer(self.packed[term].tobytes(), np.uint32)
+    def _packed(self, term: int) -> Lists:
+        count, starts, packed = self._listed  # of one moment
+        listed = packed[starts[term] : starts[term + 1]] if term + 1 < len(starts) else packed[:0]
+        since = count + np.flatnonzero(self.term_ids[count:] == term)
+        return np.concatenate([listed, self._packed_at(since)]) if len(since) else listed
 
-    def _rows_of(self, term: int) -> npt.NDArray[np.uint32]:
+    def _packed_at(self, words: npt.NDArray[np.intp]) -> Lists:
+        """Return the postings of words by their places in the flat arrays."""
+        rows = np.searchsorted(self.ends, words, side="right")
+        return (rows << COUNT_BITS | self._counts[words]).astype(np.uint32)
+
+    def _rows_of(self, term: int) -> Lists:
         return np.asarray(self._packed(term) >> COUNT_BITS, np.uint32)
 
     def words_of(self, row: int) -> dict[str, int]:
         """Return the words of a row with their counts."""
-        counts = self.counts[self._start(row) : self.ends[row]]
-        pairs = zip(self._terms_of(row), counts, strict=True)
+        counts = self._counts[self._start(row) : self._ends[row]]
+        pairs = zip(self._terms_of(row).tolist(), counts.tolist(), strict=True)
         return {self.terms[term]: count for term, count in pairs}
 
-    def _terms_of(self, row: int) -> Sequence[int]:
-        return self.term_ids[self._start(row) : self.ends[row]]
+    def _terms_of(self, row: int) -> Lists:
+        return self._term_ids[self._start(row) : self._ends[row]]
 
     def _start(self, row: int) -> int:
-        return self.ends[row - 1] if row else 0
+        return int(self._ends[row - 1]) if row else 0
+
+    # --- the lists
+
+    @property
+    def unlisted(self) -> int:
+        """Words of rows that are not in the lists yet."""
+        return self._start(self._row_count) - self._listed.word_count
+
+    def listed(self) -> _Listed:
+        """Return lists of all rows there are now. From a thread: 3 ms at 10,000 memories."""
+        count, starts, packed = self._listed
+        ends = self.ends  # of one moment: others may come meanwhile
+        first = int(np.searchsorted(ends, count, side="right"))
+        rows = np.repeat(np.arange(first, len(ends)), np.diff(ends[first:], prepend=count))
+        until = count + len(rows)
+        term_ids, counts = self._term_ids[count:until], self._counts[count:until]
+        fresh = (rows << COUNT_BITS | counts).astype(np.uint32)
+        terms = max(len(starts) - 1, 1 + int(term_ids.max(initial=0)))
+        order = by_number(term_ids)
+        new = np.bincount(term_ids, minlength=terms)
+        starts = np.pad(starts, (0, terms + 1 - len(starts)), mode="edge")
+        behind = np.repeat(starts[1:].astype(np.intp), new)  # its term's old ones
+        packed = np.insert(packed, behind, fresh[order]) if len(packed) else fresh[order]
+        starts[1:] += np.cumsum(new, dtype=np.uint32)
+        return _Listed(count + len(term_ids), starts, packed)
+
+    def adopt(self, listed: _Listed) -> None:
+        """Use lists that were made. On the loop."""
+        self._listed = listed
+
+
+def by_number(numbers: Lists) -> npt.NDArray[np.intp]:
+    """Return the places of numbers in their order, equal ones as they come: in linear time."""
+    order = np.argsort(numbers.astype(np.uint16), kind="stable")
+    if len(numbers) and numbers.max() > np.iinfo(np.uint16).max:
+        high = (numbers >> np.uint32(16)).astype(np.uint16)
+        order = order[np.argsort(high[order], kind="stable")]
+    return order
 
 
 # --- the scores of one query
@@ -268,13 +369,14 @@ Rows = npt.NDArray[np.int64]
 
 
 class Windows:
-    """The scores of all rows for one query, each with so many rows before it."""
+    """The scores of all rows, or of some, for one query, each with so many rows before it."""
 
-    def __init__(self, chains: Chains, before: int = ROWS_BEFORE):
+    def __init__(self, chains: Chains, before: int = ROWS_BEFORE, chosen: Rows | None = None):
         n = self._n = chains.count
         self._chains = chains
         self._rows_before = before
-        self._alive = chains.alive[:n].copy()
+        self._chosen = chosen
+        self._alive = chains.rows.alive[:n].copy()
         self._norm = _norm(chains.spans if before else chains.lengths, self._alive)
         self._total = np.zeros(n + 1, np.float32)
         self._found = np.zeros(n + 1, np.float32)
@@ -286,15 +388,26 @@ class Windows:
         rows, counts = rows[:known], counts[:known]
         weight = idf * (K1 + 1)
         self._most += weight
-        if len(rows) > _SPREAD_SHARE * self._n:
+        if self._chosen is not None:
+            self._fetch(weight, rows, counts, self._chosen)
+        elif len(rows) > _SPREAD_SHARE * self._n:
             self._spread(weight, rows, counts)
         else:
             self._follow(weight, rows, counts)
 
     def scores(self) -> Scores:
-        """Return the scores, float32 [n], in [0, 1]; 0 for a removed row."""
+        """Return the scores, float32 [n], in [0, 1]; 0 for a removed row, and one not chosen."""
         share = self._total[: self._n] / max(self._most, 1e-9)
         return np.where(self._alive, share, np.float32(0))
+
+    def _fetch(self, weight: float, rows: Rows, counts: Scores, chosen: Rows) -> None:
+        self._found[rows] = counts
+        found, places = self._found[chosen], chosen
+        for _ in range(self._rows_before):
+            places = self._before[places]
+            found += self._found[places]
+        self._found[rows] = 0
+        self._total[chosen] += weight * (found / (found + self._norm[chosen]))
 
     def _follow(self, weight: float, rows: Rows, counts: Scores) -> None:
         touched = [rows]

@@ -199,8 +199,9 @@ class BegunColumn(Generic[K]):
     def take(self, keys: Iterable[K], rows: Mapping[K, Mapping[str, Any]]) -> None:
         """Add rows that are still there and have not been added."""
         for key in keys:
-            if key in rows and key not in self._done:
-                self.put(key, rows[key])
+            fields = None if key in self._done else rows.get(key)
+            if fields is not None:
+                self.put(key, fields)
 
     def put(self, key: K, fields: Mapping[str, Any]) -> None:
         """Add a row, whose turn may not have come yet."""

@@ -21,11 +21,12 @@ asks for. A path that does not fit, or has eight times more lists and objects th
 refused until rows are twice or half as many. A filter of more paths uses the first; filters in turn
 that need more build each time.
 
-Paths and equality are those of filters.py. Rows are not copied: they must not change while here.
-Not thread-safe: put, drop and ask from one thread at a time.
-10,000 rows, measured: equality 0.005 ms; a range of distinct numbers 0.02 ms for 1 % of the rows,
-0.10 ms for 10 %; `and` of two 0.03 to 0.3 ms; `ne` 0.2 ms (scans: 0.8 to 10 ms). Indexing a path 6
-ms, a nested one 14, lists of two 17 to 24, and 0.7 to 2 MB. A put 20 us beside 9 paths.
+Paths and equality are those of filters.py. The rows are the caller's, who says what has changed.
+Not thread-safe: change and ask from one thread at a time.
+10,000 rows of a dictionary, measured: equality 0.005 ms; a range of distinct numbers 0.02 ms for
+1 % of the rows, 0.10 ms for 10 %; `and` of two 0.03 to 0.3 ms; `ne` 0.2 ms (scans: 0.8 to 10 ms).
+Indexing a path 6 ms, a nested one 14, lists of two 17 to 24, and 0.7 to 2 MB. A put 20 us beside 9
+paths.
 """
 
 import operator
@@ -49,7 +50,6 @@ from memory_actors.search.indexes.field_columns import (
 
 PATHS_MAX: Final = 16  # a put reads the row at each of them
 BYTES_MAX: Final = 32 * 1024 * 1024  # 100,000 rows that all differ take half of it
-_ROW_BYTES: Final = 100  # a dict's entry; the fields are the caller's
 _PORTION: Final = 500  # rows indexed before somebody else gets a turn
 _ASKING: Final = 8  # keys gathered in the time that a predicate takes for a row
 _SCAN: Final = 2  # keys to gather for each row held, from where on asking about all is as good
@@ -58,9 +58,9 @@ _SCAN: Final = 2  # keys to gather for each row held, from where on asking about
 class FieldIndex(Generic[K]):
     """The rows of one user, by key, with an index of each path that filters ask for."""
 
-    def __init__(self, bytes_max: int = BYTES_MAX):
+    def __init__(self, rows: Mapping[K, Mapping[str, Any]], bytes_max: int = BYTES_MAX):
         self._bytes_max = bytes_max
-        self._rows: dict[K, Mapping[str, Any]] = {}
+        self._rows = rows
         self._columns: dict[str, Column[K]] = {}  # the least recently asked for first
         self._begun: dict[str, BegunColumn[K]] = {}  # columns that are being made
         self._refused: dict[str, int] = {}  # paths not worth an index, with the rows of then
@@ -70,35 +70,30 @@ class FieldIndex(Generic[K]):
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the columns and of the map of rows, estimated; the fields are the caller's."""
-        return _ROW_BYTES * len(self._rows) + size_of(self._columns.values())
+        """Memory of the columns, estimated; the rows are the caller's."""
+        return size_of(self._columns.values())
 
     def keys(self) -> AbstractSet[K]:
         """Return the keys of all rows."""
-        return self._rows.keys()
+        return frozenset(self._rows)
 
     def get(self, key: K) -> Mapping[str, Any] | None:
         """Return a row, None if it is not there."""
         return self._rows.get(key)
 
-    def put(self, key: K, fields: Mapping[str, Any]) -> None:
-        """Add a row, in place of the one with its key."""
-        self.drop(key)
-        self._rows[key] = fields
-        for column in self._columns.values():
-            column.add(key, fields)
-        for begun in self._begun.values():
-            begun.put(key, fields)
-        self._fit()
-
-    def drop(self, key: K) -> None:
-        """Remove a row, if it is there."""
-        fields = self._rows.pop(key, None)
-        if fields is not None:
+    def follow(self, key: K, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        """Follow a change of a row, which the rows have already; None is no row."""
+        if old is not None:
             for column in self._columns.values():
-                column.discard(key, fields)
+                column.discard(key, old)
             for begun in self._begun.values():
-                begun.drop(key, fields)
+                begun.drop(key, old)
+        if new is not None:
+            for column in self._columns.values():
+                column.add(key, new)
+            for begun in self._begun.values():
+                begun.put(key, new)
+            self._fit()
 
     def prepared(self, filters: FilterPart) -> Iterator[None]:
         """Index the paths of a filter that are not yet; yield after each portion of a millisecond.
@@ -128,7 +123,7 @@ class FieldIndex(Generic[K]):
 
     def candidates(self, filters: FilterPart) -> Candidates[K] | None:
         """Return all rows that match a filter, perhaps others too; None if a scan is as good."""
-        plan = _Planner(self._rows.keys(), partial(self._column, set())).part(filters)
+        plan = _Planner(self._rows, partial(self._column, set())).part(filters)
         if plan is None or plan.cost > _SCAN * len(self._rows):
             return None
         found = plan.gather()
@@ -179,7 +174,7 @@ class FieldIndex(Generic[K]):
 class _Planner(Generic[K]):
     """Plans one filter, part by part."""
 
-    def __init__(self, rows: AbstractSet[K], column: Callable[[str], "Column[K] | None"]):
+    def __init__(self, rows: Collection[K], column: Callable[[str], "Column[K] | None"]):
         self._rows = rows
         self._column = column
 
@@ -213,9 +208,9 @@ class _Planner(Generic[K]):
         return RowPlan(count - plan.size, cost, partial(_complement, self._rows, plan))
 
 
-def _complement(rows: AbstractSet[K], plan: RowPlan[K]) -> Candidates[K]:
-    found = plan.gather()
-    return Candidates(rows - found.keys, True) if found.exact else Candidates(rows, False)
+def _complement(rows: Collection[K], plan: RowPlan[K]) -> Candidates[K]:
+    found, held = plan.gather(), frozenset(rows)
+    return Candidates(held - found.keys, True) if found.exact else Candidates(held, False)
 
 
 def _all_of(parts: Sequence[RowPlan[K] | None]) -> RowPlan[K] | None:

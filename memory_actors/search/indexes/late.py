@@ -24,17 +24,17 @@ scores the few hundred that vectors and words propose: scoring one memory in twe
 the recall that scoring all gives, one in twenty 0.007 (`docs/internals/retrieval-study.md`).
 
 Memory. `LateIndex` knows the tokens of all memories, but holds states, as they are packed, for as
-many as fit `bytes_max`; the others are fetched by whoever made the index.
+many as fit `bytes_max`, one behind another; the others are fetched by whoever made the index.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, byte_dots, byte_lengths
+from memory_actors.search.dot_products import Bytes, byte_cosines
 from memory_actors.search.embedding.token_states import (
     PLAIN,
     Codebook,
@@ -44,6 +44,7 @@ from memory_actors.search.embedding.token_states import (
     tokens_in,
     unpack,
 )
+from memory_actors.search.indexes.labels import NONE, Labels, Rows, with_room
 
 BYTES_MAX: Final = 48 << 20
 """States held in memory for one user: those of some 60,000 memories."""
@@ -55,9 +56,16 @@ TOKENS_MAX: Final = 64
 """Of a query, rarest first. A pasted page as a query would otherwise take time without bound."""
 _CHUNK_MEMORIES: Final = 512
 """Scored at once: 18,000 tokens are 1 MB, which stays in the processor's cache."""
+SEGMENT_BYTES: Final = 2 << 20
+"""Of states: they are let go by segments, and one is not moved as others come."""
+DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
+DEAD_MIN: Final = 64
+_SEGMENTS_MIN: Final = 4
+_PLACE_BITS: Final = 32
 _FREQUENCY_BYTES: Final = 100
-_OBJECT_BYTES: Final = 130
-"""Bytes that a memory's states, or its ids, take beside their numbers."""
+_CHANGES_MAX: Final = 1_024  # of frequencies, before they are counted with the others
+_ROW_BYTES: Final = 41
+"""Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
 
 Scores = npt.NDArray[np.float32]
@@ -79,18 +87,152 @@ class SavedTokens(msgspec.Struct, frozen=True):
 class TokensThen(NamedTuple):
     """The tokens of each memory at one moment, as the index had them."""
 
-    held: dict[int, bytes]
-    """Packed states."""
-    known: dict[int, bytes]
-    """Of all others, the different token ids, uint16."""
+    labels: npt.NDArray[np.int64]
+    alive: npt.NDArray[np.bool_]
+    ends: npt.NDArray[np.int64]
+    token_ids: TokenIds
 
     def saved(self) -> SavedTokens:
-        """Return what is to be written of them. Takes 0.2 s at 10,000: for a thread."""
-        pieces = {label: _different(packed).tobytes() for label, packed in self.held.items()}
-        pieces |= self.known
-        ends = np.cumsum([len(piece) // 2 for piece in pieces.values()], dtype=np.int64)
-        labels = np.array(list(pieces), np.int64)
-        return SavedTokens(labels.tobytes(), ends.tobytes(), b"".join(pieces.values()))
+        """Return what is to be written of them. Slow: for a thread."""
+        labels, ends, token_ids = self.labels, self.ends, self.token_ids
+        if not self.alive.all():
+            sizes = np.diff(ends, prepend=0)
+            token_ids = token_ids[np.repeat(self.alive, sizes)]
+            labels, ends = labels[self.alive], np.cumsum(sizes[self.alive])
+        return SavedTokens(labels.tobytes(), ends.tobytes(), token_ids.tobytes())
+
+
+class _Frequencies:
+    """The number of memories that have each token."""
+
+    def __init__(self, token_ids: TokenIds):
+        self._counted = (*np.unique(token_ids, return_counts=True), dict[int, int]())
+        """Tokens in order, their counts, and by how much some have changed since."""
+
+    @property
+    def size_bytes(self) -> int:
+        ids, counts, since = self._counted
+        return ids.nbytes + counts.nbytes + _FREQUENCY_BYTES * len(since)
+
+    def count(self, token_ids: TokenIds, change: int) -> None:
+        ids, _, since = self._counted
+        for token in token_ids.tolist():
+            since[token] = since.get(token, 0) + change
+        if len(since) > _CHANGES_MAX:
+            every = np.union1d(ids, np.fromiter(since, np.uint16))
+            found = self.of(every)
+            self._counted = every[found > 0], found[found > 0], {}
+
+    def of(self, token_ids: TokenIds) -> npt.NDArray[np.int64]:
+        """Return the number of memories that have each of these; from any thread."""
+        ids, counts, since = self._counted
+        changes = np.array([since.get(token, 0) for token in token_ids.tolist()], np.int64)
+        if not len(ids):
+            return changes
+        places = np.minimum(np.searchsorted(ids, token_ids), len(ids) - 1)
+        return np.where(ids[places] == token_ids, counts[places], 0) + changes
+
+
+class _Rows:
+    """The tokens of memories, and the states of some, in columns. Rows are only appended.
+
+    Written on the loop; read from any thread, as long as somebody has it.
+    """
+
+    def __init__(self, saved: SavedTokens | None = None):
+        self.labels, self.token_ids = Labels(), np.zeros(0, np.uint16)
+        self.ends = np.zeros(0, np.int64)
+        """Of each row's stretch in the token ids."""
+        if saved is not None:
+            self.labels.extend(np.frombuffer(saved.labels, np.int64))
+            self.ends = np.frombuffer(saved.ends, np.int64)
+            self.token_ids = np.frombuffer(saved.token_ids, np.uint16).copy()
+            if len(self.ends) != self.labels.count or self.start(len(self.ends)) != len(
+                self.token_ids
+            ):
+                raise ValueError("the tokens of an index do not fit each other: build it anew")
+        self.places = np.full(self.labels.count, NONE, np.int64)
+        """Where the states of each row are: the number of a segment, and the place in it."""
+        self.sizes = np.zeros(self.labels.count, np.int32)
+        self.frequencies = _Frequencies(self.token_ids)
+        self.different = len(self.token_ids)
+        """Tokens of living rows, each once a row."""
+        self.segments: dict[int, bytearray] = {}
+        """Packed states, one behind another, the oldest first. Their numbers never come again."""
+        self.held_bytes = 0
+        self._last_segment = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held, estimated."""
+        ids = self.token_ids.itemsize * self.start(self.labels.count)
+        return self.held_bytes + ids + _ROW_BYTES * self.labels.count + self.frequencies.size_bytes
+
+    def start(self, row: int) -> int:
+        """Return where the tokens of a row begin."""
+        return int(self.ends[row - 1]) if row else 0
+
+    def add(self, label: int, token_ids: TokenIds) -> int:
+        """Add a row with its different tokens; return it."""
+        row = self.labels.count
+        start = self.start(row)
+        end = start + len(token_ids)
+        self.token_ids = with_room(self.token_ids, end)
+        self.ends, self.sizes = with_room(self.ends, row + 1), with_room(self.sizes, row + 1)
+        self.places = with_room(self.places, row + 1)
+        self.token_ids[start:end], self.ends[row], self.places[row] = token_ids, end, NONE
+        self.frequencies.count(token_ids, 1)
+        self.different += len(token_ids)
+        return self.labels.append(label)
+
+    def remove(self, label: int) -> bool:
+        """Mark a row as removed; say whether it was there."""
+        row = self.labels.remove(label)
+        if row is not None:
+            different = self.token_ids[self.start(row) : self.ends[row]]
+            self.frequencies.count(different, -1)
+            self.different -= len(different)
+            self.places[row] = NONE
+        return row is not None
+
+    def hold(self, rows: Sequence[int], packed: Sequence[bytes], segment_bytes: int) -> None:
+        """Keep the states of rows."""
+        sizes = np.fromiter(map(len, packed), np.int64, len(packed))
+        last = self.segments.get(self._last_segment)
+        if last is None or len(last) + int(sizes.sum()) > segment_bytes:
+            self._last_segment += 1
+            last = self.segments[self._last_segment] = bytearray()
+        starts = len(last) + np.cumsum(sizes) - sizes
+        last += b"".join(packed)
+        self.sizes[rows] = sizes
+        self.places[rows] = self._last_segment << _PLACE_BITS | starts
+        self.held_bytes += int(sizes.sum())
+
+    def let_go(self) -> None:
+        """Keep of the states that have been held for longest only whose they are."""
+        number = next(iter(self.segments))
+        places = self.places[: self.labels.count]
+        places[places >> _PLACE_BITS == number] = NONE
+        self.held_bytes -= len(self.segments.pop(number))
+
+    def packed_at(self, rows: Rows) -> list[bytes | None]:
+        """Return the states of each row, None where they are not held."""
+        there = np.flatnonzero(rows != NONE)
+        places, sizes = self.places[rows[there]], self.sizes[rows[there]]
+        segments = map(self.segments.get, (places >> _PLACE_BITS).tolist())
+        starts = places & ((1 << _PLACE_BITS) - 1)
+        spans = zip(segments, starts.tolist(), (starts + sizes).tolist(), strict=True)
+        found: list[bytes | None] = [None] * len(rows)
+        for row, (segment, start, end) in zip(there.tolist(), spans, strict=True):
+            if segment is not None:
+                found[row] = bytes(segment[start:end])
+        return found
+
+    def copied(self) -> TokensThen:
+        """Copy which memory has which tokens."""
+        labels, count = self.labels, self.labels.count
+        ids = self.token_ids[: self.start(count)].copy()
+        return TokensThen(labels.labels, labels.alive.copy(), self.ends[:count].copy(), ids)
 
 
 class QueryTokens(NamedTuple):
@@ -121,18 +263,13 @@ def _max_sim(query: QueryTokens, memories: Sequence[bytes], codebook: Codebook) 
     if not len(filled) or not len(query.states):
         return scores
     starts = np.cumsum(counts[filled]) - counts[filled]
-    states = states_of(memories, codebook)
-    cosines = byte_dots(states, query.states).astype(np.float32)  # as they are they become float64
-    cosines *= 1 / _lengths(states)[:, None]
-    best = np.maximum.reduceat(cosines, starts, axis=0) / _lengths(query.states)
+    cosines = byte_cosines(query.states, states_of(memories, codebook))
+    best = np.maximum.reduceat(cosines, starts, axis=1)
+    best[np.isnan(best)] = 0
     # Row by row: a product of matrices adds up otherwise at other places, and the same memory must
     # have the same score wherever it stands.
-    scores[filled] = (best * query.weights).sum(axis=1)
+    scores[filled] = (np.ascontiguousarray(best.T) * query.weights).sum(axis=1)
     return scores
-
-
-def _lengths(states: Bytes) -> Scores:
-    return np.maximum(byte_lengths(states), 1)
 
 
 class LateIndex:
@@ -151,97 +288,80 @@ class LateIndex:
         self._fetch = fetch
         self._codebook = codebook
         self._bytes_max = bytes_max
-        self._held: dict[int, bytes] = {}  # packed states, oldest first
-        self._held_bytes = 0
-        self._known: dict[int, bytes] = {}  # of all others, the different token ids, uint16
-        self._known_bytes = 0
-        self._different = 0  # token ids, each once a memory
-        self._frequencies: dict[int, int] = {}
+        self._rows = _Rows()
 
     def __len__(self) -> int:
-        return len(self._held) + len(self._known)
+        return self._rows.labels.living
 
     def __contains__(self, label: int) -> bool:
-        return label in self._held or label in self._known
+        return label in self._rows.labels
+
+    def labels(self) -> list[int]:
+        """Return the searchable labels."""
+        return self._rows.labels.there()
 
     @property
     def mean_tokens(self) -> float:
         """The number of different tokens that a text has."""
-        return self._different / max(len(self), 1)
+        return self._rows.different / max(len(self), 1)
 
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
-        numbers = self._held_bytes + self._known_bytes
-        return numbers + _OBJECT_BYTES * len(self) + _FREQUENCY_BYTES * len(self._frequencies)
+        return self._rows.size_bytes
 
     def add(self, label: int, packed: bytes) -> None:
         """Make a memory searchable under a label. `packed` is also what `fetch` must return.
 
         :raises ValueError: it is not what `pack` made.
         """
-        if label in self:
-            return
-        self._count(different := _different(packed), 1)
-        self._different += len(different)
-        self._hold(label, packed)
-        if self._fetch is not None:
-            while self._held_bytes + _OBJECT_BYTES * len(self._held) > self._bytes_max:
-                self._let_go(next(iter(self._held)))
+        if label not in self:
+            self._hold([self._rows.add(label, _different(packed))], [packed])
 
-    def hold(self, packed: Mapping[int, bytes]) -> bool:
-        """Keep the states of known labels in memory; say whether there was room for all."""
-        for label, data in packed.items():
-            if label not in self._known:
-                continue
-            held_bytes = self._held_bytes + _OBJECT_BYTES * len(self._held)
-            if held_bytes + len(data) + _OBJECT_BYTES > self._bytes_max:
-                return False
-            self._hold(label, data)
-            self._forget_ids(label)
-        return True
+    def hold(self, labels: Collection[int], packed: Sequence[bytes]) -> None:
+        """Keep the states of known labels in memory, as far as there is room for them."""
+        rows = self._rows.labels.rows_of_all(labels).tolist()
+        known = [(row, one) for row, one in zip(rows, packed, strict=True) if row != NONE and one]
+        if known:
+            self._hold([row for row, _ in known], [one for _, one in known])
+
+    def _hold(self, rows: Sequence[int], packed: Sequence[bytes]) -> None:
+        held = self._rows
+        held.hold(rows, packed, min(SEGMENT_BYTES, self._bytes_max // _SEGMENTS_MIN))
+        while self._fetch is not None and held.held_bytes > self._bytes_max:
+            held.let_go()
 
     def copied(self) -> TokensThen:
         """Copy which memory has which tokens. Quick."""
-        return TokensThen(self._held.copy(), self._known.copy())
+        return self._rows.copied()
 
-    def restore(self, saved: SavedTokens, living: Container[int]) -> None:
-        """Take up the living memories of a copy, without their states. The index must be empty."""
-        labels = np.frombuffer(saved.labels, np.int64).tolist()
-        start = 0
-        for label, end in zip(labels, np.frombuffer(saved.ends, np.int64).tolist(), strict=True):
-            if label in living:
-                self._known[label] = saved.token_ids[2 * start : 2 * end]
-            start = end
-        pieces = np.frombuffer(b"".join(self._known.values()), np.uint16)
-        self._known_bytes, self._different = pieces.nbytes, len(pieces)
-        known, counts = np.unique(pieces, return_counts=True)
-        self._frequencies = dict(zip(known.tolist(), counts.tolist(), strict=True))
+    def restore(self, saved: SavedTokens) -> None:
+        """Take up the memories of a copy, without their states.
+
+        :raises ValueError: its columns do not fit each other.
+        """
+        self._rows = _Rows(saved)
 
     def remove(self, label: int) -> bool:
         """Make a label unsearchable; say whether it was there."""
-        if label in self._held:
-            self._let_go(label)
-        different = self._forget_ids(label)
-        if different is None:
-            return False
-        self._different -= len(different)
-        self._count(different, -1)
-        return True
+        removed = self._rows.remove(label)
+        count = self._rows.labels.count
+        if count - len(self) > (max(DEAD_MIN, DEAD_SHARE_MAX * count) if len(self) else 0):
+            self._drop_dead()
+        return removed
 
-    def _count(self, token_ids: TokenIds, change: int) -> None:
-        frequencies = self._frequencies
-        for token_id in token_ids.tolist():
-            count = frequencies.get(token_id, 0) + change
-            if count:
-                frequencies[token_id] = count
-            else:
-                del frequencies[token_id]
+    def _drop_dead(self) -> None:
+        """Make all anew without the rows that were removed; who reads goes on with the old."""
+        old, self._rows = self._rows, _Rows(self.copied().saved())
+        labels = self.labels()
+        rows = old.labels.rows_of_all(labels)
+        for start in range(0, len(labels), _CHUNK_MEMORIES):
+            some = slice(start, start + _CHUNK_MEMORIES)
+            self.hold(labels[some], [one or b"" for one in old.packed_at(rows[some])])
 
     def query(self, packed: bytes, states: Bytes) -> QueryTokens:
         """Return a query's states with the weights that its tokens have here."""
-        n, known = len(self), self._frequencies
-        frequencies = np.array([known.get(token, 0) for token in unpack(packed).token_ids.tolist()])
+        n, frequencies = len(self), self._rows.frequencies.of(unpack(packed).token_ids)
         # A search beside an add may see a frequency that is ahead of n.
         weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
         kept = _telling(weights)
@@ -251,36 +371,15 @@ class LateIndex:
 
     def score(self, query: QueryTokens, labels: Iterable[int]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
-        wanted = list(labels)
-        # The loop may hold a memory, or let it go, in between: it is in one of both at any moment.
-        known = [label in self._known for label in wanted]
-        found = list(map(self._held.get, wanted))
-        if not all(found) and self._fetch is not None:
-            gaps = [place for place, one in enumerate(found) if one is None]
-            gaps = [place for place in gaps if known[place] or wanted[place] in self]
-            fetched = self._fetch([wanted[place] for place in gaps]) if gaps else []
+        wanted, held = list(labels), self._rows
+        rows = held.labels.rows_of_all(wanted)
+        found = held.packed_at(rows)
+        gaps = [place for place, one in enumerate(found) if one is None and rows[place] != NONE]
+        if gaps and self._fetch is not None:
+            fetched = self._fetch([wanted[place] for place in gaps])
             for place, packed in zip(gaps, fetched, strict=True):
                 found[place] = packed
         return max_sim(query, [packed or b"" for packed in found], self._codebook())
-
-    def _hold(self, label: int, packed: bytes) -> None:
-        self._held[label] = packed
-        self._held_bytes += len(packed)
-
-    def _let_go(self, label: int) -> None:
-        """Keep of the states that are held only whose they are."""
-        packed = self._held[label]
-        self._known[label] = _different(packed).tobytes()
-        self._known_bytes += len(self._known[label])
-        del self._held[label]
-        self._held_bytes -= len(packed)
-
-    def _forget_ids(self, label: int) -> TokenIds | None:
-        different = self._known.pop(label, None)
-        if different is None:
-            return None
-        self._known_bytes -= len(different)
-        return np.frombuffer(different, np.uint16)
 
 
 def _different(packed: bytes) -> TokenIds:

@@ -26,12 +26,12 @@ memory's own words and 0.759 for its window; in the whole ranking the window add
     1.5  0.4            0.852
     1.2  0.75           0.848
 
-How. A term has one growing array, `row << 6 | count` for each memory that has it. A window is put
-together at query time by following the links of `chains`, so a removed memory's words are gone
-from its neighbours at once. A query goes through the lists of its words, and once or twice over a
-column of all rows. Rows are only appended; what is removed is marked, and leaves when a fifth is
-dead: `saved` copies the columns, `restored` makes a new index of them in a thread, `catch_up`
-repeats what happened since.
+How. A term has a stretch of `row << 6 | count` for each memory that has it; the words of the newest
+memories are looked through. A window is put together at query time by following the links of
+`chains`, so a removed memory's words are gone from its neighbours at once. A query goes through the
+lists of its words, and once or twice over a column of all rows. Rows are only appended; what is
+removed is marked, and leaves when a fifth is dead: `saved` copies the columns, `restored` makes a
+new index of them in a thread, `catch_up` repeats what happened since.
 
 Measured (one thread, memories of 24 words): add 42 us, of which 35 are the words; a query of 10
 words 0.13 ms at 10,000 memories and 0.4 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes
@@ -42,8 +42,8 @@ it copies what could move under it, and a row that is added or removed meanwhile
 count.
 """
 
-from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from math import log1p
 from typing import Final, Self
 
@@ -51,16 +51,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from memory_actors.base.names import Names
 from memory_actors.search.indexes.bm25 import (
-    COUNT_BITS,
-    NONE,
     ROWS_BEFORE,
+    UNLISTED_MAX,
     Chains,
     Postings,
+    Rows,
     Scores,
     Windows,
     counted,
 )
+from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.words import words
 
 # --- the index as columns: what its file holds, and what it is made anew from
@@ -78,7 +80,8 @@ _Ints = npt.NDArray[np.int64]
 class Saved(msgspec.Struct, frozen=True):
     """The columns of an index at one moment; little-endian, as on every machine we run on."""
 
-    terms: list[str]
+    terms: tuple[bytes, bytes]
+    """The letters of all words, and where each ends."""
     labels: bytes
     """int64 a row."""
     alive: bytes
@@ -98,13 +101,16 @@ class Saved(msgspec.Struct, frozen=True):
         return len(self.alive)
 
 
+EMPTY: Final = Saved((b"", b""), b"", b"", b"", b"", b"", b"")
+
+
 def save(chains: Chains, postings: Postings) -> Saved:
     """Copy the columns."""
     n = chains.count
     return Saved(
-        terms=list(postings.terms),
-        labels=chains.labels[:n].tobytes(),
-        alive=chains.alive[:n].tobytes(),
+        terms=postings.terms.saved(),
+        labels=chains.rows.labels[:n].tobytes(),
+        alive=chains.rows.alive[:n].tobytes(),
         before=chains.before[:n].tobytes(),
         ends=postings.ends.tobytes(),
         term_ids=postings.term_ids.tobytes(),
@@ -125,13 +131,13 @@ def restore(saved: Saved) -> tuple[Chains, Postings]:
 
 class _Columns:
     def __init__(self, saved: Saved):
-        self.terms = saved.terms
+        self.terms = Names.of_bytes(*saved.terms)
         self.labels = np.frombuffer(saved.labels, np.int64)
         self.alive = np.frombuffer(saved.alive, np.bool_)
         self.before = np.frombuffer(saved.before, np.int32)
         ends = np.frombuffer(saved.ends, np.int64)
         self.sizes: _Ints = ends - np.append(0, ends[:-1])[: len(ends)]
-        self.term_ids = np.frombuffer(saved.term_ids, np.uint32).astype(np.int64)
+        self.term_ids = np.frombuffer(saved.term_ids, np.uint32)
         self.counts = np.frombuffer(saved.counts, np.uint8)
 
     def check(self) -> None:
@@ -154,13 +160,16 @@ class _Columns:
         return bool(stretches and known and chained and _are_distinct(living))
 
     def drop_dead(self) -> None:
+        if self.alive.all():
+            return
         kept = np.repeat(self.alive, self.sizes)
         place = np.append(np.cumsum(self.alive) - 1, NONE)  # [-1], the row before none, is none
         self.before = place[self.before][self.alive].astype(np.int32)
         self.labels, self.sizes = self.labels[self.alive], self.sizes[self.alive]
         self.counts = self.counts[kept]
-        used, self.term_ids = np.unique(self.term_ids[kept], return_inverse=True)
-        self.terms = [self.terms[term] for term in used.tolist()]
+        used, term_ids = np.unique(self.term_ids[kept], return_inverse=True)
+        self.term_ids = term_ids.astype(np.uint32)
+        self.terms = Names.listed(self.terms[term] for term in used.tolist())
 
     def chains(self) -> Chains:
         ends = np.cumsum(self.sizes)
@@ -169,23 +178,8 @@ class _Columns:
         return Chains(len(self.labels) + 16).filled(self.labels, lengths, self.before)
 
     def postings(self) -> Postings:
-        made = Postings()
-        made.terms = self.terms
-        made.id_of = {word: term for term, word in enumerate(self.terms)}
-        made.packed = self._packed()
-        made.frequencies = [len(rows) for rows in made.packed]
-        made.ends = array("q", np.cumsum(self.sizes).tobytes())
-        made.term_ids = array("I", self.term_ids.astype(np.uint32).tobytes())
-        made.counts = array("B", self.counts.tobytes())
-        return made
-
-    def _packed(self) -> "list[array[int]]":
-        rows = np.repeat(np.arange(len(self.sizes), dtype=np.uint32), self.sizes)
-        packed = rows << np.uint32(COUNT_BITS) | self.counts
-        order = np.argsort(self.term_ids, kind="stable")
-        ends = np.cumsum(np.bincount(self.term_ids, minlength=len(self.terms)))
-        parts = np.split(packed[order], ends[:-1]) if self.terms else []
-        return [array("I", part.tobytes()) for part in parts]
+        ends = np.cumsum(self.sizes)
+        return Postings.filled(self.terms, ends, self.term_ids, self.counts)
 
 
 # --- the index
@@ -212,11 +206,11 @@ class LexicalIndex:
         return len(self._chains)
 
     def __contains__(self, label: int) -> bool:
-        return label in self._chains.row_of
+        return label in self._chains.rows
 
     def labels(self) -> list[int]:
         """Return the searchable labels."""
-        return list(self._chains.row_of)
+        return self._chains.rows.there()
 
     def previous(self, label: int) -> int | None:
         """Return the label before this one in its session."""
@@ -257,7 +251,8 @@ class LexicalIndex:
         self._postings.append(row, counts)
 
     def _row(self, label: int | None) -> int:
-        return NONE if label is None else self._chains.row_of.get(label, NONE)
+        row = None if label is None else self._chains.rows.row_of(label)
+        return NONE if row is None else row
 
     def remove(self, label: int) -> bool:
         """Make a label unsearchable; say whether it was there."""
@@ -276,15 +271,21 @@ class LexicalIndex:
         A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. So many
         rows `before` each count with it: none, or `ROWS_BEFORE`.
         """
-        windows = Windows(self._chains, before)
+        scores = self._scored(query, Windows(self._chains, before))
+        return self._chains.rows.labels[: len(scores)], scores
+
+    def score(self, query: str, rows: Rows) -> Scores:
+        """Return the scores of some rows."""
+        return self._scored(query, Windows(self._chains, chosen=rows))[rows]
+
+    def _scored(self, query: str, windows: Windows) -> Scores:
         for term, idf in self._rarest(words(query)):
             windows.add(idf, *self._postings.of(term))
-        scores = windows.scores()
-        return self._chains.labels[: len(scores)], scores
+        return windows.scores()
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""
-        wanted, rows = set(words(query)), map(self._chains.row_of.get, labels)
+        wanted, rows = set(words(query)), map(self._chains.rows.row_of, labels)
         return [row is not None and wanted <= self._postings.words_of(row).keys() for row in rows]
 
     def rows_with(self, stems: Iterable[Collection[str]]) -> npt.NDArray[np.intp]:
@@ -292,21 +293,31 @@ class LexicalIndex:
         has = np.zeros(self._chains.count, np.bool_)
         for each in stems:
             has[self._postings.with_all(each)] = True
-        return np.flatnonzero(has & self._chains.alive[: len(has)])
+        return np.flatnonzero(has & self._chains.rows.alive[: len(has)])
 
     def _rarest(self, query: Iterable[str]) -> list[tuple[int, float]]:
         """Return the known terms of a query with their idf, rarest first."""
-        ids = {self._postings.id_of[word] for word in query if word in self._postings.id_of}
-        known = [(term, df) for term in ids if (df := self._postings.frequencies[term]) > 0]
+        terms = self._postings.terms
+        ids = {term for term in map(terms.find, query) if term is not None}
+        known = [(term, df) for term in ids if (df := self._postings.frequency(term)) > 0]
         # By word where they are as rare: the order of terms is that in which words came, and a
         # sum must not depend on that.
-        known.sort(key=lambda pair: (pair[1], self._postings.terms[pair[0]]))
+        known.sort(key=lambda pair: (pair[1], terms[pair[0]]))
         return [
             (term, log1p((len(self) - df + 0.5) / (df + 0.5)))
             for term, df in known[:QUERY_WORDS_MAX]
         ]
 
     # --- made anew
+
+    @property
+    def wants_lists(self) -> bool:
+        """True if so many words are looked through that listing their rows pays."""
+        return self._postings.unlisted > UNLISTED_MAX
+
+    def listed(self) -> Callable[[], None]:
+        """List the rows of all words, in a thread; return what the loop then calls."""
+        return partial(self._postings.adopt, self._postings.listed())
 
     @property
     def wants_maintenance(self) -> bool:
@@ -346,5 +357,5 @@ class LexicalIndex:
     def since(self, row: int) -> Iterator[tuple[int, Mapping[str, int]]]:
         """Yield the label and the words of each living row from this one on."""
         for later in range(row, self._chains.count):
-            if self._chains.alive[later]:
-                yield int(self._chains.labels[later]), self._postings.words_of(later)
+            if self._chains.rows.alive[later]:
+                yield int(self._chains.rows.labels[later]), self._postings.words_of(later)

@@ -7,27 +7,31 @@ passage needs usually comes right after its event: the caller embeds the text wh
 and `settle` takes it. Until it has come the passage is pending: kept, readable, but not found. One
 that never came (a failed embedder, a crash before it was written) is picked up by `pending.start`,
 which reads its text from the log.
+
+An activation takes the index from its file, at the version of the state that it was saved at, and
+compares only the memories that the log has events about since, and those that were pending.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
-import msgspec
+import numpy as np
 
-from eventlog import EventStore
+from eventlog import Dropped, EventStore
 from memory_actors.base.background_tasks import BackgroundTasks
+from memory_actors.base.names import Names
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.service import Embeddings
-from memory_actors.search.indexes.dense import DenseIndex
+from memory_actors.search.indexes.dense import DenseIndex, compacted
 from memory_actors.search.indexes.fields import FieldIndex
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.parts import (
-    IndexedRow,
     IndexFiles,
+    Kept,
     Parts,
     SessionOrder,
     indexed,
@@ -36,23 +40,47 @@ from memory_actors.search.indexes.parts import (
 from memory_actors.search.indexes.pending import EmbeddedText, Pending
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 
-OWNER_BYTES = 320  # of a label: its place in a map with its digest, and its mention in a row
+WAITING_BYTES = 320  # of a passage that is not indexed yet
 INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
-STATES_CHUNK = 256  # token states read in one go after an activation
+TAIL_MAX = 20_000  # events since the file was written: of more, all memories are looked at
+TAIL_AT_ONCE = 1_000
+SAVE_EVERY_EVENTS = 1_000  # whatever they are about: those since a file are looked at
 
 
-class _Owner(msgspec.Struct, frozen=True, gc=False):
+class _Waiting(NamedTuple):
+    """A passage that is not indexed yet."""
+
     memory_id: str
-    digest: bytes
     place: int
 
 
-class _Catalogue(NamedTuple):
-    """All passages of a kind: their owners, the metadata of those, and what is not indexed yet."""
+class _Metadata(Mapping[int, Mapping[str, Any]]):
+    """The metadata of the living memories by their number in the traits, read from their rows."""
 
-    owners: dict[int, _Owner]
-    fields: FieldIndex[int]
-    pending: list[Passage]
+    def __init__(self, owners: Names, find: Callable[[str], Any]):
+        self._owners = owners
+        self._find = find
+        self._gone: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._owners) - len(self._gone)
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for number in range(len(self._owners)) if number not in self._gone)
+
+    def __getitem__(self, number: int) -> Mapping[str, Any]:
+        row = None if number in self._gone else self._find(self._owners[number])
+        if row is None:
+            raise KeyError(number)
+        metadata: Mapping[str, Any] = row.shown_metadata
+        return metadata
+
+    def is_there(self, number: int, *, there: bool) -> None:
+        """Note whether a memory is one of those."""
+        if there:
+            self._gone.discard(number)
+        else:
+            self._gone.add(number)
 
 
 class MemoryIndex:
@@ -71,30 +99,37 @@ class MemoryIndex:
         embeddings: Embeddings,
         tasks: BackgroundTasks,
         find: Callable[[str], Any],
+        version: Callable[[], int],
     ):
         self._stream = stream
         self._kind = kind
-        self._files = None if path is None else IndexFiles(kind, path, embeddings, self._fetch)
+        self._files = None if path is None else IndexFiles(path, embeddings, self._fetch)
         self._log = log
         self._embeddings = embeddings
         self._tasks = tasks
         self._find = find
-        self._owners: dict[int, _Owner] = {}  # by label
+        self._version = version
+        self._waiting: dict[int, _Waiting] = {}  # by label
         self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
         self._order = SessionOrder()
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
+        self._saved_version = 0
         self.dense = DenseIndex(embeddings.embedder.dimension)
         self.words = LexicalIndex()
         self.late = LateIndex(self._fetch, embeddings.codebook)
         self.traits = Traits()
-        self.fields: FieldIndex[int] = FieldIndex()
+        self._describe_anew()
+
+    def _describe_anew(self) -> None:
+        self._metadata = _Metadata(self.traits.owners, self._find)
+        self.fields: FieldIndex[int] = FieldIndex(self._metadata)
         """The metadata of memories, by their number in `traits.owners`."""
 
     def retire(self) -> None:
         """Drop the references back to this index and its user."""
         self.pending.retire()
-        del self._find, self._files, self.late
+        del self._find, self._version, self._files, self.late, self._metadata, self.fields
 
     @property
     def parts(self) -> Parts:
@@ -105,12 +140,12 @@ class MemoryIndex:
     def size_bytes(self) -> int:
         """Memory held."""
         parts = (self.dense, self.words, self.late, self.traits, self.fields)
-        return sum(part.size_bytes for part in parts) + OWNER_BYTES * len(self._owners)
+        return sum(part.size_bytes for part in parts) + WAITING_BYTES * len(self._waiting)
 
     def owner(self, label: int) -> str | None:
         """Return the id of the living memory that a passage belongs to."""
-        owner = self._owners.get(label)
-        return None if owner is None else owner.memory_id
+        waiting = self._waiting.get(label)
+        return self.parts.owner(label) if waiting is None else waiting.memory_id
 
     # --- in step with the state
 
@@ -122,48 +157,66 @@ class MemoryIndex:
         before, after = indexed(self._kind, old), indexed(self._kind, new)
         if before != after:
             kept = {passage.label for passage in after}
-            gone = [passage for passage in before if passage.label not in kept]
-            fresh = [passage for passage in after if passage.label not in self._owners]
-            for passage in gone:
-                self._order.leave(passage.label, self._kind.chain(row))
-                self._owners.pop(passage.label, None)
-                self.parts.forget(passage.label)
-                self.pending.discard(passage)
-                self._changed = True
-            for passage in fresh:
-                self._owners[passage.label] = _owner(row, passage)
-                self.pending.add(passage)
-        if after:
+            for passage in before:
+                if passage.label not in kept:
+                    self._forget(passage.label, self._kind.chain(row))
+                    self.pending.discard(passage)
+            self._await(row, after)
+        if before or after:
+            fields = self._fields(old, before), self._fields(new, after)
             self._describe(row, after)
-        elif before:
-            self.fields.drop(self.traits.owners.of(row.memory_id))
+            self.fields.follow(self.traits.owners.of(row.memory_id), *fields)
+
+    def _fields(self, row: Row | None, passages: Sequence[Passage]) -> Mapping[str, Any] | None:
+        return row.shown_metadata if row is not None and passages else None
+
+    def _forget(self, label: int, chain: str | None) -> None:
+        self._order.leave(label, chain)
+        self._waiting.pop(label, None)
+        self.parts.forget(label)
+        self._changed = True
+
+    def _await(self, row: Row, passages: Iterable[Passage]) -> None:
+        """Take note of those passages that are not indexed."""
+        for passage in passages:
+            if passage.label not in self.dense and passage.label not in self._waiting:
+                self._waiting[passage.label] = _Waiting(row.memory_id, passage.place)
+                self.pending.add(passage)
 
     def _describe(self, row: Row, passages: Sequence[Passage]) -> None:
-        """Note the metadata and times that queries filter by."""
-        self.fields.put(self.traits.owners.of(row.memory_id), row.shown_metadata)
+        """Note whether a memory is there, and the times that queries filter by."""
+        self._metadata.is_there(self.traits.owners.of(row.memory_id), there=bool(passages))
         known = times(row)
         for passage in passages:
             place = self.dense.row_of(passage.label)
             if place is not None:
                 self.traits.retime(place, known)
 
-    def compare(self, rows: Sequence[Row]) -> None:
-        """Make the index one of these rows: forget others, and begin to index what is missing."""
-        found = [(row, indexed(self._kind, row)) for row in rows]
-        labels = {passage.label for _, passages in found for passage in passages}
-        for label in self.dense.labels():
-            if label not in labels:
-                self.parts.forget(label)
-        self._take(_catalogued(self.parts, found))
-        for row, passages in found:
-            self._describe(row, passages)
-
-    def _take(self, catalogue: _Catalogue) -> None:
-        self._owners, self.fields, pending = catalogue
-        self.pending.clear()
-        for passage in sorted(pending):  # as they came: sessions are in order
-            self.pending.add(passage)
+    def compare(self, memory_ids: Collection[str]) -> None:
+        """Bring some memories in step with their rows, and begin to index what is missing."""
+        numbers = {self.traits.owners.find(memory_id) for memory_id in memory_ids} - {None}
+        rows = [(self._find(memory_id), memory_id) for memory_id in memory_ids]
+        found = [(row, indexed(self._kind, row)) for row, _ in rows if row is not None]
+        kept = {passage.label for _, passages in found for passage in passages}
+        for label in self.parts.labels_of(cast("set[int]", numbers)).tolist():
+            if label not in kept:
+                self._forget(label, None)
+        self._order = SessionOrder()
+        for number in cast("set[int]", numbers):
+            self._metadata.is_there(number, there=False)
+        for row, passages in sorted(found, key=lambda one: [p.label for p in one[1]]):
+            if passages:
+                self._await(row, passages)
+                self._describe(row, passages)
         self.pending.start()
+
+    def compare_all(self, rows: Iterable[Row]) -> None:
+        """Make the index one of these rows: forget others, and begin to index what is missing."""
+        self.pending.clear()
+        self._waiting.clear()
+        self._metadata = _Metadata(self.traits.owners, self._find)
+        self.fields = FieldIndex(self._metadata)
+        self.compare({*self.traits.owners, *(row.memory_id for row in rows)})
 
     def settle(self, texts: Mapping[bytes, EmbeddedText]) -> None:
         """Index the passages that wanted these texts, by digest, and keep their embeddings.
@@ -172,61 +225,65 @@ class MemoryIndex:
         """
         wanted = [(label, digest) for digest in texts for label in self.pending.pop(digest)]
         for label, digest in sorted(wanted):  # most go to an end
-            row = self._find(self.owner(label) or "")
-            if row is not None and label not in self.dense:
-                self._put(label, row, texts[digest])
+            waiting = self._waiting.pop(label, None)
+            row = None if waiting is None else self._find(waiting.memory_id)
+            if row is not None and waiting is not None:
+                self._put(Passage(label, digest, waiting.place), row, texts[digest])
         if wanted and self._files is not None:
             self._embeddings.keep({digest: texts[digest].embedded for _, digest in wanted})
         self.maintain()
 
-    def _put(self, label: int, row: Row, text: EmbeddedText) -> None:
-        place, chain = self._owners[label].place, self._kind.chain(row)
+    def _put(self, passage: Passage, row: Row, text: EmbeddedText) -> None:
+        (label, digest, place), chain = passage, self._kind.chain(row)
         neighbours = self._order.place(label, place, chain, self.parts)
         self.dense.add(label, text.embedded.vector)
         self.words.add(label, text.text, *neighbours)
         if text.embedded.tokens is not None:
             self.late.add(label, text.embedded.tokens)
         says, summary, said = spoken(text.text), is_summary(row), was_said(row)
-        self.traits.append(Trait(row.memory_id, times(row), chain, place, says, summary, said))
+        self.traits.append(
+            Trait(row.memory_id, times(row), chain, place, says, summary, said, digest)
+        )
         self._changed = True
 
     # --- for who gives the passages, each with its text: nothing of that is kept on disk
 
     def retain(self, labels: Collection[int]) -> list[int]:
         """Forget all but these passages; return those that are not indexed yet."""
-        for label in [label for label in self._owners if label not in labels]:
-            del self._owners[label]
-            self.parts.forget(label)
+        for label in self.dense.labels():
+            if label not in labels:
+                self.parts.forget(label)
         self.maintain()
-        return [label for label in labels if label not in self._owners]
+        return [label for label in labels if label not in self.dense]
 
     def insert(self, row: Row, passage: Passage, text: EmbeddedText) -> None:
         """Index a passage of a row."""
-        self._owners[passage.label] = _owner(row, passage)
         if passage.label not in self.dense:
-            self._put(passage.label, row, text)
+            self._put(passage, row, text)
 
     # --- kept quick
 
     def maintain(self) -> None:
         """Start the slow part of keeping the index quick, if it pays."""
-        if self.dense.wants_maintenance or self.words.wants_maintenance:
+        words = self.words
+        if self.dense.wants_maintenance or words.wants_maintenance or words.wants_lists:
             self._tasks.start(f"maintenance {self._kind.NAME}", self._maintain)
 
     async def _maintain(self) -> None:
+        if self.dense.wants_maintenance or self.words.wants_maintenance:
+            await self._make_anew()
+        if self.words.wants_lists:
+            adopt = await anyio.to_thread.run_sync(self.words.listed)
+            adopt()
+
+    async def _make_anew(self) -> None:
         """Make rows anew in all parts at once, so that their orders stay the same."""
-        anew = self.dense.wants_new_rows or self.words.wants_maintenance
-        view, saved = (self.dense.view(), self.words.saved()) if anew else (None, None)
-        made = await anyio.to_thread.run_sync(self.dense.maintain, view)
-        words = None
-        if saved is not None:
-            words = await anyio.to_thread.run_sync(LexicalIndex.restored, saved)
-        if view is None or words is None or saved is None:
-            self.dense = self.dense.adopted(made)
-            return
+        view, saved = self.dense.view(), self.words.saved()
+        fresh = await anyio.to_thread.run_sync(compacted, view)
+        words = await anyio.to_thread.run_sync(LexicalIndex.restored, saved)
         words.catch_up(self.words, saved)
         self.traits = self.traits.taken(kept_rows(view, self.dense.view()))
-        self.dense = self.dense.adopted(made)
+        self.dense = self.dense.adopted(fresh, view)
         self.words = words
 
     # --- what did not come with its event
@@ -246,8 +303,9 @@ class MemoryIndex:
             return False
         while self._lost:
             label = self._lost.pop()
-            if label in self._owners:
-                self.pending.add(Passage(label, self._owners[label].digest))
+            row = self.dense.row_of(label)
+            if row is not None:
+                self.pending.add(Passage(label, self.traits.digest_at(row)))
         self.pending.start()
         await self.pending.settled()
         return True
@@ -271,71 +329,64 @@ class MemoryIndex:
         return found
 
     def _states(self, labels: Sequence[int]) -> list[bytes | None]:
-        owners = [self._owners.get(label) for label in labels]
-        tokens = self._embeddings.tokens([owner.digest for owner in owners if owner is not None])
-        return [None if owner is None else tokens.get(owner.digest) for owner in owners]
+        parts = self.parts
+        rows = map(parts.dense.row_of, labels)
+        digests = [None if row is None else parts.traits.digest_at(row) for row in rows]
+        tokens = self._embeddings.tokens([digest for digest in digests if digest is not None])
+        return [None if digest is None else tokens.get(digest) for digest in digests]
 
     # --- files
 
     async def load(self, state: Any) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""
-        if self._kind.tally(state).count <= INLINE_ROWS_MAX:
-            loaded = self._loaded(state)
-        else:
-            loaded = await anyio.to_thread.run_sync(self._loaded, state)
-        parts, catalogue = loaded
-        self.dense, self.words, self.late, self.traits = parts[1:]
-        self._take(catalogue)
-        self.maintain()
-        if len(self.late):
-            self._tasks.start(f"states {self._kind.NAME}", self._hold_states)
-
-    def _loaded(self, state: Any) -> tuple[Parts, _Catalogue]:
         assert self._files is not None, "what is not kept on disk is not loaded from it"
-        found = [(row, indexed(self._kind, row)) for row in self._kind.rows(state)]
-        rows = [(row, passages) for row, passages in found if passages]
-        parts = self._files.load(rows)
-        return parts, _catalogued(parts, rows)
+        if self._kind.tally(state).count <= INLINE_ROWS_MAX:
+            loaded = self._files.load()
+        else:
+            loaded = await anyio.to_thread.run_sync(self._files.load)
+        self.dense, self.words, self.late, self.traits = loaded.parts[1:]
+        self._describe_anew()
+        self._saved_version = loaded.version or 0
+        changed = await self._changed_since(loaded.version)
+        if changed is None:
+            self.compare_all(self._kind.rows(state))
+        elif changed or loaded.doubtful:
+            self.compare(changed | loaded.doubtful)
+        self.maintain()
 
-    async def _hold_states(self) -> None:
-        """Read token states into memory after an activation, as many as may be there.
-
-        What is not there is no loss yet: a query that wants it finds out. Of an older store nothing
-        is there until the model is loaded.
-        """
-        labels = sorted(self._owners, reverse=True)
-        for start in range(0, len(labels), STATES_CHUNK):
-            chunk = labels[start : start + STATES_CHUNK]
-            fetched = await anyio.to_thread.run_sync(self._states, chunk)
-            found = zip(chunk, fetched, strict=True)
-            if not self.late.hold({label: data for label, data in found if data is not None}):
-                return
+    async def _changed_since(self, version: int | None) -> set[str] | None:
+        """Return the memories that changed since a version; None where nobody can tell."""
+        count = -1 if version is None else self._version() - version
+        if version is None or not 0 <= count <= TAIL_MAX:
+            return None
+        changed: set[str] = set()
+        while count > 0:
+            events = await self._log.read_stream(
+                self._stream, version, min(count, TAIL_AT_ONCE), dropped="mark"
+            )
+            if not events or any(isinstance(one.data, Dropped) for one in events):
+                return None
+            of_kind = set(self._kind.registry.classes())
+            for one in events:
+                if type(one.data) in of_kind:
+                    changed.update(self._kind.registry.keys(one.data))
+            version, count = version + len(events), count - len(events)
+        return changed
 
     async def save(self) -> None:
-        """Save the graph and the words, if they have changed."""
-        if self._changed and self._files is not None:
-            await anyio.to_thread.run_sync(self._files.save_graph, self.dense)
+        """Save the words, if they have changed, or the state has much since."""
+        if self._changed or self._version() - self._saved_version >= SAVE_EVERY_EVENTS:
             await self.save_words()
 
     async def save_words(self) -> None:
         """Save the words, which is quick."""
         if self._files is not None:
-            await anyio.to_thread.run_sync(self._files.save_words, self.parts.kept())
+            self._saved_version = self._version()
+            await anyio.to_thread.run_sync(self._files.save_words, self._kept())
 
-
-def _catalogued(parts: Parts, rows: Iterable[IndexedRow]) -> _Catalogue:
-    """Return what is known of the passages of these rows."""
-    owners: dict[int, _Owner] = {}
-    fields: FieldIndex[int] = FieldIndex()
-    pending = []
-    for row, passages in rows:
-        fields.put(parts.traits.owners.of(row.memory_id), row.shown_metadata)
-        for passage in passages:
-            owners[passage.label] = _owner(row, passage)
-            if passage.label not in parts.dense:
-                pending.append(passage)
-    return _Catalogue(owners, fields, pending)
-
-
-def _owner(row: Row, passage: Passage) -> _Owner:
-    return _Owner(row.memory_id, passage.digest, passage.place)
+    def _kept(self) -> Kept:
+        """Take what is kept at this moment. Quick."""
+        waiting = tuple({one.memory_id for one in self._waiting.values()})
+        rows = np.flatnonzero(self.dense.view().alive)
+        words, tokens = self.words.saved(), self.late.copied()
+        return Kept(self._version(), waiting, words, self.traits, rows, tokens)

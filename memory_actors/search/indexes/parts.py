@@ -10,46 +10,39 @@ rewordings, embeddings that came late or in another order, restarts, an index th
 Most passages go to the end of their session, which is remembered; for any other the whole session
 is looked through.
 
-The file of an index holds what would be slow to make again from the texts: the words, the traits
-that texts show and the word pieces of each passage. Vectors and token states lie in `derived.mdb`,
-the graph in a file of its own. It is derived data: one that is damaged, of another recipe or out of
-date is made again, in whole or in part. In a store that is encrypted it is encrypted for its user;
-the graph, which its library writes by itself, is not kept.
+The file of an index holds it as it is in memory: the words, the traits and the word pieces of each
+passage, and the version of the state that it is an index of; what has changed since is looked at.
+Vectors and token states lie in `derived.mdb`. It is derived data: one that is damaged, of another
+recipe or out of date is made again, in whole or in part. In a store that is encrypted it is
+encrypted for its user.
 """
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from eventlog.files.datafile import ANEW, opened, read_bytes
-from memory_actors.kinds.kind import Kind, Passage, Row, is_summary
+from memory_actors.kinds.kind import Kind, Passage, Row
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen
-from memory_actors.search.indexes.lexical import LexicalIndex, Saved
+from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
 from memory_actors.search.indexes.rows import View
-from memory_actors.search.indexes.traits import (
-    NONE,
-    Spoken,
-    Times,
-    Trait,
-    Traits,
-    times,
-    was_said,
-)
+from memory_actors.search.indexes.traits import SavedTraits, Traits
 
-RECIPE: Final = "words/3 traits/3"
+RECIPE: Final = "words/4 traits/4"
 """words/1 had passages of one session in the order in which they came to the index, words/2 English
-stems for words of all scripts, traits/2 did not tell bare names."""
+stems for words of all scripts, words/3 a list of words; traits/2 did not tell bare names, traits/3
+had only what texts show."""
 WORDS: Final = ".words"
-_SILENT: Final = Spoken(None, asks=False)
-_GONE: Final = Trait("", Times(0, 0, 0), None, 0, _SILENT, summary=False)
 
 
 class Neighbours(NamedTuple):
@@ -100,26 +93,25 @@ class Parts(NamedTuple):
         assert row is not None
         return int(self.traits.view(row + 1).places[row])
 
-    def kept(self) -> "Kept":
-        """Copy the words, the traits that texts show, and their tokens. Quick."""
-        return Kept(self.words.saved(), self.said(), self.late.copied())
+    def owner(self, label: int) -> str | None:
+        """Return the id of the memory that a passage belongs to, None if it is not here."""
+        row = self.dense.row_of(label)
+        return None if row is None else self.owner_at(row)
 
-    def said(self) -> dict[int, Spoken]:
-        """Return what texts say of themselves, by label, where that is anything."""
+    def owner_at(self, row: int) -> str:
+        """Return the id of the memory that the passage of a row belongs to."""
+        return self.traits.owner_at(row)
+
+    def labels_of(self, numbers: Collection[int]) -> npt.NDArray[np.int64]:
+        """Return the labels of memories by their numbers in the traits."""
         view = self.dense.view()
-        columns = self.traits.view(len(view.labels))
-        says = (columns.speakers != NONE) | (columns.asks > 0) | columns.bare
-        rows = np.flatnonzero(view.alive & says)
-        return {int(view.labels[row]): self.traits.spoken_at(row) for row in rows.tolist()}
+        owners = self.traits.view(len(view.labels)).owners
+        return view.labels[view.alive & np.isin(owners, list(numbers))]
 
 
 def indexed(kind: Kind, row: Row | None) -> Sequence[Passage]:
     """Return the passages of a row that are found by an index."""
     return () if row is None else [p for p in kind.passages(row) if p.digest]
-
-
-IndexedRow: TypeAlias = tuple[Row, Sequence[Passage]]
-"""A row and its passages that are found by an index."""
 
 
 def kept_rows(then: View, now: View) -> Rows:
@@ -189,13 +181,25 @@ class IndexFile(msgspec.Struct, frozen=True):
     """The parts of an index that are kept, at one moment."""
 
     recipe: str
-    words: Saved
-    spoken: dict[int, Spoken]
-    """By label, where there is anything."""
-    tokens: SavedTokens
+    version: int = 0
+    """Of the state that it is an index of."""
+    waiting: tuple[str, ...] = ()
+    """Memories that were not indexed yet."""
+    words: Saved = EMPTY
+    traits: SavedTraits | None = None
+    tokens: SavedTokens | None = None
 
 
-_decoder = msgspec.msgpack.Decoder(IndexFile)
+class _Head(msgspec.Struct):
+    recipe: str
+
+
+def _decoded(data: bytes) -> IndexFile:
+    """Return a file; one of another recipe may have other parts, and nothing is known of them."""
+    recipe = msgspec.msgpack.decode(data, type=_Head).recipe
+    if not recipe.startswith(RECIPE):
+        return IndexFile(recipe)
+    return msgspec.msgpack.decode(data, type=IndexFile)
 
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
@@ -214,7 +218,7 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
         if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
             return None
         plain = scope.read(data[4:], path.name.encode())
-        return None if plain is None else _decoder.decode(plain)
+        return None if plain is None else _decoded(plain)
     except (OSError, ValueError):
         return None
 
@@ -222,16 +226,29 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
 class Kept(NamedTuple):
     """What is kept of an index, at one moment."""
 
+    version: int
+    waiting: tuple[str, ...]
     words: Saved
-    spoken: dict[int, Spoken]
+    traits: Traits
+    rows: Rows
+    """The living ones."""
     tokens: TokensThen
 
 
-class IndexFiles:
-    """The files of one kind's index: the words and the graph beside each other."""
+class Loaded(NamedTuple):
+    """What a file had of an index, and the moment that it is of."""
 
-    def __init__(self, kind: Kind, path: Path, embeddings: Embeddings, fetch: Fetch):
-        self._kind = kind
+    parts: Parts
+    version: int | None
+    """None: there was none."""
+    doubtful: frozenset[str]
+    """Memories that may lack something."""
+
+
+class IndexFiles:
+    """The file of one kind's index, and what older versions had beside it."""
+
+    def __init__(self, path: Path, embeddings: Embeddings, fetch: Fetch):
         self._path = path
         self._embeddings = embeddings
         self._fetch = fetch
@@ -244,50 +261,43 @@ class IndexFiles:
     def _recipe(self) -> str:
         return f"{RECIPE} {self._embeddings.recipe}"
 
-    def load(self, rows: Sequence[IndexedRow]) -> Parts:
-        """Return what there is of these rows; passages that lack a part are left out of all."""
+    def load(self) -> Loaded:
+        """Return what there is; passages that lack a part are left out of all. Slow."""
         file = read_whole(self._words_path, self._embeddings.owner)
-        if file is not None and file.recipe != self._recipe:
-            file = None
-        words = LexicalIndex() if file is None else LexicalIndex.restored(file.words)
-        labels = words.labels()
-        known = {p.label: (row, p) for row, passages in rows for p in passages}
-        digests = [known[label][1].digest if label in known else b"" for label in labels]
-        vectors, there = self._embeddings.matrix(digests)
-        traits, late = Traits(), LateIndex(self._fetch, self._embeddings.codebook)
-        if file is not None:
-            traits.extend(self._traits(labels, known, file.spoken))
-            late.restore(file.tokens, known)
-        model = self._embeddings.embedder
-        dimension, fingerprint = model.dimension, model.fingerprint
-        dense = DenseIndex.load(dimension, labels, vectors, self._path, fingerprint)
+        if file is None or file.recipe != self._recipe:
+            return self._loaded(IndexFile(""), None)
+        try:
+            return self._loaded(file, file.version)
+        except ValueError:
+            return self._loaded(IndexFile(""), None)
+
+    def _loaded(self, file: IndexFile, version: int | None) -> Loaded:
+        words, late = LexicalIndex.restored(file.words), self._late()
+        traits = Traits() if file.traits is None else Traits.restored(file.traits)
+        labels = np.array(words.labels(), np.int64)
+        if len(labels) != traits.count:
+            raise ValueError("the parts of an index do not fit each other: build it anew")
+        if file.tokens is not None:
+            late.restore(file.tokens)
+        vectors, there = self._embeddings.matrix(
+            traits.digests(), take=lambda rows, packed: late.hold(labels[rows].tolist(), packed)
+        )
+        dense = DenseIndex.of(self._embeddings.embedder.dimension, labels.tolist(), vectors)
         parts = Parts(len(labels), dense, words, late, traits)
-        for place in np.flatnonzero(~there).tolist():
-            parts.forget(labels[place])
-        return parts
+        lacking = np.flatnonzero(~there).tolist()
+        doubtful = frozenset([*file.waiting, *map(parts.owner_at, lacking)])
+        for row in lacking:
+            parts.forget(int(labels[row]))
+        return Loaded(parts, version, doubtful)
 
-    def _traits(
-        self,
-        labels: Sequence[int],
-        known: Mapping[int, tuple[Row, Passage]],
-        said: Mapping[int, Spoken],
-    ) -> Iterator[Trait]:
-        """Yield the traits of labels; of one that has gone, nothing much."""
-        for label in labels:
-            if label not in known:
-                yield _GONE
-                continue
-            row, passage = known[label]
-            chain, spoken = self._kind.chain(row), said.get(label, _SILENT)
-            owner, place, summary = row.memory_id, passage.place, is_summary(row)
-            yield Trait(owner, times(row), chain, place, spoken, summary, was_said(row))
-
-    def save_graph(self, dense: DenseIndex) -> None:
-        """Write the graph, if there is one and it may lie in the clear. Slow: for a thread."""
-        if self._embeddings.owner.is_everybody:
-            dense.save(self._path, self._embeddings.embedder.fingerprint)
+    def _late(self) -> LateIndex:
+        return LateIndex(self._fetch, self._embeddings.codebook)
 
     def save_words(self, kept: Kept) -> None:
         """Write the words file. Slow: for a thread."""
-        file = IndexFile(self._recipe, kept.words, kept.spoken, kept.tokens.saved())
+        for graph in (self._path, self._path.with_suffix(".graph")):  # of an older version
+            with suppress(OSError):
+                graph.unlink(missing_ok=True)
+        traits, tokens = kept.traits.saved(kept.rows), kept.tokens.saved()
+        file = IndexFile(self._recipe, kept.version, kept.waiting, kept.words, traits, tokens)
         write_index(self._words_path, file, self._embeddings.owner)

@@ -8,7 +8,7 @@ on with the arrays it took at its start: what it holds never moves. The marked r
 array is made anew (`compacted`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from memory_actors.search.dot_products import Coded, coded_units, float_dots
 from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, Labels
 
 # --- the centred cosine: how close a vector is to a query, without what all have in common
 #
@@ -90,9 +91,15 @@ def distances(vectors: Coded, centre: Vectors) -> Vectors:
 
 # --- rows
 
-CAPACITY_MIN = 16
-GROWTH = 1.5
-ROW_BYTES = 120  # beside the numbers of a row: its label, its step, its entry in the map
+
+ROOMY_ROWS: Final = 1_000
+"""From here on twice as many have room: what was never written takes none in memory, and moving a
+hundred thousand rows takes 20 ms of the loop."""
+
+
+def room_for(count: int) -> int:
+    """Return for how many rows an array is made that has so many."""
+    return (2 * count if count >= ROOMY_ROWS else int(GROWTH * count)) + CAPACITY_MIN
 
 
 class View(NamedTuple):
@@ -123,65 +130,59 @@ class VectorRows:
 
     def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
         self.dimension = dimension
-        self.count = 0
-        """Rows, the removed ones included."""
         self._codes = np.zeros((capacity, dimension), np.int8)
         self._steps = np.zeros(capacity, np.float32)
-        self._labels = np.zeros(capacity, np.int64)
-        self._alive = np.zeros(capacity, np.bool_)
-        self._row_of: dict[int, int] = {}
+        self._labels = Labels(capacity)
         self._sample: Sample | None = None
 
     def __len__(self) -> int:
-        return len(self._row_of)
+        return self._labels.living
 
     def __contains__(self, label: int) -> bool:
-        return label in self._row_of
+        return label in self._labels
+
+    @property
+    def count(self) -> int:
+        """Rows, the removed ones included."""
+        return self._labels.count
 
     def labels(self) -> list[int]:
         """Return the labels of the living rows."""
-        return list(self._row_of)
+        return self._labels.there()
 
     @property
     def dead(self) -> int:
         """Rows that are only marked as removed."""
-        return self.count - len(self._row_of)
+        return self.count - len(self)
 
     @property
     def size_bytes(self) -> int:
         """Memory of the arrays and of the map beside them."""
-        return self._codes.nbytes + ROW_BYTES * len(self._row_of)
+        each = self.dimension + self._steps.itemsize
+        return each * self.count + self._labels.size_bytes
 
     def append(self, label: int, vector: Vectors) -> None:
         """Add a row."""
-        if self.count == len(self._labels):
-            self._grow(int(self.count * GROWTH) + CAPACITY_MIN)
         row = self.count
-        self._labels[row] = label
+        if row == len(self._steps):
+            self._grow(room_for(row + 1))
         self._codes[row : row + 1], self._steps[row : row + 1] = coded_units(vector[None])
-        self._alive[row] = True
-        self._row_of[label] = row
-        self.count += 1
+        self._labels.append(label)
         self._resample(label)
 
-    def extend(self, labels: Sequence[int], vectors: Coded) -> None:
+    def extend(self, labels: npt.NDArray[np.int64], vectors: Coded) -> None:
         """Add many rows at once, [n, d], under labels that are not there yet."""
         first, until = self.count, self.count + len(labels)
-        if until > len(self._labels):
+        if until > len(self._steps):
             self._grow(until)
-        self._labels[first:until] = labels
         self._codes[first:until], self._steps[first:until] = vectors
-        self._alive[first:until] = True
-        self._row_of.update(zip(labels, range(first, until), strict=True))
-        self.count = until
+        self._labels.extend(labels)
         self._sample = None
 
     def remove(self, label: int) -> bool:
         """Mark a row as removed; say whether it was there."""
-        row = self._row_of.pop(label, None)
-        if row is None:
+        if self._labels.remove(label) is None:
             return False
-        self._alive[row] = False
         self._resample(label)
         return True
 
@@ -189,8 +190,9 @@ class VectorRows:
     def sample(self) -> "Sample":
         """The living rows whose labels come first in `sample_order`, `SAMPLE_MAX` at most."""
         if self._sample is None:
-            living = np.flatnonzero(self._alive[: self.count])
-            order = sample_order(self._labels[living])
+            # Of a copy: what is counted in place must not change meanwhile.
+            living = np.flatnonzero(self._labels.alive.copy())
+            order = sample_order(self._labels.labels[living])
             first = np.argsort(order)[:SAMPLE_MAX]
             self._sample = Sample(order[first], self._coded.at(living[first]))
         return self._sample
@@ -202,31 +204,29 @@ class VectorRows:
 
     def row_of(self, label: int) -> int | None:
         """Return the row of a label, None if it is not there."""
-        return self._row_of.get(label)
+        return self._labels.row_of(label)
 
-    def rows_of(self, labels: Iterable[int]) -> npt.NDArray[np.intp]:
+    def rows_of(self, labels: Collection[int]) -> npt.NDArray[np.intp]:
         """Return the rows of those labels that are there now; from any thread."""
-        rows = self.rows_of_all(labels)
-        return rows[rows >= 0]
+        return self._labels.rows_of(labels)
 
-    def rows_of_all(self, labels: Iterable[int]) -> npt.NDArray[np.intp]:
+    def rows_of_all(self, labels: Collection[int]) -> npt.NDArray[np.intp]:
         """Return the row of each label, -1 for one that is not there; from any thread."""
-        return np.array([self._row_of.get(label, -1) for label in labels], np.intp)
+        return self._labels.rows_of_all(labels)
 
     def view(self) -> View:
         """Return the rows as they are now."""
-        n, living = self.count, len(self._row_of)
         # What is alive may change in place, so a view has a copy: one moment for all of it.
-        alive = self._alive[:n].copy()
-        return View(self._coded.at(slice(n)), self._labels[:n], alive, living)
+        n, living = self.count, len(self)
+        alive = self._labels.alive[:n].copy()
+        return View(self._coded.at(slice(n)), self._labels.labels[:n], alive, living)
 
     @property
     def _coded(self) -> Coded:
         return Coded(self._codes, self._steps)
 
     def _grow(self, capacity: int) -> None:
-        extra = capacity - len(self._labels)
-        self._codes = np.pad(self._codes, ((0, extra), (0, 0)))
-        self._steps = np.pad(self._steps, (0, extra))
-        self._labels = np.pad(self._labels, (0, extra))
-        self._alive = np.pad(self._alive, (0, extra))
+        n, codes, steps = self.count, self._codes, self._steps
+        self._codes = np.zeros((capacity, self.dimension), np.int8)
+        self._steps = np.zeros(capacity, np.float32)
+        self._codes[:n], self._steps[:n] = codes[:n], steps[:n]

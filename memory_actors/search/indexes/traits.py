@@ -6,16 +6,19 @@ appended, so a search in a thread may go on with the columns it took at its star
 """
 
 import re
+import zlib
 from collections import Counter
-from collections.abc import Iterable
 from datetime import date
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.records import DAY_US
+from memory_actors.base.names import Names
 from memory_actors.kinds.kind import last_true_us
+from memory_actors.kinds.phrasing import DIGEST_BYTES
 
 NONE: Final = -1
 """No session, no speaker."""
@@ -25,7 +28,6 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _LAST_DAY: Final = date.max.toordinal()
 _CAPACITY_MIN: Final = 16
 _GROWTH: Final = 1.5
-_NAME_BYTES: Final = 120
 _SPEAKER: Final = re.compile(r"([^\W\d_][\w'.\-]*(?: [\w'.\-]+){0,2}): ")
 _WORD: Final = re.compile(r"\w+")
 _NAME: Final = re.compile(r"(?P<name>[^()\n:;?!]+?)(?P<type> \([^()\n]+\))?")
@@ -71,6 +73,8 @@ class Trait(NamedTuple):
     """True if it stands for memories that were compressed."""
     said: bool = False
     """True if somebody said it: a turn, not a fact."""
+    digest: bytes = b""
+    """Of its text."""
 
 
 class Columns(NamedTuple):
@@ -89,6 +93,8 @@ class Columns(NamedTuple):
     summaries: npt.NDArray[np.bool_]
     said: npt.NDArray[np.bool_]
     bare: npt.NDArray[np.bool_]
+    digests: npt.NDArray[np.void]
+    """Of the texts: their embeddings are found under them."""
 
     def at(self, rows: Rows | slice) -> "Columns":
         """Return the traits of some rows."""
@@ -129,27 +135,23 @@ def _is_bare(text: str) -> bool:
     return found["type"] is not None or any(name[0].isupper() for name in names)
 
 
-class Numbers:
-    """Names by number; a name keeps its own for ever."""
+_COLUMNS: Final = (
+    *map(np.dtype, ("i4", "i8", "i8", "i8", "i8", "i4", "i8", "i4", "f4", "?", "?", "?")),
+    np.dtype((np.void, DIGEST_BYTES)),
+)
+"""The types of `Columns`."""
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._of: dict[str, int] = {}
 
-    def __len__(self) -> int:
-        return len(self.names)
+class SavedTraits(msgspec.Struct, frozen=True):
+    """The traits of living rows, in their order."""
 
-    def of(self, name: str) -> int:
-        """Return the number of a name, a new one if need be."""
-        known = self._of.get(name)
-        if known is None:
-            known = self._of[name] = len(self.names)
-            self.names.append(name)
-        return known
-
-    def find(self, name: str) -> int | None:
-        """Return the number of a name, None if it has none."""
-        return self._of.get(name)
+    owners: tuple[bytes, bytes]
+    """The ids of memories: their letters, and where each ends."""
+    named: tuple[bytes, bytes]
+    """Sessions and speakers."""
+    columns: bytes
+    """One behind another, compressed: most times are alike."""
+    digests: bytes
 
 
 class Traits:
@@ -158,21 +160,18 @@ class Traits:
     def __init__(self) -> None:
         self.count = 0
         """Rows, the removed ones included."""
-        self.owners = Numbers()
-        self._named = Numbers()  # sessions and speakers
+        self.owners = Names()
+        self._named = Names()  # sessions and speakers
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
-        whole, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
-        share, flag = np.zeros(0, np.float32), np.zeros(0, np.bool_)
-        kinds = (small, whole, whole, whole, whole, small, whole, small, share, flag, flag, flag)
-        self._columns = Columns._make(np.zeros(_CAPACITY_MIN, kind.dtype) for kind in kinds)
+        self._columns = Columns._make(np.zeros(_CAPACITY_MIN, kind) for kind in _COLUMNS)
         self._years: dict[int, int] = {}  # how many passages are of a year
         self.turns = 0
         """The number of passages that somebody said."""
 
     @property
     def size_bytes(self) -> int:
-        """Memory held, estimated."""
-        names = _NAME_BYTES * (len(self.owners) + len(self._named))
+        """Memory held."""
+        names = self.owners.size_bytes + self._named.size_bytes
         return names + sum(column.nbytes for column in self._columns)
 
     def append(self, trait: Trait) -> None:
@@ -187,22 +186,61 @@ class Traits:
         self._count_year(trait.times.occurred_us, 1)
         self.count += 1
 
-    def extend(self, traits: Iterable[Trait]) -> None:
-        """Note the traits of many rows; the columns must be empty."""
-        values = list(zip(*map(self._values, traits), strict=True))
-        if values:
-            pairs: Any = zip(self._columns, values, strict=True)
-            self._columns = Columns._make(np.array(each, column.dtype) for column, each in pairs)
-            self.count = len(values[0])
-            for day, count in Counter((self._columns.occurred_us // DAY_US).tolist()).items():
-                self._count_year(day * DAY_US, count)
+    def saved(self, rows: Rows) -> SavedTraits:
+        """Return what is to be written of some rows. For a thread: what is given moves no more."""
+        columns = self._columns.at(rows)
+        owners, numbers = np.unique(columns.owners, return_inverse=True)
+        names = Names.listed(self.owners[owner] for owner in owners.tolist())
+        columns = columns._replace(owners=numbers.astype(np.int32))
+        data = zlib.compress(b"".join(column.tobytes() for column in columns[:-1]), 1)
+        return SavedTraits(names.saved(), self._named.saved(), data, columns.digests.tobytes())
+
+    @classmethod
+    def restored(cls, saved: SavedTraits) -> Self:
+        """Return the traits of a copy.
+
+        :raises ValueError: its parts do not fit each other.
+        """
+        traits = cls()
+        traits.owners = Names.of_bytes(*saved.owners)
+        traits._named = Names.of_bytes(*saved.named)
+        try:
+            data = zlib.decompress(saved.columns) + saved.digests
+        except zlib.error as error:
+            raise ValueError("the columns of traits are damaged: build them anew") from error
+        traits.count = len(data) // sum(kind.itemsize for kind in _COLUMNS)
+        start, columns = 0, []
+        for kind in _COLUMNS:
+            columns.append(np.frombuffer(data, kind, traits.count, start).copy())
+            start += columns[-1].nbytes
+        traits._columns = Columns._make(columns)
+        traits._check()
+        traits._count()
+        return traits
+
+    def _check(self) -> None:
+        columns, named = self._columns, len(self._named)
+        for numbers, below in (
+            (columns.owners, len(self.owners)), (columns.chains, named), (columns.speakers, named)
+        ):  # fmt: skip
+            if len(numbers) and not NONE <= numbers.min() <= numbers.max() < below:
+                raise ValueError("the columns of traits do not fit their names: build them anew")
+
+    def _count(self) -> None:
+        """Count speakers, turns and years from the columns."""
+        columns = self._columns
+        self.turns = int(np.count_nonzero(columns.said))
+        for speaker, count in Counter(columns.speakers[columns.speakers != NONE].tolist()).items():
+            self._spoken[speaker] = count
+        for day, count in Counter((columns.occurred_us // DAY_US).tolist()).items():
+            self._count_year(day * DAY_US, count)
 
     def _count_year(self, time_us: int, change: int) -> None:
         day = _EPOCH_DAY + time_us // DAY_US
         year = date.fromordinal(min(max(day, 1), _LAST_DAY)).year
         self._years[year] = self._years.get(year, 0) + change
 
-    def _values(self, trait: Trait) -> tuple[float, ...]:
+    def _values(self, trait: Trait) -> tuple[Any, ...]:
         said = trait.spoken
         speaker = NONE if said.speaker is None else self._named.of(said.speaker)
         if speaker != NONE:
@@ -211,7 +249,8 @@ class Traits:
         owner = self.owners.of(trait.owner)
         self.turns += trait.said
         where = owner, *trait.times, chain, trait.place
-        return (*where, speaker, said.asks, trait.summary, trait.said, said.bare)
+        shown = speaker, said.asks, trait.summary, trait.said, said.bare
+        return (*where, *shown, np.void(trait.digest.ljust(DIGEST_BYTES, b"\0")))
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
@@ -245,11 +284,19 @@ class Traits:
         made._columns, made.count = self._columns.at(rows), len(rows)
         return made
 
-    def spoken_at(self, row: int) -> Spoken:
-        """Return what the text of a row says of itself."""
-        speaker = int(self._columns.speakers[row])
-        name = None if speaker == NONE else self._named.names[speaker]
-        return Spoken(name, bool(self._columns.asks[row]), bool(self._columns.bare[row]))
+    def owner_at(self, row: int) -> str:
+        """Return the id of the memory that the passage of a row belongs to."""
+        return self.owners[int(self._columns.owners[row])]
+
+    def digests(self) -> list[bytes]:
+        """Return the digest of the text of each row."""
+        data = self._columns.digests[: self.count].tobytes()
+        starts = range(0, len(data), DIGEST_BYTES)
+        return [data[start : start + DIGEST_BYTES] for start in starts]
+
+    def digest_at(self, row: int) -> bytes:
+        """Return the digest of the text of a row."""
+        return bytes(self._columns.digests[row])
 
     def number_of(self, chain: str) -> int | None:
         """Return the number of a session, None if no row was ever in it."""
@@ -259,7 +306,7 @@ class Traits:
         """Return the number of the one speaker that a query names; None for none or several."""
         words = _as_words(query.casefold())
         known = [number for number, count in list(self._spoken.items()) if count >= SPOKEN_TWICE]
-        found = [number for number in known if _as_words(self._named.names[number]) in words]
+        found = [number for number in known if _as_words(self._named[number]) in words]
         return found[0] if len(found) == 1 else None
 
     def years(self) -> set[int]:

@@ -41,6 +41,7 @@ class UserIndexes:
         embeddings: Embeddings,
         tasks: BackgroundTasks,
         find: Find,
+        version: Callable[[], int] = lambda: 0,
     ):
         self._stream = stream
         self._path = path
@@ -48,6 +49,7 @@ class UserIndexes:
         self._embeddings = embeddings
         self._tasks = tasks
         self._find = find
+        self._version = version
         self._of: dict[str, MemoryIndex] = {}
         self._at_hand: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
         self._centre: tuple[Sequence[Sample], Vectors | None] = ((), None)
@@ -96,7 +98,7 @@ class UserIndexes:
         """Make the index of a kind one of these rows."""
         found = [row for row in rows if indexed(kind, row)]
         if found or kind.NAME in self._of:
-            self.made(kind).compare(found)
+            self.made(kind).compare_all(found)
 
     def settle(self, texts: Mapping[bytes, EmbeddedText]) -> None:
         """Index the passages that wanted these texts, by digest."""
@@ -141,7 +143,7 @@ class UserIndexes:
             await self.made(kind).load(state)
 
     async def save(self) -> None:
-        """Save the graphs and the words."""
+        """Save the words, where they have changed."""
         for index in self._of.values():
             await index.save()
 
@@ -156,7 +158,7 @@ class UserIndexes:
             index.retire()
         self._of.clear()
         self._at_hand.clear()
-        del self._find
+        del self._find, self._version
 
     def at_hand(self, kind: Kind, session_id: str | None) -> MemoryIndex:
         """Return the index of a kind whose rows are indexed when they are asked for.
@@ -189,6 +191,7 @@ class UserIndexes:
             embeddings=self._embeddings,
             tasks=self._tasks,
             find=partial(self._find, kind),
+            version=self._version,
         )
 
 

@@ -20,7 +20,6 @@ Measured on five LoCoMo conversations, BM25 alone, turn recall@10: 0.582 for wor
 10 words 20 us.
 """
 
-import re
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -28,6 +27,8 @@ from itertools import pairwise
 from typing import Final
 
 from Stemmer import Stemmer
+
+from memory_actors.base.patterns import pattern
 
 CHARACTERS_MAX: Final = 32_768
 """Indexed of a text: one of that length holds more words than a query can tell."""
@@ -64,14 +65,14 @@ _PAIRED: Final = (
 # words but for their full stops.
 _MARKS: Final = "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
 _LETTER: Final = rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])"
-_RUN: Final = re.compile(
+_RUN: Final = pattern(
     rf"(?P<paired>[{_PAIRED}]+)"
     rf"|(?P<word>{_LETTER}+(?:['\u2019]{_LETTER}+|_+{_LETTER}+|[.:\-](?={_LETTER}*\d){_LETTER}+)*)"
 )
-_ALONE: Final = re.compile(f"[{_HAN}]")
-_JOINTS: Final = re.compile(r"[._:\-]+")
-_DIGIT: Final = re.compile(r"\d")
-_JOINED: Final = re.compile(r"[._:\-]")
+_ALONE: Final = pattern(f"[{_HAN}]")
+_JOINTS: Final = pattern(r"[._:\-]+")
+_DIGIT: Final = pattern(r"\d")
+_JOINED: Final = pattern(r"[._:\-]")
 
 _local = threading.local()  # a stemmer serves one thread at a time
 

@@ -29,6 +29,7 @@ vector on an older machine. Column scales are chosen so that no pair can overflo
 computes the same integers.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,11 +37,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
-from onnx import TensorProto, helper, numpy_helper
-from safetensors.numpy import load_file
 
-from memory_actors.search.model.installed import DIMENSION, NAME, TOKENS_MAX, Precision
+from memory_actors.search.model.installed import DIMENSION, TOKENS_MAX, Precision
+from memory_actors.search.model.onnx_file import (
+    FLOAT,
+    INT64,
+    Attribute,
+    Node,
+    Port,
+    read_constants,
+    write_model,
+)
 
 _WORDS = "words"
 _LAYERS = 6
@@ -59,25 +66,51 @@ Weights = Mapping[str, Floats]
 
 
 def build_graph(weights_file: Path, onnx_file: Path, precision: Precision) -> None:
-    """Write the graph for the weights in `weights_file` to `onnx_file`, checked.
+    """Write the graph for the weights in `weights_file` to `onnx_file`.
 
     Raises OSError, KeyError or ValueError if the files or the weights are not as expected.
     """
-    model = _model(_build(load_file(weights_file), precision))
-    onnx.checker.check_model(model, full_check=True)
-    onnx.save(model, str(onnx_file))
+    build = _build(read_weights(weights_file), precision)
+    ids, mask = (Port(name, INT64, ["batch", "tokens"]) for name in ("input_ids", "attention_mask"))
+    pooled = Port("pooled", FLOAT, ["batch", DIMENSION])
+    states = Port("token_states", FLOAT, ["batch", "tokens", DIMENSION])
+    write_model(
+        onnx_file,
+        build.nodes,
+        build.constants,
+        [ids, mask],
+        [pooled, states],
+        opset=_OPSET,
+        ir_version=_IR_VERSION,
+    )
+
+
+def read_weights(file: Path) -> Weights:
+    """Return the weights of a file of safetensors: the size of a JSON header, that, and the data.
+
+    Raises OSError, KeyError or ValueError if it is not one of float32 weights.
+    """
+    data = file.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    weights = {}
+    for name, one in header.items():
+        if name != "__metadata__" and one["dtype"] == "F32":  # position numbers are of another type
+            start, end = one["data_offsets"]
+            numbers = np.frombuffer(data[begin + start : begin + end], "<f4")
+            weights[name] = numbers.reshape(one["shape"])
+    return weights
 
 
 def word_vectors(onnx_file: Path) -> Floats:
     """Return what a graph knows of each token by itself, float32 `[vocabulary, 384]`.
 
-    Raises OSError or KeyError if it is not one that `build_graph` wrote.
+    Raises OSError, KeyError or ValueError if it is not one that `build_graph` wrote.
     """
-    constants = {one.name: one for one in onnx.load(str(onnx_file)).graph.initializer}
+    constants = read_constants(onnx_file)
     if _WORDS in constants:
-        return numpy_helper.to_array(constants[_WORDS])
-    codes, scales = (constants[f"{_WORDS}.{name}"] for name in ("codes", "scales"))
-    vectors: Floats = numpy_helper.to_array(codes) * numpy_helper.to_array(scales)
+        return constants[_WORDS]
+    vectors: Floats = constants[f"{_WORDS}.codes"] * constants[f"{_WORDS}.scales"]
     return vectors
 
 
@@ -87,23 +120,21 @@ class _Builder:
     def __init__(self, weights: Weights, precision: Precision) -> None:
         self.weights = weights
         self.precision = precision
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: dict[str, onnx.TensorProto] = {}
+        self.nodes: list[Node] = []
+        self.constants: dict[str, npt.NDArray[Any]] = {}
 
-    def op(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+    def op(self, kind: str, *inputs: str, output: str = "", **attributes: Attribute) -> str:
         output = output or f"{kind}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [output], output, **attributes))
+        self.nodes.append(Node(kind, inputs, [output], attributes))
         return output
 
     def split(self, value: str, parts: int) -> list[str]:
         outputs = [f"Split_{len(self.nodes)}_{part}" for part in range(parts)]
-        node = helper.make_node("Split", [value], outputs, outputs[0], axis=-1, num_outputs=parts)
-        self.nodes.append(node)
+        self.nodes.append(Node("Split", [value], outputs, {"axis": -1, "num_outputs": parts}))
         return outputs
 
     def constant(self, name: str, array: npt.NDArray[Any]) -> str:
-        contiguous = np.asarray(array, order="C")
-        self.constants.setdefault(name, numpy_helper.from_array(contiguous, name))
+        self.constants.setdefault(name, np.asarray(array, order="C"))
         return name
 
     def number(self, value: float) -> str:
@@ -120,7 +151,7 @@ class _Builder:
         codes, scales = _quantise(table, np.abs(table).max(axis=1, keepdims=True))
         found = self.op("Gather", self.constant(f"{name}.codes", codes), rows)
         scale = self.op("Gather", self.constant(f"{name}.scales", scales), rows)
-        return self.op("Mul", self.op("Cast", found, to=TensorProto.FLOAT), scale)
+        return self.op("Mul", self.op("Cast", found, to=FLOAT), scale)
 
     def linear(self, value: str, name: str, matrix: Floats, bias: Floats) -> str:
         product = self._product_int8 if self.precision == "int8" else self._product
@@ -135,8 +166,10 @@ class _Builder:
     def layer_norm(self, value: str, name: str, output: str = "") -> str:
         scale = self.constant(f"{name}.weight", self.weights[f"{name}.weight"])
         bias = self.constant(f"{name}.bias", self.bias(name))
-        options = {"axis": -1, "epsilon": _LAYER_NORM_EPSILON}
-        return self.op("LayerNormalization", value, scale, bias, output=output, **options)
+        return self.op(
+            "LayerNormalization", value, scale, bias, output=output,
+            axis=-1, epsilon=_LAYER_NORM_EPSILON,
+        )  # fmt: skip
 
     def _product(self, value: str, name: str, matrix: Floats) -> str:
         return self.op("MatMul", value, self.constant(f"{name}.weight", matrix))
@@ -148,7 +181,7 @@ class _Builder:
         product = self.op(
             "MatMulInteger", codes, self.constant(f"{name}.codes", weight_codes), zero
         )
-        product = self.op("Cast", product, to=TensorProto.FLOAT)
+        product = self.op("Cast", product, to=FLOAT)
         product = self.op("Mul", product, token_scales)
         return self.op("Mul", product, self.constant(f"{name}.scales", column_scales))
 
@@ -197,7 +230,7 @@ def _build(weights: Weights, precision: Precision) -> _Builder:
 
 def _score_bias(build: _Builder) -> str:
     """Return `[b, 1, 1, t]`: 0 where a token is real, very negative where it is padding."""
-    mask = build.op("Cast", "attention_mask", to=TensorProto.FLOAT)
+    mask = build.op("Cast", "attention_mask", to=FLOAT)
     padding = build.op("Sub", build.number(1.0), mask)
     bias = build.op("Mul", padding, build.number(_MASKED))
     return build.op("Unsqueeze", bias, build.ints(1, 2))
@@ -250,7 +283,7 @@ def _heads(build: _Builder, value: str, order: list[int]) -> str:
 
 def _pooled(build: _Builder, states: str) -> str:
     """Average the real tokens, then scale to length 1."""
-    mask = build.op("Cast", "attention_mask", to=TensorProto.FLOAT)
+    mask = build.op("Cast", "attention_mask", to=FLOAT)
     mask = build.op("Unsqueeze", mask, build.ints(2))
     total = build.op("ReduceSum", build.op("Mul", states, mask), build.ints(1), keepdims=0)
     count = build.op("ReduceSum", mask, build.ints(1), keepdims=0)
@@ -258,17 +291,3 @@ def _pooled(build: _Builder, states: str) -> str:
     length = build.op("ReduceL2", mean, build.ints(1), keepdims=1)
     length = build.op("Max", length, build.number(_TINY))
     return build.op("Div", mean, length, output="pooled")
-
-
-def _model(build: _Builder) -> onnx.ModelProto:
-    ids, mask = (_value(name, TensorProto.INT64) for name in ("input_ids", "attention_mask"))
-    pooled = helper.make_tensor_value_info("pooled", TensorProto.FLOAT, ["batch", DIMENSION])
-    states = _value("token_states", TensorProto.FLOAT, DIMENSION)
-    constants = list(build.constants.values())
-    graph = helper.make_graph(build.nodes, NAME, [ids, mask], [pooled, states], constants)
-    opsets = [helper.make_opsetid("", _OPSET)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
-
-
-def _value(name: str, kind: int, *shape: int) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, ["batch", "tokens", *shape])

@@ -108,7 +108,6 @@ def _install(source: str | Path, precision: Precision, target: Path, report: Pro
         report("fetch", 0.0)
         fetch_published(source, published)
         report("build", 0.7)
-        # onnx takes 0.3 s to import, and only an install needs it.
         from memory_actors.search.model.graph import build_graph
 
         build_graph(published / WEIGHTS_FILE, model / GRAPH_FILE, precision)

@@ -5,10 +5,10 @@ An attribute is a name that two clauses share where they speak of the same thing
 likes tea may like coffee, too, but who lives in Glasgow no longer lives in Bristol.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from memory_actors.base.patterns import pattern
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
 from memory_actors.search.superseding.lexicon import (
     ALCOHOL,
@@ -35,16 +35,19 @@ from memory_actors.search.superseding.values import (
     value,
 )
 
+if TYPE_CHECKING:
+    import re
+
 # --- where, with whom
 
-_LIVES: Final = re.compile(
+_LIVES: Final = pattern(
     r"(?:(?:am|is|are) )?(?:lives?|living|resides?|residing|based|settled) (?:in|at|near) (?P<v>.+)"
 )
-_MOVED: Final = re.compile(
+_MOVED: Final = pattern(
     r"(?:(?:am|is|are|has|have) )?(?:moved|moves?|moving|relocated|relocating|emigrated)"
     r"(?: back| in| over)?(?: from .+?)? (?:to|into) (?P<v>.+)"
 )
-_HOUSEHOLD: Final = re.compile(
+_HOUSEHOLD: Final = pattern(
     r"(?:(?:am|is|are) )?(?:lives?|living) (?P<v>alone|with .+|on (?:my|his|her|their) own)"
 )
 
@@ -83,29 +86,29 @@ def residence(clause: Clause) -> Iterator[Claim]:
 
 # --- work
 
-_WORKS: Final = re.compile(
+_WORKS: Final = pattern(
     r"(?:(?:am|is|are|got|has|have|was) )?(?:a )?"
     r"(?P<new>started|starts|joined|hired|new job|job|promoted|found|landed|accepted)?"
     r"(?: ?(?:work|works|working|employed|a new job|a job|new job|job|promoted))*"
     r"(?: (?:at|for|with|by) (?P<at>.+?))?(?: (?:as|to) (?P<as>.+?))?"
     r"(?: (?:at|for|with) (?P<v>.+))?"
 )
-_JOBLESS: Final = re.compile(
+_JOBLESS: Final = pattern(
     r"(?:(?:am|is|are) )?(?:looking|searching|hunting|looks|applying) for (?:a|an|the|his|her|my)?"
     r" ?(?:\w+ )?(?:job|work|position)s?"
 )
-_WORKPLACE: Final = re.compile(
+_WORKPLACE: Final = pattern(
     r"(?:works?|working|(?:am|is|are) working) (?P<v>remotely|hybrid|on ?site"
     r"|from home|(?:in|from|at) the office|from the office)(?: full-time| every day)?"
 )
 _WORK_VERBS: Final = word_set("work works working employed job promoted hired")
-_JOINED: Final = re.compile(r"(?:has |have )?joined (?P<v>.+?) as (?:a|an|the|its|their) .+")
-_COMMUTES: Final = re.compile(
+_JOINED: Final = pattern(r"(?:has |have )?joined (?P<v>.+?) as (?:a|an|the|its|their) .+")
+_COMMUTES: Final = pattern(
     r"(?:takes? (?:the|a) (?P<v>\w+)|commutes? by (?P<by>\w+)"
     r"|(?P<how>drives?|cycles?|bikes?|walks?))"
     r" to (?:work|school|the office|university)"
 )
-_LEFT: Final = re.compile(
+_LEFT: Final = pattern(
     r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|graduated from|resigned from"
     r"|laid off(?: from)?"
     r"|fired(?: from)?|made redundant(?: at| by)?|retired(?: from)?|lost (?:my|his|her|the) job"
@@ -179,11 +182,11 @@ def profession(clause: Clause) -> Iterator[Claim]:
 
 # --- partners
 
-_TOGETHER: Final = re.compile(
+_TOGETHER: Final = pattern(
     r"(?:(?:am|is|are|got|has|have|been|started) )*(?P<how>dating|seeing|married|engaged"
     r"|in a relationship|together|remarried)(?: (?:to|with))?(?: (?P<v>[^.]+))?"
 )
-_APART: Final = re.compile(
+_APART: Final = pattern(
     r"(?:(?:am|is|are|got|has|have|been|just|was|were) )*(?:broke up|broken up|split up|split"
     r"|divorced|separated|widowed|single)(?: (?:from|with) )?(?P<v>.*)"
 )
@@ -247,20 +250,20 @@ def alcohol(clause: Clause) -> Iterator[Claim]:
 # --- one thing at a time
 
 _ONE: Final = (
-    ("vehicle", re.compile(r"(?:am |is |are )?(?:drives?|driving) (?P<v>(?:a|an|the|my) .+)")),
-    ("bank", re.compile(r"(?:am |is |are )?(?:banks?|banking) (?:with|at) (?P<v>.+)")),
-    ("studies", re.compile(r"(?:am |is |are )?(?:study|studies|studying) (?P<v>.+)")),
-    ("boss", re.compile(r"(?:reports?|reporting) to (?P<v>.+)")),
+    ("vehicle", pattern(r"(?:am |is |are )?(?:drives?|driving) (?P<v>(?:a|an|the|my) .+)")),
+    ("bank", pattern(r"(?:am |is |are )?(?:banks?|banking) (?:with|at) (?P<v>.+)")),
+    ("studies", pattern(r"(?:am |is |are )?(?:study|studies|studying) (?P<v>.+)")),
+    ("boss", pattern(r"(?:reports?|reporting) to (?P<v>.+)")),
 )  # fmt: skip
-_USES: Final = re.compile(r"(?:use|uses|using) (?P<v>.+?) (?P<r>as|for) (?P<for>.+)")
+_USES: Final = pattern(r"(?:use|uses|using) (?P<v>.+?) (?P<r>as|for) (?P<for>.+)")
 
 
 def one_at_a_time(clause: Clause) -> Iterator[Claim]:
     """Read what people have one of at a time: "drives a Tesla", "banks with Monzo"."""
     if clause.noun:
         return
-    for attribute, pattern in _ONE:
-        if matched := pattern.fullmatch(clause.said):
+    for attribute, said in _ONE:
+        if matched := said.fullmatch(clause.said):
             found = value(rest(clause, matched))
             if found.kind in ("where", "none"):
                 continue
@@ -272,9 +275,9 @@ def one_at_a_time(clause: Clause) -> Iterator[Claim]:
 
 # --- prices
 
-_COSTS: Final = re.compile(r"(?:now )?costs? (?P<v>.+)")
-_TAKES: Final = re.compile(r"(?:take|takes|taking) (?P<v>\d\S* \w+) of (?P<for>.+)")
-_PAYS: Final = re.compile(r"(?:pay|pays|paying) (?P<v>.+?) (?:for|of|in|on) (?P<for>.+)")
+_COSTS: Final = pattern(r"(?:now )?costs? (?P<v>.+)")
+_TAKES: Final = pattern(r"(?:take|takes|taking) (?P<v>\d\S* \w+) of (?P<for>.+)")
+_PAYS: Final = pattern(r"(?:pay|pays|paying) (?P<v>.+?) (?:for|of|in|on) (?P<for>.+)")
 
 
 def price(clause: Clause) -> Iterator[Claim]:
@@ -302,7 +305,7 @@ def _amount(words: Sequence[Token]) -> tuple[Token, ...]:
 
 # --- something of somebody's
 
-_IS: Final = re.compile(
+_IS: Final = pattern(
     r"(?:(?:is|are|was|were|has|have|will) )?(?:be |been )?(?:"
     r"(?:called|named|renamed(?: to)?|moved(?: back| forward)? to|pushed(?: back)? to"
     r"|postponed (?:to|until)|delayed (?:to|until)|rescheduled (?:to|for)|shifted to|slipped to"
@@ -311,7 +314,7 @@ _IS: Final = re.compile(
     r"|(?:rose|risen|raised|increased|grew|grown|dropped|fell|fallen|reduced|lowered|cut)"
     r"(?: from .+?)? to|became|becomes|set (?:to|at|for)) )?(?P<v>.+)"
 )
-_CHANGE: Final = re.compile(r".*\b(?:to|until|became|becomes|renamed)\b .*")
+_CHANGE: Final = pattern(r".*\b(?:to|until|became|becomes|renamed)\b .*")
 
 
 _POSITIONS: Final = word_set("job profession occupation position role")
@@ -350,12 +353,12 @@ def _changes_by(said: str, matched: "re.Match[str]") -> bool:
     return _CHANGE.fullmatch(said[: matched.start("v")]) is not None
 
 
-_CHANGED: Final = re.compile(
+_CHANGED: Final = pattern(
     r"(?:has |have )?(?:raised|increased|lowered|cut|reduced|changed|moved|pushed|postponed"
     r"|rescheduled|switched|updated|set|shifted|brought)(?: back| forward)?"
     r" (?:(?:the|my|our|his|her|their) )?(?P<n>.+?)(?: from .+?)? (?:to|until) (?P<v>.+)"
 )
-_HAS_NEW: Final = re.compile(
+_HAS_NEW: Final = pattern(
     r"(?:has|have|got|bought) (?:a|an) new (?P<n>.+?) (?:is|called|named) (?P<v>.+)"
 )
 

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from memory_actors.base.patterns import pattern
 from memory_actors.search.indexes.words import stems
 from memory_actors.search.superseding.lexicon import (
     BE,
@@ -34,30 +35,32 @@ CLAUSES_MAX: Final = 6
 NOUN_TOKENS_MAX: Final = 6
 
 _CONTRACTIONS: Final = (
-    (re.compile(r"\bcan't\b", re.IGNORECASE), "can not"),
-    (re.compile(r"\bwon't\b", re.IGNORECASE), "will not"),
-    (re.compile(r"n't\b", re.IGNORECASE), " not"),
-    (re.compile(r"\b(i)'m\b", re.IGNORECASE), r"\1 am"),
-    (re.compile(r"'re\b", re.IGNORECASE), " are"),
-    (re.compile(r"'ve\b", re.IGNORECASE), " have"),
-    (re.compile(r"'ll\b", re.IGNORECASE), " will"),
-    (re.compile(r"\b(he|she|it|that|there|here|who|what)'s\b", re.IGNORECASE), r"\1 is"),
+    (pattern(r"\bcan't\b", re.IGNORECASE), "can not"),
+    (pattern(r"\bwon't\b", re.IGNORECASE), "will not"),
+    (pattern(r"n't\b", re.IGNORECASE), " not"),
+    (pattern(r"\b(i)'m\b", re.IGNORECASE), r"\1 am"),
+    (pattern(r"'re\b", re.IGNORECASE), " are"),
+    (pattern(r"'ve\b", re.IGNORECASE), " have"),
+    (pattern(r"'ll\b", re.IGNORECASE), " will"),
+    (pattern(r"\b(he|she|it|that|there|here|who|what)'s\b", re.IGNORECASE), r"\1 is"),
 )
 _SAID_SO: Final = {
     "cannot": "can not", "any more": "anymore", "these days": "now", "at the moment": "now",
     "as of now": "now", "as of today": "now", "the user": "User",
     **{f"{title}.": title.title() for title in ("dr", "mr", "mrs", "ms", "prof", "st", "jr", "sr")},
 }  # fmt: skip
-_SAID: Final = re.compile(
+_SAID: Final = pattern(
     rf"\b(?:{'|'.join(map(re.escape, _SAID_SO))})(?<=[\w.])(?!\w)", re.IGNORECASE
 )
-_TOKEN: Final = re.compile(
+_TOKEN: Final = pattern(
     r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|https?://\S+"
     r"|[$\u20ac\u00a3\u00a5]|\d+(?:[.,:/]\d+)*%?"
     r"|[^\W\d_]\w*(?:[-'./&]\w+)*|&|[.,;:!?()]"
 )
 _SPLITS: Final = frozenset(".;!?():")
 _JOINS: Final = word_set("but because so although while however since after")
+_MAY_END: Final = _SPLITS | _JOINS | {",", "and"}
+"""The words before which a clause may end."""
 _AUX: Final = word_set("do does did will would can could should must")
 _VERBS: Final = word_set(
     "am is are was were has have had lives live works work costs cost pays pay went goes rose "
@@ -76,9 +79,12 @@ _VERBS: Final = word_set(
 _NOUNS: Final = word_set("drink plan change use work cost play like lead rent walk run cycle swim")
 """Verbs that are as often nouns: in front of another verb they are."""
 _SPELT: Final = (
-    (re.compile(r"\b([Ff]av|[Cc]ol|[Nn]eighb)or(?=[a-z]|\b)", re.ASCII), r"\1our"),
-    (re.compile(r"(?<=new )([\w -]{2,30}): (?=\S)", re.ASCII), r"\1 is "),
+    ("avor", pattern(r"\b([Ff]av)or(?=[a-z]|\b)", re.ASCII), r"\1our"),
+    ("olor", pattern(r"\b([Cc]ol)or(?=[a-z]|\b)", re.ASCII), r"\1our"),
+    ("eighbor", pattern(r"\b([Nn]eighb)or(?=[a-z]|\b)", re.ASCII), r"\1our"),
+    (": ", pattern(r"(?<=new )([\w -]{2,30}): (?=\S)", re.ASCII), r"\1 is "),
 )
+"""The part that a text must have, a pattern, and what stands for it."""
 
 
 class Token(NamedTuple):
@@ -136,9 +142,12 @@ def tokens(text: str) -> list[Token]:
     if "'" in plain:
         for pattern, instead in _CONTRACTIONS:
             plain = pattern.sub(instead, plain)
-    plain = _SAID.sub(lambda found: _SAID_SO[found[0].casefold()], plain)
-    for pattern, instead in _SPELT:
-        plain = pattern.sub(instead, plain)
+    folded = plain.casefold()
+    if any(said in folded for said in _SAID_SO):  # rare, and looking for them all takes long
+        plain = _SAID.sub(lambda found: _SAID_SO[found[0].casefold()], plain)
+    for sign, spelt, instead in _SPELT:
+        if sign in plain:
+            plain = spelt.sub(instead, plain)
     raws = _TOKEN.findall(plain)
     lows = [raw.casefold() for raw in raws]
     return list(map(Token, raws, lows, stems([low.removesuffix("'s") for low in lows])))
@@ -148,6 +157,9 @@ def _parts(words: Sequence[Token]) -> Iterator[list[Token]]:
     """Yield the tokens of each clause."""
     part: list[Token] = []
     for place, word in enumerate(words):
+        if word.low not in _MAY_END:
+            part.append(word)
+            continue
         following = words[place + 1] if place + 1 < len(words) else None
         if word.low in _SPLITS or word.low == "," or (part and _joins(word, following)):
             if part:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
+from memory_actors.base.patterns import pattern
 from memory_actors.search.indexes.words import STOP_WORDS, stems
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
 from memory_actors.search.superseding.lexicon import (
@@ -68,7 +69,7 @@ def is_present(clause: Clause) -> bool:
     return not (is_event(clause) or verb in TASTES or verb.endswith("ing"))
 
 
-_LEVEL: Final = re.compile(r"[a-z]\d", re.ASCII)
+_LEVEL: Final = pattern(r"[a-z]\d", re.ASCII)
 """A level of a language: B1."""
 
 
@@ -138,11 +139,11 @@ def needed_to_do_otherwise(after: Clause) -> Iterator[frozenset[str]]:
 
 # --- endings
 
-_STOPPED: Final = re.compile(
+_STOPPED: Final = pattern(
     r"(?:has |have )?(?P<how>stopped|quit|ceased|abandoned|gave up|given up|decided against"
     r"|cancell?ed|lost interest in|outgrew|grew out of|got over|dropped out of) (?P<v>.+)"
 )
-_GONE: Final = re.compile(
+_GONE: Final = pattern(
     r"(?:has |have )?(?:(?:sold|got rid of|gave away|given away|returned|lost|scrapped) (?P<v>.+)"
     r"|gave (?P<v2>.+) away)"
 )
@@ -228,13 +229,13 @@ def _about(words: tuple[Token, ...]) -> frozenset[str]:
 
 # --- exchanges
 
-_FROM: Final = re.compile(
+_FROM: Final = pattern(
     r"(?:has |have )?(?:switched|changed|moved|went|transferred|upgraded|migrated) from (?P<v>.+?)"
     r" to (?P<to>.+)|(?:has |have )?(?:replaced|swapped|traded|traded in|exchanged) (?P<v2>.+?)"
     r" (?:with|for|by) (?P<to2>.+)"
 )
-_RATHER: Final = re.compile(r"(?P<to>.+?) (?:instead of|rather than|over|and not) (?P<v>.+)")
-_TO: Final = re.compile(
+_RATHER: Final = pattern(r"(?P<to>.+?) (?:instead of|rather than|over|and not) (?P<v>.+)")
+_TO: Final = pattern(
     r"(?:(?:has|have|was|were|been) )*(?:switched|upgraded|changed|migrated|converted|updated)"
     r" to (?P<to>.+)"
 )

@@ -1,14 +1,13 @@
 """The port of superseding: a class that says which older facts a newer one contradicts."""
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
-import anyio
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.watching import called
 
 NEAR_MAX: Final = 8
 """In the development sets the fact that is meant is among the first three."""
@@ -85,15 +84,7 @@ class CallableSuperseding:
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
         """Return those of the older ones that the callable names."""
-        said: object
-        if inspect.iscoroutinefunction(self._function):
-            said = self._function(newer, older)
-        else:
-            said = await anyio.to_thread.run_sync(
-                self._function, newer, older, abandon_on_cancel=True
-            )
-        if inspect.isawaitable(said):
-            said = await said
+        said = await called(self._function, newer, older)
         if isinstance(said, str) or not isinstance(said, Iterable):
             raise TypeError(f"{self._name} returned {type(said).__name__}: return a list of ids")
         named = set(said)

@@ -16,31 +16,12 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from eventlog import (
-    CorruptLog,
-    DiskFull,
-    EncryptionMismatch,
-    EventLogError,
-    KeysUnavailable,
-    LogLocked,
-    LogUnavailable,
-    MissingCodec,
-    MissingExtra,
-    Progress,
-    StorageFailed,
-    UnknownEvent,
-)
+import eventlog
+from eventlog import CorruptLog, EventLogError, Progress
 from memory_actors.base.errors import ReaderFailedError
 from memory_actors.base.processes import PIPE, python, started
 
 _CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
-_ERRORS = {
-    kind.__name__: kind
-    for kind in (
-        CorruptLog, DiskFull, EncryptionMismatch, KeysUnavailable, LogLocked, LogUnavailable,
-        MissingCodec, MissingExtra, StorageFailed, UnknownEvent,
-    )
-}  # fmt: skip
 
 Result = TypeVar("Result")
 
@@ -98,7 +79,8 @@ def _told(lines: IO[bytes], progress: Progress | None) -> Any:
     for text in lines:
         line = msgspec.json.decode(text, type=_Line)
         if line.error is not None:
-            raise _ERRORS.get(line.error, CorruptLog)(line.message)
+            kind: type[Exception] = getattr(eventlog, line.error, CorruptLog)
+            raise kind.__new__(kind, line.message)  # its `__init__` may want more than a message
         if line.result is not None:
             return line.result
         if progress is not None:

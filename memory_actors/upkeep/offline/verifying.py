@@ -63,7 +63,6 @@ from memory_actors.kinds.user_state import FOLD, KINDS, UserState
 from memory_actors.search.embedding.key_scopes import Owner, owner_of
 from memory_actors.search.embedding.vector_table import FILE, damaged_rows
 from memory_actors.search.indexes.bm25 import counted
-from memory_actors.search.indexes.dense import graph_is_whole
 from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.parts import RECIPE, indexed, of_kind, read_whole, words_beside
 from memory_actors.search.indexes.words import words
@@ -248,9 +247,7 @@ class IndexCheck:
     async def _files(self, stream: str, kind: Kind, places: Places, version: int) -> list[Finding]:
         sid, path = stream_id(stream).hex(), index_path(self._directory, stream)
         path = of_kind(path, kind.NAME)
-        found = []
-        if not await anyio.to_thread.run_sync(graph_is_whole, path):
-            found.append(Finding(0, sid, f"its graph of {kind.NAME} is damaged: {MADE_ANEW}"))
+        found: list[Finding] = []
         if not words_beside(path).exists():
             return found
         owner = owner_of(self._keys, stream)

@@ -146,8 +146,8 @@ class ContextDocument(ContextWriting):
         :raises QuotaExceededError: it cannot, and has fewer now.
         """
         text = check_text(text, "text")
-        async with self._scope.live() as live:
-            sizes.check_text(self.name, text, live.state.context, self._scope.limits(live.state))
+        state = await self._scope.state()
+        sizes.check_text(self.name, text, state.context, self._scope.limits(state))
 
     def new_entry_id(self) -> str:
         """Return an id that was never used, for an `InsertBlock`."""
@@ -196,8 +196,8 @@ class ContextDocument(ContextWriting):
 
     async def archived(self) -> list[ContextEntry]:
         """Return the archived entries in the order of their places."""
-        async with self._scope.live() as live:
-            document = live.state.context.documents.get(self.name)
+        state = await self._scope.state()
+        document = state.context.documents.get(self.name)
         return await self._read([] if document is None else in_order(document.archived.values()))
 
     async def search_archive(self, query: str, top_k: int = 5) -> list[ContextHit]:
@@ -229,18 +229,16 @@ class ContextDocument(ContextWriting):
 
     async def render(self) -> str:
         """Return the text of the document."""
-        async with self._scope.live() as live:
-            return text(blocks(live.state.context, self.name))
+        return text(blocks((await self._scope.state()).context, self.name))
 
     async def size(self) -> ContextSize:
         """Return how large the document is, in tokens, and what its limits are."""
-        async with self._scope.live() as live:
-            return self._size(self.name, live.state.context)
+        return self._size(self.name, (await self._scope.state()).context)
 
     async def entries(self) -> list[ContextEntry]:
         """Return the entries in order; headings are in their `section`."""
-        async with self._scope.live() as live:
-            rows = blocks(live.state.context, self.name)
+        state = await self._scope.state()
+        rows = blocks(state.context, self.name)
         return [
             _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
             for row, heading in under_sections(rows)
@@ -252,14 +250,14 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: there is no such entry in this document.
         """
         check_name(entry_id, "entry_id")
-        async with self._scope.live() as live:
-            row = context.find(live.state.context, entry_id)
+        state = await self._scope.state()
+        row = context.find(state.context, entry_id)
         if row is None or row.document != self.name:
             raise NotFoundError(f"no entry {entry_id!r} in {self.name}: never there, or removed")
         await self.note_read(entry_id)
         if row.archived:
             return (await self._read([row]))[0]
-        rows = blocks(live.state.context, self.name)
+        rows = blocks(state.context, self.name)
         heading = next(above for one, above in under_sections(rows) if one.memory_id == entry_id)
         return _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
 
@@ -272,8 +270,8 @@ class ContextDocument(ContextWriting):
 
     async def blocks(self) -> list[DocumentBlock]:
         """Return headings and entries in order, with their own texts: `render` joins them."""
-        async with self._scope.live() as live:
-            rows = blocks(live.state.context, self.name)
+        state = await self._scope.state()
+        rows = blocks(state.context, self.name)
         return [
             DocumentBlock(block_id=row.memory_id, raw=row.raw or "", heading=row.heading)
             for row in rows
@@ -284,16 +282,16 @@ class ContextDocument(ContextWriting):
 
         What one file lacks was not removed from another: a base is good for its own file only.
         """
-        async with self._scope.live() as live:
-            document = live.state.context.documents.get(self.name)
+        state = await self._scope.state()
+        document = state.context.documents.get(self.name)
         synced = None if document is None else document.synced
         return None if synced is None or synced.label != label else synced.base
 
     # --- how
 
     async def _check_mine(self, entry_ids: Sequence[str]) -> None:
-        async with self._scope.live() as live:
-            names = live.state.context.names
+        state = await self._scope.state()
+        names = state.context.names
         for entry_id in entry_ids:
             name = names.get(entry_id, self.name)
             if name != self.name:
@@ -335,8 +333,8 @@ class ContextDocument(ContextWriting):
 
     async def _archive_digest(self) -> bytes:
         """Return a digest of what is in the archive: another one when that has changed."""
-        async with self._scope.live() as live:
-            document = live.state.context.documents.get(self.name)
+        state = await self._scope.state()
+        document = state.context.documents.get(self.name)
         rows = [] if document is None else document.archived.values()
         return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 

@@ -240,8 +240,8 @@ class ContextWriting(Handle):
         :raises InvalidInputError: they are no changes, or a text is none.
         """
         checked_changes(changes)
-        async with self._scope.live() as live:
-            state, limits = live.state.context, self._scope.limits(live.state)
+        confirmed = await self._scope.state()
+        state, limits = confirmed.context, self._scope.limits(confirmed)
         sizes.check_changes(document, changes, state, limits, auto_archive=auto_archive)
 
 

@@ -156,14 +156,13 @@ class Documents(Handle):
         :raises NotFoundError: there is none.
         """
         self._scope.check_writable()
-        async with self._scope.live() as live:
-            row = self._row(live.state.structured, check_name(collection, "collection"), key)
+        state = await self._scope.state()
+        row = self._row(state.structured, check_name(collection, "collection"), key)
         return await self._delete(row)
 
     async def collections(self) -> dict[str, int]:
         """Return how many documents each collection has, by name."""
-        async with self._scope.live() as live:
-            return dict(structured.collections(live.state.structured))
+        return dict(structured.collections((await self._scope.state()).structured))
 
     # --- as all kinds
 

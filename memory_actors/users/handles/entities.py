@@ -34,7 +34,6 @@ from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived
-from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.entity_parts import (
     observation_of,
     resolve,
@@ -143,8 +142,7 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         new, from_us = self._new(memory_id), time_us(valid_from, "valid_from")
-        async with self._scope.live() as live:
-            state = live.state.entity
+        state = (await self._scope.state()).entity
         ends = resolve(state, source), resolve(state, target)
         relation = check_name(relation, "relation")
         if fact is not None:
@@ -184,8 +182,8 @@ class EntityGraph(Handle):
         :raises NotFoundError: there is no such relationship.
         """
         self._scope.check_writable()
-        async with self._scope.live() as live:
-            row = entity.find(live.state.entity, check_name(relationship_id, "relationship_id"))
+        state = await self._scope.state()
+        row = entity.find(state.entity, check_name(relationship_id, "relationship_id"))
         if not isinstance(row, graph.RelationshipRow):
             raise NotFoundError(f"no relationship {relationship_id!r}: never there, or deleted")
         now_us, at_us = self._scope.now_us(), time_us(at, "at")
@@ -203,8 +201,8 @@ class EntityGraph(Handle):
         :raises NotFoundError: there is neither.
         """
         self._scope.check_writable()
-        async with self._scope.live() as live:
-            row = entity.find(live.state.entity, check_name(entity_ref, "entity"))
+        state = await self._scope.state()
+        row = entity.find(state.entity, check_name(entity_ref, "entity"))
         return await self._delete(row or await self._entity(entity_ref))
 
     # --- read
@@ -216,7 +214,7 @@ class EntityGraph(Handle):
         :raises InvalidInputError: several have this name, and no type is given.
         """
         check_optional_name(type, "type")
-        state = await self._state()
+        state = await self._scope.state()
         row = resolve(state.entity, entity_ref, type)
         (found,) = await self._read_as(Entity, [row], state.provenance)
         return found
@@ -237,7 +235,7 @@ class EntityGraph(Handle):
         way = check_choice(direction, DIRECTIONS, "direction")
         check_optional_name(relation, "relation")
         at_us = None if ended else self._time(as_of)
-        state = await self._state()
+        state = await self._scope.state()
         walk = partial(
             graph.relationships,
             state.entity.graph,
@@ -268,7 +266,7 @@ class EntityGraph(Handle):
         check_count(depth, "depth")
         check_optional_name(relation, "relation")
         at_us = None if ended else self._time(as_of)
-        state = await self._state()
+        state = await self._scope.state()
         walk = partial(
             graph.neighbours,
             state.entity.graph,
@@ -319,12 +317,8 @@ class EntityGraph(Handle):
 
     # --- how
 
-    async def _state(self) -> UserState:
-        async with self._scope.live() as live:
-            return live.state
-
     async def _entity(self, entity_ref: str) -> entity.EntityRow:
-        return resolve((await self._state()).entity, entity_ref)
+        return resolve((await self._scope.state()).entity, entity_ref)
 
     def _time(self, as_of: Time | None) -> int:
         at_us = time_us(as_of, "as_of")
@@ -346,8 +340,8 @@ class EntityGraph(Handle):
         if isinstance(observations, str) or not isinstance(observations, Sequence):
             raise InvalidInputError("observations must be a list of texts")
         name, type = check_name(name, "name"), check_name(type, "type")  # noqa: A001 - the field's own word
-        async with self._scope.live() as live:
-            known = entity.named(live.state.entity, name, type)
+        state = await self._scope.state()
+        known = entity.named(state.entity, name, type)
         if known is not None:  # it is found by the spelling that it was given first
             name, type = known.name, known.type  # noqa: A001 - the field's own word
         checked = tuple(observation_of(name, text) for text in observations)

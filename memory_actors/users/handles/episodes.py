@@ -170,8 +170,7 @@ class Episodes(Summarized):
 
         :raises NotFoundError: there is none with this id.
         """
-        async with self._scope.live() as live:
-            state = live.state
+        state = await self._scope.state()
         row = episodic.find(state.episodic, check_name(episode_id, "episode_id"))
         if row is None:
             raise NotFoundError(
@@ -184,8 +183,7 @@ class Episodes(Summarized):
     async def recent(self, agent_id: str | None = None, *, limit: int = 20) -> list[Episode]:
         """Return an agent's episodes, newest first."""
         count = check_count(limit, "limit")
-        async with self._scope.live() as live:
-            state = live.state
+        state = await self._scope.state()
         rows = episodic.rows_of(state.episodic, self._agent(agent_id))
         newest = sorted(rows, key=lambda row: (-row.occurred_at_us, -row.version))
         return await self._read_as(Episode, newest[:count], state.provenance)

@@ -7,7 +7,7 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 
 import asyncio
 from abc import ABCMeta, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -42,6 +42,7 @@ from memory_actors.users.handles.item_fields import OPTIONAL
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
+EMBEDDED_AT_ONCE = 256  # texts of one call: the first are indexed while the others are embedded
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
@@ -251,10 +252,14 @@ class Handle(metaclass=ABCMeta):
         embedding: list[asyncio.Task[list[Embedded]]] = []
 
         def embed() -> None:  # what is refused is not embedded
-            embed = self._scope.embeddings.embed
-            task = asyncio.create_task(embed(texts, background=command.background))
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())
-            embedding.append(task)
+            for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+                some = texts[start : start + EMBEDDED_AT_ONCE]
+                task = asyncio.create_task(
+                    self._scope.embeddings.embed(some, background=command.background)
+                )
+                task.add_done_callback(lambda task: task.cancelled() or task.exception())
+                embedding.append(task)
+            asyncio.get_running_loop().call_soon(self._read_ahead, command)
 
         async with self._scope.writable() as live:
             try:
@@ -267,23 +272,28 @@ class Handle(metaclass=ABCMeta):
                 for task in embedding:
                     task.cancel()
                 raise
-            unindexed = await self._index(live, texts, embedding[0], reply.events)
+            unindexed = await self._index(live, texts, embedding, reply.events)
             return await self._compared(live, reply) if unindexed is None else reply, unindexed
 
+    def _read_ahead(self, _command: Command) -> None:  # noqa: B027 - most have nothing to read
+        """Do what needs neither the log nor the vectors, while both are awaited."""
+
     async def _compared(self, _live: LiveUser, reply: Reply) -> Reply:
-        """Return what came of a command and of what it means for other memories; None, mostly."""
+        """Return the reply, after a command for other memories that it touches, if there is one."""
         return reply
 
     async def _index(
         self,
         live: LiveUser,
         texts: list[str],
-        embedding: asyncio.Task[list[Embedded]],
+        embedding: Sequence[asyncio.Task[list[Embedded]]],
         events: Sequence[Recorded[Any]],
     ) -> str | None:
-        """Index the texts when they are embedded; if that fails, leave it for later and say why."""
+        """Index the texts as they are embedded; if that fails, leave it for later and say why."""
         try:
-            embedded = await embedding
+            for start, task in enumerate(embedding):
+                some = texts[start * EMBEDDED_AT_ONCE :]
+                await self._settle(live, dict(zip(some, await task, strict=False)))
         except EmbedderError as error:
             _logger.warning(
                 "memory kept, not indexed",
@@ -293,14 +303,16 @@ class Handle(metaclass=ABCMeta):
             )
             live.indexes.index_later(self.kind, live.actor.drain)
             return str(error)
-        found = list(zip(map(text_digest, texts), map(EmbeddedText, texts, embedded), strict=True))
+        # Another spelling of an entity's name, say, may have led to another text.
+        live.indexes.index_what_lacks(self.kind, {event.version for event in events})
+        return None
+
+    async def _settle(self, live: LiveUser, embedded: Mapping[str, Embedded]) -> None:
+        found = [(text_digest(text), EmbeddedText(text, one)) for text, one in embedded.items()]
         for start in range(0, len(found), SETTLED_AT_ONCE):
             live.indexes.settle(dict(found[start : start + SETTLED_AT_ONCE]))
             if len(found) > SETTLED_AT_ONCE:
                 await asyncio.sleep(0)
-        # Another spelling of an entity's name, say, may have led to another text.
-        live.indexes.index_what_lacks(self.kind, {event.version for event in events})
-        return None
 
     # --- what comes in and goes out
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -38,11 +37,9 @@ def checked_fields(item: Item, event: type[msgspec.Struct]) -> dict[str, Any]:
     }
 
 
-_CHECKS: Mapping[Any, Callable[[Any, str], Any]] = MappingProxyType(
-    {
-        str | None: check_optional_name,
-        bool: check_flag,
-        int: partial(check_count, least=1),
-    }
-)
+_CHECKS: Mapping[Any, Callable[[Any, str], Any]] = {
+    str | None: check_optional_name,
+    bool: check_flag,
+    int: partial(check_count, least=1),
+}
 """By the types that fields of an item have."""

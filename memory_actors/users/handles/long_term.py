@@ -168,6 +168,10 @@ class LongTermMemory(Summarized):
             )
         return asked
 
+    def _read_ahead(self, command: Command) -> None:
+        if isinstance(command, AddMemories) and len(command.memories) == 1:
+            superseding.read_ahead(self._scope, command.memories[0].content)
+
     async def _compared(self, live: LiveUser, reply: Reply) -> Reply:
         """Record which older memories hold no more because of those that are new."""
         return reply if reply.duplicate else await superseding.compared(self._scope, live, reply)

@@ -1,22 +1,19 @@
 """On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from copy import copy
 from time import perf_counter
 from typing import Any, TypeVar
 
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.base.asked import ASKED, CALL
-from memory_actors.base.origins import Origins, meta_of
+from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
-from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import Command, Restore
-from memory_actors.kinds.long_term import SupersedeMemories
-from memory_actors.kinds.purging import Purge
+from memory_actors.kinds.kind import Command
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.users.live_user import LiveUser, UserView
@@ -63,26 +60,29 @@ class Scope:
         """Return whether a call may make room: as it says, or as the handle does."""
         return self.auto_prune if asked is None else asked
 
-    @asynccontextmanager
-    async def live(self) -> AsyncIterator[UserView]:
+    def live(self) -> AbstractAsyncContextManager[UserView]:
         """Hold what reads of the user need: the user's actor, live."""
-        async with self.writable() as live:
-            yield live
+        return self.writable()
+
+    async def state(self) -> UserState:
+        """Return the confirmed state of the user."""
+        async with self.live() as live:
+            return live.state
+
+    async def state_now(self) -> UserState:
+        """Return the confirmed state as it reads now, without what has expired."""
+        return (await self.state()).at(self.now_us())
 
     def check_writable(self) -> None:
         """Do nothing: this user takes writes. Asked where a write begins with a look."""
 
-    @asynccontextmanager
-    async def writable(self) -> AsyncIterator[LiveUser]:
+    def writable(self) -> AbstractAsyncContextManager[LiveUser]:
         """Hold the user's actor live, to give it commands. Every write comes this way."""
-        async with self.services.runtime.use(self.stream) as live:
-            yield live
+        return self.services.runtime.use(self.stream)
 
-    @asynccontextmanager
-    async def searching(self) -> AsyncIterator[UserView]:
+    def searching(self) -> AbstractAsyncContextManager[UserView]:
         """Hold what a search needs: all that is indexed."""
-        async with self.live() as live:
-            yield live
+        return self.live()
 
     async def versions_about(self, memory_id: str) -> list[int]:
         """Return the versions of the events about a memory, in order."""
@@ -112,7 +112,7 @@ class Scope:
 
         `accepted` is called once it is decided, before the log has it; never if it is refused.
         """
-        meta = {**self._meta(type(command).__name__), **self._said_by(command)}
+        meta = {**self._meta(type(command).__name__), **command.meta(self.origins)}
         if (asked := ASKED.get()) is not None:
             meta[CALL] = asked.next()
             if (reply := self._carried_out(meta[CALL])) is not None:
@@ -124,7 +124,7 @@ class Scope:
             meta=meta,
             durability="relaxed" if relaxed else "commit",
             frees=command.frees,
-            alone=isinstance(command, Restore | Purge) or bool(getattr(command, "own_ids", ())),
+            alone=command.alone,
             idempotency_key=check_optional_name(idempotency_key, "idempotency_key"),
             digest=digest,
             accepted=accepted,
@@ -178,13 +178,6 @@ class Scope:
     def limits(self, state: UserState) -> Limits:
         """Return what a user of this state may hold."""
         return self.services.limits[state.account.tier]
-
-    def _said_by(self, command: Command) -> dict[str, str]:
-        """Return where the words of a command come from; nowhere, if it has none of its own."""
-        if isinstance(command, Purge | Extract | UndoExtraction):
-            return command.meta
-        wordless = isinstance(command, Restore | SupersedeMemories)
-        return {} if wordless else meta_of(self.origins)
 
     def _meta(self, command: str) -> dict[str, str]:
         meta = {"command": command}

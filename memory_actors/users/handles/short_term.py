@@ -83,9 +83,9 @@ class ShortTermMemory(Handle):
         """
         with self._scope.measured("Messages", short_term.NAME):
             now_us = self._scope.now_us()
-            async with self._scope.live() as live:
-                state = short_term.at(live.state.short_term, now_us)
-                origins = live.state.provenance
+            confirmed = await self._scope.state()
+            state = short_term.at(confirmed.short_term, now_us)
+            origins = confirmed.provenance
             session = state.session(self._session(session_id))
             first = 0 if last is None else max(0, len(session.rows) - check_count(last, "last"))
             read = await self._read_rows(session.rows[first:], origins)

@@ -11,6 +11,7 @@ nothing is superseded, and that is all.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -54,6 +55,13 @@ _logger = get_logger("memory_actors.user")
 class _Compared(NamedTuple):
     row: Row
     said: Statement
+
+
+def read_ahead(scope: Scope, text: str) -> None:
+    """Read a text that will be compared: what is read is kept, and the comparison finds it."""
+    with suppress(Exception):  # of somebody's own decider: it is asked again, and that is logged
+        if scope.services.superseding is not None:
+            scope.services.superseding.reach(text)
 
 
 async def compared(scope: Scope, live: LiveUser, reply: Reply) -> Reply:
@@ -121,7 +129,7 @@ def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
         if cosine < reach.similarity_min:
             break
         other = long_term.find(live.state.long_term, index.owner(one) or "")
-        if other is not None and other is not row and _is_fact(other):
+        if other is not None and other.memory_id != row.memory_id and _is_fact(other):
             near.append((other, cosine))
     return near[: min(reach.count_max, NEAR_MAX)]
 

@@ -75,8 +75,8 @@ class WorkingMemory(Handle):
     async def items(self) -> dict[str, Any]:
         """Return all keys and values, in the order they were last set; a use of none of them."""
         with self._scope.measured("Items", working.NAME):
-            async with self._scope.live() as live:
-                held = live.state.working.held
+            state = await self._scope.state()
+            held = state.working.held
             return {key: json_copy(row.value, "value") for key, row in held.items()}
 
     # --- as all kinds

@@ -135,6 +135,7 @@ NAMED_BY_USERS = {
     "memory_actors/search/embedding/": "beside the model, or part of the package",
     "memory_actors/search/model/": "beside the model",
     "memory_actors/sharing/address.py": "directories, and a file that it makes",
+    "eventlog/postgres/": "connections, and a file of the package",
     "memory_actors/base/text_files.py": "makes files of its own name and mode",
 }
 OPENERS = {"open", "read_bytes", "read_text", "write_bytes", "write_text", "copyfile"}

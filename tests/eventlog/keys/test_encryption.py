@@ -26,12 +26,13 @@ from eventlog import (
     restore,
 )
 from eventlog.core import frame
+from eventlog.core.rows import seal_record, unseal_record
 from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
 from eventlog.lmdb import ledger, tables
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, check_format
-from eventlog.lmdb.tables import TABLES, U64, seal_record, unseal_record
+from eventlog.lmdb.tables import TABLES, U64
 
 pytestmark = pytest.mark.anyio
 

@@ -24,10 +24,11 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.core.requests import count
+from eventlog.core.rows import seal_record
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.intake import TotalsTally
 from eventlog.lmdb.ledger import ROW, Counting, TotalsRecord, load_totals, put_totals
-from eventlog.lmdb.tables import TABLES, seal_record
+from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
 

@@ -35,11 +35,11 @@ class FakeEnvironment:
         self.batches.append(transaction)
         return result
 
-    def used_bytes(self, txn: Any) -> int:
+    def bytes_near_limit(self, txn: Any, _incoming_bytes: int = 0) -> int:
         return sum(self.sizes.get(name, 0) for name in txn)
 
     def check_room(self, txn: Any, before_bytes: int, *, reserve: bool = False) -> None:
-        if self.used_bytes(txn) > max(before_bytes, self.room):
+        if self.bytes_near_limit(txn) > max(before_bytes, self.room):
             raise DiskFull("no room")
 
 
@@ -51,7 +51,7 @@ class Harness:
         self.deliveries: list[int] = []
         self.writer = Writer(
             env,
-            counting=Counting(env),
+            bookkeeping=Counting(env),
             tail=lambda txn: Tail(len(txn)),
             committed=lambda _tail: None,
             deliver=self.deliver,
@@ -186,7 +186,7 @@ async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):
     """A job that fails half way leaves nothing, and fails alone."""
     env = Environment(tmp_path / "log.mdb", ("rows",))
     writer = Writer(
-        env, counting=Counting(env), tail=lambda _txn: Tail(), committed=lambda _tail: None,
+        env, bookkeeping=Counting(env), tail=lambda _txn: Tail(), committed=lambda _tail: None,
         deliver=lambda batch, outcomes, _tail: [
             job.done(outcome) for job, outcome in zip(batch, outcomes, strict=True)
         ],

@@ -22,7 +22,8 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.core import frame
-from eventlog.lmdb.tables import RequestRecord, seal, seal_record, unseal_record
+from eventlog.core.rows import seal, seal_record, unseal_record
+from eventlog.lmdb.tables import RequestRecord
 from eventlog.upkeep import exporting, importing
 
 pytestmark = pytest.mark.anyio

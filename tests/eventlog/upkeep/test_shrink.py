@@ -31,11 +31,12 @@ from eventlog import (
     StorageFailed,
     UnknownEvent,
 )
+from eventlog.core.rows import seal_record, unseal_record
 from eventlog.files import datafile
 from eventlog.lmdb import copying, environment
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
-from eventlog.lmdb.tables import TABLES, seal_record, unseal_record
+from eventlog.lmdb.tables import TABLES
 
 NAMES = ("one", "two")
 META_PAGES = (0, 4096)

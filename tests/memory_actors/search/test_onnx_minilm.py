@@ -15,7 +15,9 @@ from structlog.testing import capture_logs
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError
 from memory_actors.search.embedding import onnx_minilm
+from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
+from memory_actors.search.embedding.token_states import unpack
 
 if TYPE_CHECKING:
     from memory_actors.search.embedding.protocol import Embedder
@@ -313,3 +315,21 @@ def test_two_threads_get_the_same_vectors(minilm_int8: OnnxEmbedder) -> None:
     for expected, found in zip(alone, together, strict=True):
         assert all(np.array_equal(one.pooled, expected.pooled) for one in found)
         assert all(np.array_equal(one.token_states, expected.token_states) for one in found)
+
+
+# What is kept of a text
+
+
+def test_the_states_of_marks_are_not_kept(minilm_cache: Path) -> None:
+    embedder = DefaultEmbedder("int8", minilm_cache)
+    marked, plain, only_marks, nothing = embedder.encode(
+        ["Well, does she like tea?!", "well does she like tea", "?!", ""]
+    )
+    ids = [unpack(one.tokens or b"").token_ids.tolist() for one in (marked, plain, only_marks)]
+    assert ids[0] == ids[1] != []
+    assert len(ids[2]) == 2, "or nothing would be known of it"
+    assert nothing.states is not None
+    assert len(nothing.states) == 0
+    assert marked.states is not None
+    assert marked.states.shape == (len(ids[0]), 64)
+    assert marked.vector @ plain.vector < 0.999, "the vector is that of the whole text"

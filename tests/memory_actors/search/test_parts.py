@@ -28,11 +28,11 @@ def embedder() -> FakeTokenEmbedder:
 
 @pytest.fixture(autouse=True)
 def soon_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few dead rows are enough, and few rows make a graph."""
+    """Few dead rows are enough, and few rows are scanned."""
     monkeypatch.setattr(dense, "DEAD_MIN", 3)
     monkeypatch.setattr(lexical, "DEAD_MIN", 3)
     monkeypatch.setattr(dense, "EXACT_MAX", 60)
-    monkeypatch.setattr(dense, "GRAPH_MIN", 40)
+    monkeypatch.setattr(dense, "PROPOSED_MIN", 20)
     monkeypatch.setattr(dense, "TAIL_MAX", 10)
 
 
@@ -61,12 +61,11 @@ async def check(memory: MemorySystem, kind: Any) -> None:
     index = await index_of(memory, kind)
     parts, view = index.parts, index.dense.view()
     assert parts.size == len(view.labels) == parts.words._chains.count
-    labels = parts.words._chains.labels[: parts.size]
-    alive = parts.words._chains.alive[: parts.size]
+    labels = parts.words._chains.rows.labels[: parts.size]
+    alive = parts.words._chains.rows.alive[: parts.size]
     assert view.labels[view.alive].tolist() == labels[alive].tolist()
     assert np.array_equal(view.alive, alive)
-    late = {**parts.late._held, **parts.late._known}
-    assert sorted(late) == sorted(labels[alive].tolist())
+    assert sorted(parts.late.labels()) == sorted(labels[alive].tolist())
     async with memory._services.runtime.use("user:u") as live:
         state = live.state.of(kind)
     check_order(parts, state, kind)
@@ -75,14 +74,15 @@ async def check(memory: MemorySystem, kind: Any) -> None:
         label = int(view.labels[row])
         memory_id = index.owner(label)
         known = kind.find(state, memory_id)
-        assert parts.traits.owners.names[columns.owners[row]] == memory_id
+        assert parts.traits.owners[columns.owners[row]] == memory_id
         assert (
             columns.occurred_us[row], columns.begins_us[row], columns.ends_us[row],
             columns.last_us[row],
         ) == times(known)  # fmt: skip
         assert (columns.chains[row] < 0) == (kind.chain(known) is None)
         assert index.fields.get(int(columns.owners[row])) == known.metadata
-    assert int(view.alive.sum()) == len(index._owners)
+    assert not index._waiting
+    assert len(index.fields.keys()) == len({*columns.owners[view.alive].tolist()})
 
 
 async def change(user: UserMemory, rng: random.Random, ids: list[str]) -> None:

@@ -24,7 +24,7 @@ from memory_actors.base.weights import Weights
 from memory_actors.kinds import long_term
 from memory_actors.search import ranking, retrieval
 from memory_actors.search.embedding.vector_table import ROWS, TABLES
-from memory_actors.search.indexes import dense, memory_index
+from memory_actors.search.indexes import dense
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +221,7 @@ async def test_min_score_and_a_budget_bound_what_is_found(open_memory) -> None:
 
 async def test_as_many_are_found_as_were_asked_for(open_memory, monkeypatch) -> None:
     monkeypatch.setattr(dense, "EXACT_MAX", 600)
-    monkeypatch.setattr(dense, "GRAPH_MIN", 500)
+    monkeypatch.setattr(dense, "PROPOSED_MIN", 100)
     monkeypatch.setattr(ranking, "PROPOSED", 100)
     async with open_memory() as memory:
         user = memory.user("u")
@@ -230,10 +230,6 @@ async def test_as_many_are_found_as_were_asked_for(open_memory, monkeypatch) -> 
         assert len(await user.retrieve("fact", token_budget=1_600)) == 401
         assert len(await user.retrieve("fact", top_k=150, diversity=0.5)) == 150
         await user.add_many([Item(content=f"fact {n}") for n in range(500, 1_000)])
-        await user.retrieve("fact")
-        index = (await parts(memory)).dense
-        while not index.has_graph:
-            await asyncio.sleep(0.01)
         assert len(await user.retrieve("fact", top_k=400)) == 400
 
 
@@ -278,18 +274,14 @@ async def test_deleted_memories_never_come_back(open_memory, monkeypatch) -> Non
         assert len(index.late) == len(index.words) == len(index.dense) == 170
 
 
-async def test_graph_and_words_propose_for_one_ranking(open_memory, monkeypatch) -> None:
-    """Memories that the graph and the words propose are ranked the same way."""
+async def test_signs_and_words_propose_for_one_ranking(open_memory, monkeypatch) -> None:
+    """Memories that signs and words propose are ranked the same way."""
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user, 300)
         whole = await user.retrieve("word7 word8 place0", top_k=5)
         monkeypatch.setattr(dense, "EXACT_MAX", 100)
-        monkeypatch.setattr(dense, "GRAPH_MIN", 50)
-        index = await parts(memory)
-        index.maintain()
-        while not index.dense.has_graph:
-            await index._tasks.running("maintenance long_term")
+        monkeypatch.setattr(dense, "PROPOSED_MIN", 50)
         assert contents(await user.retrieve("word7 word8 place0", top_k=5)) == contents(whole)
 
 
@@ -321,9 +313,8 @@ async def test_a_broken_word_file_is_made_again(
             assert [round(h.score, 5) for h in after] == [round(h.score, 5) for h in before]
 
 
-async def test_token_states_beyond_the_bound_are_read_later(open_memory, monkeypatch) -> None:
+async def test_token_states_beyond_the_bound_are_read_later(open_memory) -> None:
     """Token states beyond the bound are read when they are needed."""
-    monkeypatch.setattr(memory_index, "STATES_CHUNK", 8)
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from memory_actors import InvalidInputError, NotFoundError
-from memory_actors.server import jobs as jobs_module
+from memory_actors.server import admin as jobs_module
 from tests.memory_actors.server.helpers import (
     ALICE,
     Report,

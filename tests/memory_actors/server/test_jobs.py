@@ -8,7 +8,7 @@ import pytest
 from support.compacting import SHORT, gated, with_a_past
 
 from memory_actors import NotFoundError
-from memory_actors.server.jobs import CompactionJobs, Job
+from memory_actors.server.admin import CompactionJobs, Job
 
 pytestmark = pytest.mark.anyio
 

@@ -18,6 +18,7 @@ from memory_actors import (
     InvalidInputError,
     Item,
     LogLocked,
+    LogUnavailable,
     MemorySystem,
     NotFoundError,
     PastMemory,
@@ -27,7 +28,7 @@ from memory_actors import (
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.system import MemorySystem as Engine
-from memory_actors.sharing.address import FILE, SOCKET, Turn, forget_owner
+from memory_actors.sharing.address import FILE, SOCKET, OpeningTurn, forget_owner
 from memory_actors.sharing.system import open_or_join
 
 pytestmark = pytest.mark.anyio
@@ -98,6 +99,17 @@ async def test_the_same_settings_are_no_other_ones(tmp_path: Path) -> None:
     async with opening(tmp_path, **settings) as owner, opening(tmp_path, **settings) as client:
         await client.user("ada").working.set("k", 1)
         assert await owner.user("ada").working.get("k") == 1
+
+
+@pytest.mark.parametrize("share", [True, False])
+async def test_a_key_file_whose_links_lead_in_a_circle_is_refused(
+    tmp_path: Path, share: bool
+) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(LogUnavailable, match="symbolic links"):
+        async with MemorySystem.open(tmp_path / "memory", encrypt=tmp_path / "a", share=share):
+            pass
 
 
 async def test_a_client_takes_over_when_the_owner_closes(tmp_path: Path) -> None:
@@ -271,7 +283,7 @@ async def main():
         user = memory.user("ada")
         await user.add("likes tea", MemoryType.LONG_TERM)
         hits = await user.retrieve("tea")
-    heavy = {"numpy", "hnswlib", "lmdb", "onnxruntime", "structlog", "memory_actors.kinds"}
+    heavy = {"numpy", "lmdb", "onnxruntime", "structlog", "memory_actors.kinds"}
     print(json.dumps([[hit.content for hit in hits], sorted(heavy & set(sys.modules))]))
 asyncio.run(main())
 """
@@ -417,7 +429,7 @@ async def test_a_late_owner_removes_nothing_of_the_next_one(tmp_path: Path) -> N
 async def test_an_owner_that_closes_while_another_gives_up_its_turn_leaves_no_file(
     tmp_path: Path,
 ) -> None:
-    turn = Turn(tmp_path / "memory")
+    turn = OpeningTurn(tmp_path / "memory")
     async with opening(tmp_path):
         assert turn.taken()
         asyncio.get_running_loop().call_later(0.2, turn.ended)

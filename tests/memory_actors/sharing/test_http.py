@@ -25,9 +25,9 @@ from memory_actors import (
     UserMemory,
     sync,
 )
+from memory_actors.api.parts import StoreParts
 from memory_actors.sharing import http
 from memory_actors.sharing.owning import owned
-from memory_actors.sharing.system import NOTHING
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ RECEIPT = (
 @pytest.fixture
 async def server(http_server: HttpServer, tmp_path: Path) -> AsyncIterator[HttpServer]:
     """A server over a store of its own."""
-    opened = owned(tmp_path / "memory", {**NOTHING, "embedder": FakeEmbedder()}, {})
+    opened = owned(tmp_path / "memory", StoreParts(embedder=FakeEmbedder()), {})
     memory = http_server.current.memory = await http_server.there.run(opened)
     yield http_server
     await http_server.there.run(memory.close())
@@ -154,7 +154,7 @@ async def test_handles_are_those_of_every_client(memory: MemorySystem) -> None:
 
 
 def test_without_await_it_is_the_same(http_server: HttpServer, tmp_path: Path) -> None:
-    opened = owned(tmp_path / "memory", {**NOTHING, "embedder": FakeEmbedder()}, {})
+    opened = owned(tmp_path / "memory", StoreParts(embedder=FakeEmbedder()), {})
     store = http_server.current.memory = http_server.there.start(opened).result(10)
     with sync.MemorySystem.connect(http_server.url, key=http_server.key) as memory:
         user = memory.user("ada")
@@ -184,7 +184,7 @@ async def test_errors_have_their_classes_messages_and_fields(memory: MemorySyste
 
 
 def test_a_full_quota_says_how_full_it_is() -> None:
-    known = http.Problem(
+    known = http.ProblemDetails(
         detail="full", type="urn:problem-type:memory-actors:quota-exceeded", kind="long_term",
         used=5, limit=5, unit="count", tier="free",
     )  # fmt: skip

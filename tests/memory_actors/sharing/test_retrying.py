@@ -13,7 +13,7 @@ from memory_actors import Conversation, Extraction, Item, MemorySystem, Receipt
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import read_address
 from memory_actors.sharing.at_once import _asked
-from memory_actors.sharing.calls import On
+from memory_actors.sharing.declaration import On
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.values import packed
 

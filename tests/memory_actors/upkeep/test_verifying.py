@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from eventlog import Environment, LogLocked, LogUnavailable
+from eventlog.core.rows import seal_record, unseal_record
 from eventlog.lmdb.ledger import ROW, TotalsRecord
 from eventlog.lmdb.snapshots import SnapshotRecord
-from eventlog.lmdb.tables import TABLES, seal_record, unseal_record
+from eventlog.lmdb.tables import TABLES
 from memory_actors import Item, MemorySystem, verify_store
 
 pytestmark = pytest.mark.anyio

@@ -9,11 +9,12 @@ from support.given import pro
 
 from eventlog import CorruptLog, Environment, EventLog, Snapshot
 from eventlog.lmdb.tables import TABLES, U64
-from memory_actors import Item, Limits, QuarantinedError
+from memory_actors import Limits, QuarantinedError
 from memory_actors.kinds import long_term, user_state
 from memory_actors.kinds.entity.events import EntityUpdated
-from memory_actors.search.indexes import dense
+from memory_actors.search.superseding.protocol import Reach
 from memory_actors.users import live_user
+from memory_actors.users.handles.superseding import _near
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +98,74 @@ async def test_a_user_comes_back_from_snapshot_and_tail(open_memory, monkeypatch
         assert await memory.check_replay() == []
 
 
+async def test_a_snapshot_packs_what_is_held_while_memories_come_and_go(open_memory) -> None:
+    """The rows that changed since the last one join the others; what happens meanwhile is kept."""
+    async with open_memory() as memory:
+        ada = memory.user("ada")
+        ids = [(await ada.add(f"fact {n}")).memory_id for n in range(6)]
+        async with memory._services.runtime.use("user:ada") as live:
+            await live.snapshot()
+            assert live.state.long_term.rows.changed == 0
+            await ada.delete(ids[0])
+            await ada.update(ids[1], content="reworded")
+            taken = asyncio.create_task(live.snapshot())
+            busy = [asyncio.create_task(ada.add(f"more {n}")) for n in range(3)]
+            await asyncio.gather(taken, ada.delete(ids[2]), *busy)
+            rows = live.state.long_term.rows
+            assert rows.changed <= len(busy) + 1
+            fresh = {task.result().memory_id for task in busy}
+            assert set(rows) == {ids[1], *ids[3:]} | fresh
+            assert (await ada.get(ids[1])).content == "reworded"
+            await live.snapshot()
+            assert live.state.long_term.rows.changed == 0
+        assert await memory.check_replay() == []
+
+
+async def test_an_index_file_that_is_behind_or_ahead_is_brought_in_step(
+    open_memory, tmp_path
+) -> None:
+    """Whatever moment it is of, what a search finds is what there is."""
+    said = ["likes tea", "plays chess", "grows tomatoes"]
+    files: list[dict[Path, bytes]] = []
+    for text in said:
+        async with open_memory() as memory:
+            ada = memory.user("ada")
+            if files:
+                (hit, *_) = await ada.retrieve("tea")
+                await ada.update(hit.memory_id, content=f"likes tea {len(files)}")
+            await ada.add(text, metadata={"n": len(files)})
+        words = (tmp_path / "memory" / "indexes").glob("*.words")
+        files.append({path: path.read_bytes() for path in words})
+    for kept in files:
+        for path, data in kept.items():
+            path.write_bytes(data)
+        async with open_memory() as memory:
+            ada = memory.user("ada")
+            found = {hit.content for hit in await ada.retrieve("tea chess tomatoes", top_k=9)}
+            assert found == {"likes tea 2", "plays chess", "grows tomatoes"}
+            (hit,) = await ada.retrieve("anything", filters={"n": 1})
+            assert hit.content == "plays chess"
+            assert len(await ada.retrieve("anything", filters={"n": {"ne": 1}})) == 2
+    async with open_memory() as memory, memory._services.runtime.use("user:ada") as live:
+        ahead = live.indexes.get(long_term)
+        ahead._version = lambda: 10**6
+        await ahead.save_words()
+    async with open_memory() as memory:
+        assert len(await memory.user("ada").retrieve("tea chess tomatoes")) == 3
+
+
+async def test_a_new_fact_is_not_compared_with_itself(open_memory) -> None:
+    """It is another object each time it is read."""
+    async with open_memory() as memory:
+        ada = memory.user("ada")
+        receipt = await ada.add("Ada lives in Oslo")
+        async with memory._services.runtime.use("user:ada") as live:
+            await live.snapshot()
+            row = long_term.find(live.state.long_term, receipt.memory_id)
+            reach = Reach(count_max=5)
+            assert _near(live, row, reach) == []
+
+
 async def test_users_beyond_the_budget_leave_and_come_back(open_memory) -> None:
     async with open_memory(live_bytes_max=100_000) as memory:
         for n in range(60):
@@ -125,31 +194,18 @@ async def test_concurrent_work_survives_passivation(open_memory) -> None:
             assert (await memory.user(f"u{n}").usage()).kinds["long_term"].count == 20
 
 
-async def test_a_large_user_gets_a_graph_that_survives_reopening(open_memory, monkeypatch) -> None:
-    monkeypatch.setattr(dense, "EXACT_MAX", 300)
-    monkeypatch.setattr(dense, "GRAPH_MIN", 200)
-    async with open_memory(check_replay=False) as memory:
-        ada = memory.user("ada")
-        await ada.add_many([Item(content=f"memory number {n}") for n in range(500)])
-        for _ in range(100):
-            if await _has_graph(memory):
-                break
-            await asyncio.sleep(0.01)
-        assert await _has_graph(memory), "the graph was built in the background"
-        await ada.delete((await ada.retrieve("memory number 77"))[0].memory_id)
-    monkeypatch.setattr(dense.HnswGraph, "extend", lambda *_: pytest.fail("built again"))
-    async with open_memory(check_replay=False) as memory:
-        ada = memory.user("ada")
-        assert (await ada.retrieve("memory number 123"))[0].content == "memory number 123"
-        assert "memory number 77" not in {
-            hit.content for hit in await ada.retrieve("memory number 77", top_k=50)
-        }
-        assert await _has_graph(memory)
-
-
-async def _has_graph(memory: Any) -> bool:
-    async with memory._services.runtime.use("user:ada") as live:
-        return live.indexes.get(long_term).dense.has_graph
+async def test_graphs_of_older_versions_leave_the_disk(open_memory, tmp_path) -> None:
+    """What older versions kept beside the words goes with the first words that are saved."""
+    async with open_memory() as memory:
+        await memory.user("ada").add("likes tea")
+    (words,) = tmp_path.rglob("*.words")
+    graphs = [words.with_suffix(suffix) for suffix in (".index", ".graph")]
+    for graph in graphs:
+        graph.write_bytes(b"a graph")
+    async with open_memory() as memory:
+        await memory.user("ada").add("likes coffee")
+        assert len(await memory.user("ada").retrieve("what does she drink?")) == 2
+    assert not any(graph.exists() for graph in graphs)
 
 
 async def test_pruned_memories_leave_the_index(open_memory, clock) -> None:

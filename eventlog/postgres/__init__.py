@@ -1,0 +1,1 @@
+"""The event store in PostgreSQL, for many processes on many machines: see store.py."""

@@ -1,0 +1,353 @@
+"""Connections to PostgreSQL. The only module that knows psycopg.
+
+Every connection commits each statement by itself, so that no lock ever waits for a client. A
+connection that is lost is `Lost`, whatever psycopg calls it; what the database itself says becomes
+an error of the log.
+"""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib.resources import files
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from eventlog.core.errors import (
+    DiskFull,
+    LogClosed,
+    LogUnavailable,
+    MissingExtra,
+    StorageFailed,
+    UnknownEvent,
+)
+
+try:
+    import psycopg
+    from psycopg import errors as said
+    from psycopg import sql
+    from psycopg.adapt import Dumper
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg.pq import Format
+    from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+except ImportError as error:
+    raise MissingExtra(
+        "a store in PostgreSQL needs psycopg: run `pip install 'memory-actors[postgres]'`"
+    ) from error
+
+FORMAT = 1
+SERVER_VERSION_MIN = 160_000
+TRANSACTION_TIMEOUT_VERSION = 170_000
+SCHEMA = "eventlog"
+READERS_MAX = 8  # connections of one store that read at once
+PATIENCE_S = 30.0  # how long a store tries to reach a database that is away
+ANSWER_S = 15.0  # how long one answer may take before the connection counts as lost
+LOCK_S = 10  # how long a call waits for a lock before it is tried again
+TRANSACTION_S = 60  # the server ends what takes longer (17+): the second guard against a lock held
+CONNECT_S = 5.0  # how long opening a store waits for the database
+RETRY_S = 0.1
+POLL_S = 1.0  # a notification may be lost with its connection: so the tail is also asked for
+
+READABLE = "SELECT name FROM stream WHERE version > erased_version AND name IS NOT NULL"
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Connection: TypeAlias = psycopg.AsyncConnection[Row]
+# What a link that is dead without a word is found out by; a URL that says otherwise wins.
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "target_session_attrs": "read-write",
+    "application_name": "eventlog",
+}
+_BYTEA, _BYTEA_ARRAY = 17, 1001
+_INT8, _INT8_ARRAY = 20, 1016
+_ARRAY = struct.Struct(">iiIii")  # dimensions, has nulls, type, length, first index
+_EMPTY = struct.Struct(">iiI")
+_LENGTH = struct.Struct(">i")
+_INT = struct.Struct(">iq")
+_NULL = _LENGTH.pack(-1)
+
+
+class Lost(Exception):
+    """The connection was lost: what was under way may have happened, or not."""
+
+
+class Busy(Exception):
+    """Another one holds the lock: nothing has happened."""
+
+
+class Bytes(list[bytes | None]):
+    """A list that goes to the database as bytea[]: as one piece, which psycopg's own do not."""
+
+
+class Ints(list[int]):
+    """A list that goes to the database as bigint[]."""
+
+
+class _BytesDumper(Dumper):
+    format = Format.BINARY
+    oid = _BYTEA_ARRAY
+
+    def dump(self, obj: Bytes) -> bytes:
+        if not obj:
+            return _EMPTY.pack(0, 0, _BYTEA)
+        parts = [_ARRAY.pack(1, None in obj, _BYTEA, len(obj), 1)]
+        for one in obj:
+            parts += (_NULL,) if one is None else (_LENGTH.pack(len(one)), one)
+        return b"".join(parts)
+
+
+class _IntsDumper(Dumper):
+    format = Format.BINARY
+    oid = _INT8_ARRAY
+
+    def dump(self, obj: Ints) -> bytes:
+        if not obj:
+            return _EMPTY.pack(0, 0, _INT8)
+        parts = [_ARRAY.pack(1, 0, _INT8, len(obj), 1)]
+        parts += [_INT.pack(8, one) for one in obj]
+        return b"".join(parts)
+
+
+class Place(NamedTuple):
+    """The place of a store: a database, and a schema in it."""
+
+    url: str
+    schema: str
+
+    @classmethod
+    def parse(cls, url: str, schema: str | None = None) -> Self:
+        """Take `?schema=` out of a URL, which psycopg does not know.
+
+        :raises LogUnavailable: it is no URL of a database, or no name of a schema.
+        """
+        try:
+            parts = urlsplit(url)
+            query = dict(parse_qsl(parts.query))
+            named = query.pop("schema", SCHEMA)
+            url = urlunsplit(parts._replace(query=urlencode(query)))
+            given = conninfo_to_dict(url)
+        except (ValueError, psycopg.Error) as error:
+            raise LogUnavailable(f"this is no URL of a database: {error}") from error
+        name = schema or named
+        if not 0 < len(name.encode()) < 64 or "\0" in name:
+            raise LogUnavailable(f"schema {name!r:.100} is no name of 1 to 63 bytes")
+        missing = {key: value for key, value in _DEFAULTS.items() if key not in given}
+        return cls(make_conninfo(url, **missing), name)
+
+    @property
+    def channel(self) -> str:
+        """The channel on which appends are told."""
+        return f"{self.schema:.50}:log"
+
+
+async def connect(place: Place, *, calls: bool = False) -> Connection:
+    """Return a connection; with `calls`, one for the procedures.
+
+    :raises Lost: the database does not answer.
+    :raises LogUnavailable: it refuses.
+    """
+    with translated():
+        connection = await psycopg.AsyncConnection.connect(place.url, autocommit=True)
+        try:
+            await _configure(connection, place, calls=calls)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+
+async def _configure(connection: Connection, place: Place, *, calls: bool = False) -> None:
+    connection.adapters.register_dumper(Bytes, _BytesDumper)
+    connection.adapters.register_dumper(Ints, _IntsDumper)
+    settings = {
+        "search_path": sql.Identifier(place.schema).as_string(connection),
+        "default_transaction_isolation": "read committed",
+        "lock_timeout": f"{LOCK_S}s",
+        "client_min_messages": "error",
+    }
+    if calls:
+        # The statements of the procedures look up rows by their keys, however empty a table was
+        # when they were planned.
+        settings |= {"plan_cache_mode": "force_generic_plan", "jit": "off"}
+        settings |= dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off")
+        settings["idle_in_transaction_session_timeout"] = f"{LOCK_S}s"
+        if connection.info.server_version >= TRANSACTION_TIMEOUT_VERSION:
+            settings["transaction_timeout"] = f"{TRANSACTION_S}s"
+    query = ", ".join(["set_config(%s, %s, false)"] * len(settings))
+    parts = [part for item in settings.items() for part in item]
+    await connection.execute(f"SELECT {query}", parts)
+
+
+@asynccontextmanager
+async def listening(place: Place) -> AsyncIterator[Callable[[float], Awaitable[str | None]]]:
+    """Listen to the channel of a store; what is yielded waits for what is said next there.
+
+    It returns None if nothing was, in so many seconds.
+    """
+    connection = await connect(place)
+
+    async def heard(timeout_s: float) -> str | None:
+        with translated():
+            async for notification in connection.notifies(timeout=timeout_s, stop_after=1):
+                payload: str = notification.payload
+                return payload
+        return None
+
+    try:
+        channel = sql.Identifier(place.channel).as_string(connection)
+        await run(connection, f"LISTEN {channel}")
+        yield heard
+    finally:
+        await connection.close()
+
+
+async def run(connection: Connection, query: str, values: Any = ()) -> list[Row]:
+    """Return what one statement returns.
+
+    :raises Lost: the connection went, or there was no answer in time.
+    """
+    with translated():
+        try:
+            async with asyncio.timeout(ANSWER_S), connection.cursor(binary=True) as cursor:
+                await cursor.execute(query, values)
+                return await cursor.fetchall() if cursor.description else []
+        except TimeoutError:
+            await connection.close()
+            raise Lost from None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise what psycopg raises as an error of the log, or as `Lost` or `Busy`."""
+    try:
+        yield
+    except (said.LockNotAvailable, said.DeadlockDetected, said.SerializationFailure) as error:
+        raise Busy(str(error)) from error
+    except said.DiskFull as error:
+        raise DiskFull(f"the database has no room: {error}") from error
+    except (said.InvalidPassword, said.InvalidAuthorizationSpecification) as error:
+        raise LogUnavailable(f"the database lets nobody in with this: {error}") from error
+    except (said.InvalidCatalogName, said.InsufficientPrivilege) as error:
+        raise LogUnavailable(f"the database cannot be used: {error}") from error
+    except (said.UndefinedTable, said.InvalidSchemaName) as error:
+        raise LogUnavailable(f"the store is not there any more: {error}") from error
+    except PoolClosed as error:
+        raise LogClosed("the log is closed: open it again") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError, said.ReadOnlySqlTransaction) as error:
+        raise Lost(str(error)) from error
+    except psycopg.Error as error:
+        raise StorageFailed(f"the database failed: {error}") from error
+
+
+class Database:
+    """A pool of connections for reads, and for writes that may be repeated."""
+
+    def __init__(self, place: Place):
+        self.place = place
+        self._pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+            place.url,
+            kwargs={"autocommit": True},
+            configure=lambda connection: _configure(connection, place),
+            min_size=1,
+            max_size=READERS_MAX,
+            open=False,
+        )
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Keep the pool open."""
+        await self._pool.open()
+        try:
+            yield
+        finally:
+            await self._pool.close()
+
+    async def run(self, query: str, values: Any = ()) -> list[Row]:
+        """Return what one statement returns, which may be carried out twice.
+
+        :raises LogUnavailable: the database cannot be reached.
+        """
+        return await patiently(lambda: self._once(query, values))
+
+    async def _once(self, query: str, values: Any) -> list[Row]:
+        with translated():
+            try:
+                async with self._pool.connection(timeout=ANSWER_S) as connection:
+                    return await run(connection, query, values)
+            except PoolTimeout as error:
+                raise Lost(str(error)) from error
+
+
+async def patiently(attempt: Callable[[], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
+    """Return what an attempt returns that may be made again, as long as the database is away.
+
+    :raises LogUnavailable: it stays away.
+    """
+    deadline = asyncio.get_running_loop().time() + patience_s
+    while True:
+        try:
+            return await attempt()
+        except (Lost, Busy) as error:
+            if asyncio.get_running_loop().time() > deadline:
+                raise LogUnavailable(f"the database cannot be reached: {error}") from error
+        await asyncio.sleep(RETRY_S)
+
+
+async def prepare(
+    connection: Connection, place: Place, make_identity: Callable[[], bytes]
+) -> tuple[bytes, list[str]]:
+    """Make the tables if they are not there. Of two who come at once, one makes them.
+
+    Return the identity of the keys that the store has, and if it has keys, the names of the streams
+    that have something to read.
+
+    :raises UnknownEvent: a later version made them.
+    :raises LogUnavailable: the database is too old, or lets us make none.
+    """
+    if connection.info.server_version < SERVER_VERSION_MIN:
+        raise LogUnavailable("the database is older than PostgreSQL 16: upgrade it")
+    if await _find(place, connection) is None:
+        await _make(connection, place, make_identity())
+    identity = await _find(place, connection)
+    assert identity is not None
+    names = await run(connection, READABLE) if identity else []
+    return identity, [name.decode() for [name] in names]
+
+
+async def _find(place: Place, connection: Connection) -> bytes | None:
+    """Return the identity of the keys of the store, None if there is no store.
+
+    :raises UnknownEvent: a later version made it.
+    """
+    table = sql.Identifier(place.schema, "store").as_string(connection)
+    [[there]] = await run(connection, "SELECT to_regclass(%s) IS NOT NULL", [table])
+    rows = await run(connection, "SELECT format, keys_identity FROM store") if there else []
+    if not rows:
+        return None
+    [(made_format, identity)] = rows
+    if made_format > FORMAT:
+        raise UnknownEvent(f"schema {place.schema!r} has format {made_format}: upgrade")
+    return bytes(identity)
+
+
+async def _make(connection: Connection, place: Place, identity: bytes) -> None:
+    """Make everything in one transaction, which is one message, behind a lock of its own."""
+    tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
+    script = sql.SQL("{before} {tables} {after}").format(
+        before=sql.SQL(
+            "SELECT pg_advisory_xact_lock(hashtextextended({name}, 0));"
+            "CREATE SCHEMA IF NOT EXISTS {schema};"
+        ).format(name=sql.Literal(f"eventlog {place.schema}"), schema=sql.Identifier(place.schema)),
+        tables=sql.SQL(tables),
+        after=sql.SQL(
+            "INSERT INTO store (format, keys_identity) VALUES ({made_format}, {identity}) "
+            "ON CONFLICT DO NOTHING;"
+        ).format(made_format=sql.Literal(FORMAT), identity=sql.Literal(identity)),
+    )
+    with translated():
+        await connection.execute(script)

@@ -1,0 +1,155 @@
+"""Reading events: one statement a read, from rows to what callers get, checked on the way.
+
+A row has the header of a frame and its payload, which makes the frame whole, archived or not: the
+statement fetches a payload from where it is. A payload that is gone has a time at which it went;
+what is left of the frame then has no CRC, and only its chain is checked, by `verify`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from eventlog.core import frame
+from eventlog.core.codec import EventRegistry
+from eventlog.core.errors import (
+    CorruptLog,
+    KeyGone,
+    PayloadDropped,
+    PayloadErased,
+    UnknownEvent,
+)
+from eventlog.core.keys import Keys
+from eventlog.core.records import Dropped, OnDropped, Recorded
+from eventlog.postgres.database import Row
+
+I64_MAX = 2**63 - 1
+
+# The columns of an event, and those of its stream. An archived payload is looked for only where
+# the row has none and says of none that it is gone.
+EVENT = """
+    e.position, e.sid, e.version, e.frame, e.gone_at,
+    CASE WHEN e.payload IS NULL AND e.gone_at IS NULL
+        THEN (SELECT payload FROM event_archive AS a WHERE a.sid = e.sid AND a.version = e.version)
+        ELSE e.payload END AS payload
+"""
+OF_STREAM = "s.name, s.erased_version, s.erased_at"
+READ_STREAM = f"""
+    SELECT s.version, e.*, {OF_STREAM}
+    FROM stream AS s
+    LEFT JOIN LATERAL (
+        SELECT {EVENT} FROM event AS e
+        WHERE e.sid = s.sid AND e.version > %b AND e.version <= %b
+        ORDER BY e.version
+    ) AS e ON true
+    WHERE s.sid = %b
+"""  # noqa: S608 - of constants
+READ_VERSIONS = f"""
+    SELECT {EVENT}, {OF_STREAM} FROM event AS e JOIN stream AS s USING (sid)
+    WHERE e.sid = %b AND e.version = ANY (%b)
+"""  # noqa: S608 - of constants
+READ_ALL = f"""
+    SELECT {EVENT}, {OF_STREAM} FROM event AS e JOIN stream AS s USING (sid)
+    WHERE e.position > %b AND e.position <= %b ORDER BY e.position
+"""  # noqa: S608 - of constants
+
+
+class Reading:
+    """Makes events of rows."""
+
+    def __init__(self, registry: EventRegistry, keys: Keys | None):
+        self._registry = registry
+        self._keys = keys
+
+    def stream(
+        self, name: str, after: int, limit: int, rows: Sequence[Row], dropped: OnDropped
+    ) -> list[Recorded[Any]]:
+        """Return the events that `READ_STREAM` found.
+
+        :raises CorruptLog: one is missing.
+        """
+        found = [row[1:] for row in rows if row[1] is not None]
+        head = rows[0][0] if rows else 0
+        expected = range(after + 1, min(head, after + limit) + 1)
+        if [row[2] for row in found] != list(expected):
+            raise CorruptLog(f"events of stream {name!r} are missing: restore a backup")
+        return [self._recorded(row, name, dropped) for row in found]
+
+    def versions(
+        self, name: str, versions: Sequence[int], rows: Iterable[Row], dropped: OnDropped
+    ) -> list[Recorded[Any]]:
+        """Return the events that `READ_VERSIONS` found, in the order asked for.
+
+        :raises CorruptLog: one is missing.
+        """
+        found = {row[2]: row for row in rows}
+        missing = [version for version in versions if version not in found]
+        if missing:
+            raise CorruptLog(f"event {missing[0]} of stream {name!r} is missing: restore a backup")
+        return [self._recorded(found[version], name, dropped) for version in versions]
+
+    def all(self, after: int, rows: Iterable[Row], dropped: OnDropped) -> Iterator[Recorded[Any]]:
+        """Yield the events that `READ_ALL` found.
+
+        :raises CorruptLog: one is missing.
+        """
+        for position, row in enumerate(rows, after + 1):
+            if row[0] != position:
+                raise CorruptLog(f"event {position} is missing: restore a backup")
+            name = row[6]
+            try:
+                yield self._recorded(row, None if name is None else name.decode(), dropped)
+            except KeyGone:
+                if dropped != "mark":
+                    raise
+                taken = frame.read(row[2], row[3] + row[5])
+                gone = Dropped(taken[2], key_gone=True)
+                yield _without_payload(row[0], taken, name.decode(), gone, dropped)
+
+    def _recorded(self, row: Row, name: str | None, dropped: OnDropped) -> Recorded[Any]:
+        position, sid, version, header, gone_at, payload, stored_name, erased_version, erased_at = (
+            row
+        )
+        if version <= erased_version or gone_at is not None:
+            at_us = erased_at if gone_at is None else gone_at
+            taken = frame.read(version, frame.erased(version, header, at_us))
+            is_erased = version <= erased_version
+            called = frame.erased_name(sid) if is_erased or name is None else name
+            gone = Dropped(at_us, erased=is_erased)
+            return _without_payload(position, taken, called, gone, dropped)
+        if name is None or stored_name is None or stored_name.decode() != name:
+            raise CorruptLog(f"event {position} has a stream of another name: restore a backup")
+        if payload is None:
+            raise CorruptLog(f"the payload of event {position} is missing: restore a backup")
+        try:
+            tag, data, meta, taken = self._decoded(name, sid, version, header + payload)
+        except (CorruptLog, KeyGone, UnknownEvent) as error:
+            raise type(error)(f"event {position} of stream {name!r}: {error}") from error
+        return Recorded(name, version, position, taken[2], tag, data, taken[3], taken[4], meta)
+
+    def _decoded(
+        self, name: str, sid: bytes, version: int, data: bytes
+    ) -> tuple[str, Any, bytes, frame.Taken]:
+        taken = frame.read(version, data)
+        if taken[0] != sid or taken[1] != version:
+            raise CorruptLog("it is the frame of another event: restore a backup")
+        _, _, _, raw_bytes, stored_bytes, schema, tag, raw = taken
+        if self._keys is not None or isinstance(raw, frame.Encrypted):
+            if self._keys is None or not isinstance(raw, frame.Encrypted):
+                raise CorruptLog("it is encrypted and its log is not, or the reverse")
+            at = frame.place_of(sid, version, schema, tag)
+            cipher = self._keys.cipher(name)
+            raw = frame.decrypted(cipher, raw.data, at, raw_bytes, stored_bytes)
+        if not isinstance(raw, bytes):
+            raise CorruptLog("its header says that it has no payload: restore a backup")
+        return *self._registry.decode_tagged(tag, schema, raw), taken
+
+
+def _without_payload(
+    position: int, taken: frame.Taken, name: str, gone: Dropped, dropped: OnDropped
+) -> Recorded[Any]:
+    """Return an event whose payload is gone, if the caller has asked for that."""
+    _, version, recorded_at_us, raw_bytes, stored_bytes, _, tag, _ = taken
+    if dropped != "mark":
+        raise (PayloadErased if gone.erased else PayloadDropped)(name, version, gone.since_us)
+    return Recorded(
+        name, version, position, recorded_at_us, tag.decode(), gone, raw_bytes, stored_bytes, b""
+    )

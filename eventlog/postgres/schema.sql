@@ -1,0 +1,325 @@
+-- The tables of the store and the procedures that write to them; docs/internals/postgres.md explains
+-- them. Names and keys are bytea, because they may hold NUL. All of it may be run again.
+--
+-- A procedure commits by itself. So no lock waits for a client, not even for its last packet.
+
+CREATE TABLE IF NOT EXISTS store (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    format integer NOT NULL,
+    keys_identity bytea NOT NULL -- of an encrypted store; else empty
+);
+
+-- Whoever appends holds the lock of this one row from reading it to its commit: therefore positions
+-- have no gaps, and become visible in order.
+CREATE TABLE IF NOT EXISTS log_tail (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    position bigint NOT NULL,
+    revision bigint NOT NULL, -- rises with each change of this row
+    names bytea[] NOT NULL, -- of the totals that are not 0
+    totals bigint[] NOT NULL
+) WITH (fillfactor = 10);
+
+CREATE TABLE IF NOT EXISTS node ( -- one for each store that is open somewhere
+    id bytea PRIMARY KEY,
+    incarnation bigint NOT NULL, -- rises whenever the node connects: calls of an earlier one are void
+    seq bigint NOT NULL, -- of its last batch that was committed
+    position bigint NOT NULL, -- where that batch began
+    refused bigint[] NOT NULL, -- the streams of that batch that were refused
+    seen_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE IF NOT EXISTS stream (
+    sid bytea PRIMARY KEY,
+    name bytea, -- null: erased, and nobody has written to it since
+    version bigint NOT NULL,
+    epoch bigint NOT NULL,
+    stored_bytes bigint NOT NULL,
+    chain bytea NOT NULL,
+    recorded_at bigint NOT NULL, -- of its last event
+    erased_version bigint NOT NULL DEFAULT 0,
+    erased_at bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 70);
+
+CREATE TABLE IF NOT EXISTS event (
+    position bigint PRIMARY KEY,
+    sid bytea NOT NULL,
+    version bigint NOT NULL,
+    frame bytea STORAGE PLAIN NOT NULL, -- header and tag of a frame whose CRC is bound to the version
+    payload bytea STORAGE EXTERNAL, -- salt and body of the frame; null: archived, dropped or erased
+    gone_at bigint, -- when the payload was dropped or erased
+    UNIQUE (sid, version)
+);
+
+CREATE TABLE IF NOT EXISTS event_archive (
+    sid bytea NOT NULL,
+    version bigint NOT NULL,
+    payload bytea STORAGE EXTERNAL NOT NULL,
+    archived_at bigint NOT NULL,
+    PRIMARY KEY (sid, version)
+);
+CREATE INDEX IF NOT EXISTS event_archive_by_time ON event_archive (archived_at);
+
+CREATE TABLE IF NOT EXISTS event_key (
+    sid bytea NOT NULL,
+    key bytea NOT NULL,
+    version bigint NOT NULL,
+    PRIMARY KEY (sid, key, version)
+);
+
+CREATE TABLE IF NOT EXISTS request (
+    sid bytea NOT NULL,
+    key bytea NOT NULL,
+    digest bytea NOT NULL,
+    first_version bigint NOT NULL,
+    last_version bigint NOT NULL,
+    PRIMARY KEY (sid, key)
+);
+
+CREATE TABLE IF NOT EXISTS snapshot (
+    sid bytea NOT NULL,
+    version bigint NOT NULL,
+    fingerprint bytea NOT NULL,
+    data bytea STORAGE EXTERNAL NOT NULL, -- sealed by a CRC
+    PRIMARY KEY (sid, version)
+);
+
+CREATE TABLE IF NOT EXISTS checkpoint (
+    name bytea PRIMARY KEY, -- the id of the name
+    position bytea NOT NULL -- unsigned, 64 bits
+);
+
+CREATE TABLE IF NOT EXISTS entry (
+    name bytea NOT NULL,
+    key bytea NOT NULL,
+    value bytea NOT NULL,
+    PRIMARY KEY (name, key)
+);
+
+INSERT INTO log_tail (position, revision, names, totals) VALUES (0, 0, '{}', '{}')
+ON CONFLICT DO NOTHING;
+
+-- Sums of totals and what is added to them, by name. A total that is 0 is not listed.
+CREATE OR REPLACE FUNCTION added_totals(
+    p_names bytea[], p_totals bigint[], p_added bytea[], p_deltas numeric[],
+    OUT o_names bytea[], OUT o_totals bigint[]
+) LANGUAGE sql STABLE AS $$
+    SELECT coalesce(array_agg(name), '{}'), coalesce(array_agg(total::bigint), '{}')
+    FROM (
+        SELECT name, sum(total) AS total
+        FROM (
+            SELECT name, total::numeric FROM unnest(p_names, p_totals) AS t (name, total)
+            UNION ALL
+            SELECT name, delta FROM unnest(p_added, p_deltas) AS d (name, delta)
+        ) AS every
+        GROUP BY name
+    ) AS summed
+    WHERE total <> 0
+$$;
+
+-- Append one batch of a node. Its streams (s_, t_) are numbered from 1; all other rows name theirs.
+-- A stream is refused, with all that belongs to it, if it is not where the node believed (s_), or
+-- if one of the idempotency keys is taken: the node looks again and tries again. Of what it believed
+-- rightly, it knows the outcome itself.
+--
+-- o_state: 'done'; 'superseded': a later incarnation of the node has come, so nothing was done;
+-- 'totals': one might leave its range, so nothing was done, and o_totals say what they are.
+CREATE OR REPLACE PROCEDURE append_batch(
+    p_node bytea, p_incarnation bigint, p_seq bigint,
+    s_sid bytea[], s_version bigint[], s_epoch bigint[], s_erased bigint[], s_chain bytea[],
+    t_name bytea[], t_version bigint[], t_epoch bigint[], t_bytes bigint[], t_chain bytea[],
+    t_recorded_at bigint[],
+    e_stream bigint[], e_sid bytea[], e_version bigint[], e_frame bytea[], e_payload bytea[],
+    k_stream bigint[], k_sid bytea[], k_key bytea[], k_version bigint[],
+    r_stream bigint[], r_sid bytea[], r_key bytea[], r_digest bytea[], r_first bigint[],
+    r_last bigint[],
+    c_stream bigint[], c_name bytea[], c_position bytea[],
+    w_stream bigint[], w_name bytea[], w_key bytea[], w_value bytea[],
+    n_stream bigint[], n_name bytea[], n_delta bigint[],
+    INOUT o_state text, INOUT o_position bigint, INOUT o_refused bigint[],
+    INOUT o_names bytea[], INOUT o_totals bigint[], INOUT o_revision bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    v_events bigint;
+    v_trouble boolean;
+    v_names bytea[];
+    v_deltas numeric[];
+    v_totals bigint[];
+BEGIN
+    SELECT position, revision, names, totals INTO o_position, o_revision, o_names, o_totals
+    FROM log_tail FOR UPDATE;
+
+    SELECT coalesce(array_agg(n), '{}') INTO o_refused
+    FROM unnest(s_sid, s_version, s_epoch, s_erased, s_chain)
+        WITH ORDINALITY AS b (sid, version, epoch, erased, chain, n)
+    LEFT JOIN stream AS s ON s.sid = b.sid
+    WHERE coalesce(s.version, 0) <> b.version OR coalesce(s.epoch, 0) <> b.epoch
+        OR coalesce(s.erased_version, 0) <> b.erased OR s.chain <> b.chain;
+    IF r_key <> '{}' THEN
+        SELECT o_refused || coalesce(array_agg(DISTINCT r.stream), '{}') INTO o_refused
+        FROM unnest(r_stream, r_sid, r_key) AS r (stream, sid, key)
+        JOIN request AS q ON q.sid = r.sid AND q.key = r.key
+        JOIN stream AS s ON s.sid = q.sid AND q.last_version > s.erased_version;
+    END IF;
+
+    IF n_name <> '{}' THEN
+        SELECT coalesce(array_agg(name), '{}'), coalesce(array_agg(up + down), '{}'),
+            coalesce(bool_or(coalesce(total, 0) + down < 0
+                OR coalesce(total, 0) + up > 9223372036854775807), false)
+        INTO v_names, v_deltas, v_trouble
+        FROM (
+            SELECT name, sum(greatest(delta, 0)) AS up, sum(least(delta, 0)) AS down
+            FROM unnest(n_stream, n_name, n_delta) AS n (stream, name, delta)
+            WHERE stream <> ALL (o_refused)
+            GROUP BY name
+        ) AS added
+        LEFT JOIN unnest(o_names, o_totals) AS t (known, total) ON t.known = added.name;
+        IF NOT v_trouble THEN
+            SELECT a.o_names, a.o_totals INTO v_names, v_totals
+            FROM added_totals(o_names, o_totals, v_names, v_deltas) AS a;
+            v_trouble := cardinality(v_names) > 256;
+        END IF;
+        IF v_trouble THEN
+            ROLLBACK;
+            o_state := 'totals';
+            RETURN;
+        END IF;
+        o_names := v_names;
+        o_totals := v_totals;
+    END IF;
+
+    INSERT INTO event (position, sid, version, frame, payload)
+    SELECT o_position + row_number() OVER (ORDER BY n), sid, version, frame, payload
+    FROM unnest(e_stream, e_sid, e_version, e_frame, e_payload)
+        WITH ORDINALITY AS e (stream, sid, version, frame, payload, n)
+    WHERE stream <> ALL (o_refused);
+    GET DIAGNOSTICS v_events = ROW_COUNT;
+
+    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at)
+    SELECT sid, name, version, epoch, bytes, chain, recorded_at
+    FROM unnest(s_sid, s_version, t_name, t_version, t_epoch, t_bytes, t_chain, t_recorded_at)
+        WITH ORDINALITY AS t (sid, before, name, version, epoch, bytes, chain, recorded_at, n)
+    WHERE version > before AND n <> ALL (o_refused)
+    ON CONFLICT (sid) DO UPDATE SET name = excluded.name, version = excluded.version,
+        epoch = excluded.epoch, stored_bytes = excluded.stored_bytes, chain = excluded.chain,
+        recorded_at = excluded.recorded_at;
+
+    IF k_key <> '{}' THEN
+        INSERT INTO event_key (sid, key, version)
+        SELECT sid, key, version
+        FROM unnest(k_stream, k_sid, k_key, k_version) AS k (stream, sid, key, version)
+        WHERE stream <> ALL (o_refused);
+    END IF;
+    IF r_key <> '{}' THEN
+        INSERT INTO request (sid, key, digest, first_version, last_version)
+        SELECT sid, key, digest, first, last
+        FROM unnest(r_stream, r_sid, r_key, r_digest, r_first, r_last)
+            AS r (stream, sid, key, digest, first, last)
+        WHERE first > 0 AND stream <> ALL (o_refused)
+        ON CONFLICT (sid, key) DO UPDATE SET digest = excluded.digest, -- of what was erased
+            first_version = excluded.first_version, last_version = excluded.last_version;
+    END IF;
+    IF c_name <> '{}' THEN
+        INSERT INTO checkpoint (name, position)
+        SELECT DISTINCT ON (name) name, position
+        FROM unnest(c_stream, c_name, c_position)
+            WITH ORDINALITY AS c (stream, name, position, n)
+        WHERE stream <> ALL (o_refused)
+        ORDER BY name, n DESC
+        ON CONFLICT (name) DO UPDATE SET position = excluded.position;
+        WITH last AS (
+            SELECT DISTINCT ON (name, key) name, key, value
+            FROM unnest(w_stream, w_name, w_key, w_value)
+                WITH ORDINALITY AS w (stream, name, key, value, n)
+            WHERE stream <> ALL (o_refused)
+            ORDER BY name, key, n DESC
+        ), gone AS (
+            DELETE FROM entry USING last
+            WHERE entry.name = last.name AND entry.key = last.key AND last.value IS NULL
+        )
+        INSERT INTO entry (name, key, value)
+        SELECT name, key, value FROM last WHERE value IS NOT NULL
+        ON CONFLICT (name, key) DO UPDATE SET value = excluded.value;
+    END IF;
+
+    o_revision := o_revision + 1;
+    UPDATE log_tail SET position = o_position + v_events, revision = o_revision,
+        names = o_names, totals = o_totals;
+    UPDATE node SET seq = p_seq, position = o_position, refused = o_refused, seen_at = now()
+    WHERE id = p_node AND incarnation = p_incarnation AND seq = p_seq - 1;
+    IF NOT FOUND THEN
+        ROLLBACK;
+        o_state := 'superseded';
+        RETURN;
+    END IF;
+    COMMIT;
+    o_state := 'done';
+END
+$$;
+
+-- Raise the epoch of a stream; o_epoch is higher than p_epoch if it was.
+CREATE OR REPLACE PROCEDURE acquire_stream(
+    p_sid bytea, p_name bytea, p_epoch bigint, p_chain bytea, INOUT o_epoch bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM log_tail FOR UPDATE;
+    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at)
+    VALUES (p_sid, p_name, 0, p_epoch, 0, p_chain, -9223372036854775808)
+    ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, name = excluded.name
+    WHERE stream.epoch <= excluded.epoch;
+    SELECT epoch INTO o_epoch FROM stream WHERE sid = p_sid;
+    COMMIT;
+END
+$$;
+
+-- Erase a stream at a time; repeated with the same time, it says the same again. First the mark, by
+-- which every reader goes, is committed; then, without the lock of the tail, the rows go.
+CREATE OR REPLACE PROCEDURE erase_stream(
+    p_sid bytea, p_at bigint, p_projections bytea[], p_names bytea[], p_counted bigint[],
+    INOUT o_events bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    v_stream stream;
+    v_names bytea[];
+    v_deltas numeric[];
+BEGIN
+    o_events := 0;
+    PERFORM FROM log_tail FOR UPDATE;
+    SELECT * INTO v_stream FROM stream WHERE sid = p_sid;
+    IF NOT FOUND THEN
+        COMMIT;
+        RETURN;
+    END IF;
+    IF v_stream.version > v_stream.erased_version THEN
+        o_events := v_stream.version - v_stream.erased_version;
+        UPDATE stream SET name = NULL, erased_version = version, erased_at = p_at WHERE sid = p_sid;
+        DELETE FROM checkpoint WHERE name = ANY (p_projections);
+        DELETE FROM entry WHERE name = ANY (p_projections);
+        SELECT array_agg(c.name), array_agg(-least(c.counted, t.total)::numeric)
+        INTO v_names, v_deltas
+        FROM unnest(p_names, p_counted) AS c (name, counted)
+        JOIN log_tail ON true
+        JOIN LATERAL unnest(log_tail.names, log_tail.totals) AS t (name, total) ON t.name = c.name;
+        UPDATE log_tail AS l SET revision = l.revision + 1, names = a.o_names, totals = a.o_totals
+        FROM log_tail AS before,
+            added_totals(before.names, before.totals, v_names, v_deltas) AS a;
+    END IF;
+    COMMIT;
+    UPDATE event SET payload = NULL, gone_at = e.erased_at
+    FROM stream AS e
+    WHERE e.sid = p_sid AND event.sid = p_sid AND event.version <= e.erased_version
+        AND (event.payload IS NOT NULL OR event.version > v_stream.erased_version
+            OR event.gone_at IS NULL);
+    DELETE FROM event_archive AS a USING stream AS e
+    WHERE e.sid = p_sid AND a.sid = p_sid AND a.version <= e.erased_version;
+    DELETE FROM event_key AS k USING stream AS e
+    WHERE e.sid = p_sid AND k.sid = p_sid AND k.version <= e.erased_version;
+    DELETE FROM request AS r USING stream AS e
+    WHERE e.sid = p_sid AND r.sid = p_sid AND r.last_version <= e.erased_version;
+    DELETE FROM snapshot AS s USING stream AS e
+    WHERE e.sid = p_sid AND s.sid = p_sid AND s.version <= e.erased_version;
+    IF o_events = 0 AND v_stream.erased_at = p_at THEN
+        SELECT count(*) INTO o_events FROM event WHERE sid = p_sid AND gone_at = p_at;
+    END IF;
+    COMMIT;
+END
+$$;

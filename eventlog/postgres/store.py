@@ -1,0 +1,492 @@
+"""The event store in PostgreSQL: one log for many processes on many machines.
+
+The way of an append: encode on the loop (core/requests.py), wait with others (writer.py), be
+planned by the rules of the log (plan.py), go to the database as one call of one procedure that
+locks, checks, inserts and commits (schema.sql). Acknowledged means committed by PostgreSQL, with
+whatever standbys it waits for. `relaxed` appends are no faster: what another node may read must not
+vanish again.
+
+Of the capabilities (core/capabilities.py) it counts, archives, erases, verifies and measures.
+To copy and shrink itself is the database's own work: `pg_dump`, replication, vacuum.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Self
+
+import anyio.to_thread
+
+from eventlog.core import frame
+from eventlog.core.capabilities import Progress
+from eventlog.core.codec import EventRegistry
+from eventlog.core.errors import (
+    CorruptLog,
+    EncryptionMismatch,
+    Fenced,
+)
+from eventlog.core.keys import NO_KEYS, Cipher, Keys
+from eventlog.core.records import (
+    SNAPSHOTS_KEPT,
+    Appended,
+    Archived,
+    Checkpoint,
+    DroppedPayloads,
+    Erased,
+    Heads,
+    LogStatistics,
+    OnDropped,
+    Recorded,
+    Snapshot,
+    StreamHead,
+    VerifyReport,
+)
+from eventlog.core.requests import (
+    I64_MAX,
+    AppendRequest,
+    TakesAppends,
+    check_checkpoint,
+    check_entry,
+    check_int,
+    check_snapshot,
+    check_stream_name,
+    check_text,
+    checked_clock,
+    given_digest,
+    system_clock_us,
+)
+from eventlog.core.rows import blind_id, key_id, seal, unseal
+from eventlog.core.waiting import to_the_end
+from eventlog.postgres.database import (
+    CONNECT_S,
+    Bytes,
+    Connection,
+    Database,
+    Ints,
+    Place,
+    Row,
+    connect,
+    patiently,
+    prepare,
+)
+from eventlog.postgres.plan import U64, Believed, FirstResult, blind, same_request
+from eventlog.postgres.reading import READ_ALL, READ_STREAM, READ_VERSIONS, Reading
+from eventlog.postgres.tail import Tail
+from eventlog.postgres.verification import Verification, read_heads
+from eventlog.postgres.writer import REQUESTS, STREAMS, Writer
+
+NODE_ID_BYTES = 16
+
+NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"
+VERSIONS_ABOUT = """
+    SELECT k.version FROM event_key AS k JOIN stream AS s USING (sid)
+    WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
+"""
+SAVE_SNAPSHOT = """
+    WITH kept AS (
+        INSERT INTO snapshot (sid, version, fingerprint, data)
+        SELECT sid, %b::bigint, %b, %b FROM stream WHERE sid = %b AND version >= %b
+        ON CONFLICT (sid, version) DO UPDATE
+        SET fingerprint = excluded.fingerprint, data = excluded.data
+        RETURNING sid, version
+    )
+    DELETE FROM snapshot AS s USING kept
+    WHERE s.sid = kept.sid AND s.version NOT IN (
+        SELECT version FROM (
+            SELECT n.version FROM snapshot AS n WHERE n.sid = kept.sid
+            UNION SELECT kept.version
+        ) AS every ORDER BY version DESC LIMIT %b
+    )
+"""
+LOAD_SNAPSHOT = """
+    SELECT n.version, n.data FROM snapshot AS n JOIN stream AS s USING (sid)
+    WHERE n.sid = %b AND n.fingerprint = %b AND n.version > s.erased_version
+        AND n.version <= least(s.version, %b) ORDER BY n.version DESC
+"""
+SAVE_CHECKPOINT = """
+    WITH position AS (
+        INSERT INTO checkpoint (name, position) VALUES (%b, %b)
+        ON CONFLICT (name) DO UPDATE SET position = excluded.position
+    ), gone AS (
+        DELETE FROM entry WHERE name = %b AND key = ANY (%b)
+    )
+    INSERT INTO entry (name, key, value) SELECT %b, key, value FROM unnest(%b, %b) AS e (key, value)
+    ON CONFLICT (name, key) DO UPDATE SET value = excluded.value
+"""
+LOAD_CHECKPOINT = "SELECT position FROM checkpoint WHERE name = %b"
+LOAD_ENTRY = "SELECT value FROM entry WHERE name = %b AND key = %b"
+ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, NULL)"
+ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, NULL)"
+ARCHIVE = """
+    WITH moved AS (
+        SELECT e.sid, e.version, e.payload FROM event AS e JOIN stream AS s USING (sid)
+        WHERE e.sid = %b AND e.version = ANY (%b) AND e.version > s.erased_version
+            AND e.payload IS NOT NULL
+        FOR UPDATE OF e
+    ), put AS (
+        INSERT INTO event_archive (sid, version, payload, archived_at)
+        SELECT sid, version, payload, %b FROM moved
+    ), gone AS (
+        UPDATE event SET payload = NULL FROM moved
+        WHERE event.sid = moved.sid AND event.version = moved.version
+    )
+    SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM moved
+"""
+DROP_ARCHIVED = """
+    WITH gone AS (
+        DELETE FROM event_archive WHERE archived_at < %b AND (%b::bytea IS NULL OR sid = %b::bytea)
+        RETURNING sid, version, payload
+    ), marked AS (
+        UPDATE event SET gone_at = %b FROM gone
+        WHERE event.sid = gone.sid AND event.version = gone.version
+    )
+    SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM gone
+"""
+SIZE = """
+    SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+    WHERE relkind = 'r'
+        AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
+"""
+
+
+class PgEventStore(TakesAppends):
+    """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
+
+    def __init__(
+        self,
+        registry: EventRegistry,
+        clock: Callable[[], int],
+        database: Database,
+        keys: Keys | None,
+    ):
+        super().__init__(registry, clock)
+        node = os.urandom(NODE_ID_BYTES)
+        self._database = database
+        self._keys = keys
+        self._reading = Reading(registry, keys)
+        self._tail = Tail(database, node)
+        self._writer = Writer(database.place, node, self._tail, keys)
+        self._used_bytes = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        url: str,
+        registry: EventRegistry,
+        *,
+        schema: str | None = None,
+        clock: Callable[[], int] = system_clock_us,
+        keys: Keys | None = None,
+    ) -> AsyncIterator[Self]:
+        """Open the store in a database, made if missing, and close it at the end of the block.
+
+        `url` is a `postgresql://` URL as libpq takes it; its `?schema=` or `schema` names the
+        schema in it, `eventlog` if neither does. Any number of processes may have it open.
+
+        :raises LogUnavailable: the database cannot be reached or used, or is older than 16.
+        :raises UnknownEvent: a later version made the store.
+        :raises EncryptionMismatch: it is encrypted and there are no `keys`, or the reverse.
+        :raises KeysUnavailable: these are not its keys.
+        """
+        clock = checked_clock(clock)
+        clock()
+        place = Place.parse(url, schema)
+        database = Database(place)
+        async with AsyncExitStack() as opened:
+            connection = await patiently(lambda: connect(place, calls=True), CONNECT_S)
+            opened.push_async_callback(connection.close)
+            keys = await _matched(connection, place, keys)
+            await opened.enter_async_context(database.opened())
+            store = cls(registry, clock, database, keys)
+            opened.push_async_callback(lambda: to_the_end(store._close()))
+            await store._open(connection)
+            yield store
+
+    async def _open(self, connection: Connection) -> None:
+        await self._writer.open(connection)
+        await self._tail.open()
+        [[used]] = await self._database.run(SIZE)
+        self._used_bytes = used
+
+    async def _close(self) -> None:
+        await self._writer.close()
+        await self._tail.close()
+
+    # --- write
+
+    async def _append(self, request: AppendRequest) -> Appended:
+        return await self._writer.append(request)
+
+    async def acquire(self, stream: str, epoch: int) -> StreamHead:
+        """Raise the stream's epoch. See `EventStore.acquire`."""
+        check_stream_name(stream)
+        check_int("epoch", epoch, 0, I64_MAX)
+        sid = frame.stream_id(stream)
+        values = [sid, stream.encode(), epoch, frame.chain_start(sid)]
+        [[current]] = await self._writer.call(ACQUIRE, values)
+        self._writer.forget(sid)
+        if current > epoch:
+            raise Fenced(stream, epoch, current)
+        return await self.head(stream)
+
+    async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
+        """Keep a snapshot and the newest one before it; not one ahead of its stream."""
+        check_snapshot(stream, snapshot, fingerprint)
+        if snapshot.version > I64_MAX:
+            return
+        sid, data = frame.stream_id(stream), snapshot.data
+        if self._keys is not None:
+            if (await self._believed(sid)).head().is_empty:
+                return
+            at = _snapshot_place(sid, snapshot.version, fingerprint)
+            data = self._keys.cipher(stream).encrypt(data, at)
+        version = snapshot.version
+        values = [version, fingerprint.encode(), seal(data), sid, version, SNAPSHOTS_KEPT]
+        await self._database.run(SAVE_SNAPSHOT, values)
+
+    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store a subscriber's position and entries in one transaction."""
+        check_checkpoint(checkpoint)
+        name, writes = key_id(checkpoint.name), checkpoint.writes
+        gone = Bytes(key for key, value in writes.items() if value is None)
+        kept = {key: value for key, value in writes.items() if value is not None}
+        values = [name, U64.pack(checkpoint.position), name, gone]
+        await self._database.run(
+            SAVE_CHECKPOINT, [*values, name, Bytes(kept), Bytes(kept.values())]
+        )
+
+    async def flush(self) -> None:
+        """Return when everything accepted so far is durable."""
+        await self._writer.flush()
+
+    async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
+        """Move the payloads of these events to a table of their own. See `ArchivingStore`."""
+        await self.flush()
+        head = await self.head(stream)
+        for version in versions:
+            check_int(f"version of stream {stream!r}", version, 1, head.version)
+        values = [frame.stream_id(stream), Ints(set(versions)), self._clock()]
+        [(events, size)] = await self._database.run(ARCHIVE, values)
+        return Archived(events, hot_bytes=size, archive_bytes=size)
+
+    async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
+        """Delete the payloads that were archived before a time. See `ArchivingStore`."""
+        check_int("time", before_us, None, None)
+        sid = None
+        if stream is not None:
+            check_stream_name(stream)
+            sid = frame.stream_id(stream)
+        self._writer.check_open()
+        before_us = max(-I64_MAX, min(before_us, I64_MAX))
+        values = [before_us, sid, sid, self._clock()]
+        [(events, size)] = await self._database.run(DROP_ARCHIVED, values)
+        return DroppedPayloads(events, archive_bytes=size)
+
+    async def erase(
+        self,
+        stream: str,
+        *,
+        counted: Mapping[str, int] | None = None,
+        projections: Sequence[str] = (),
+    ) -> Erased:
+        """Erase a stream. See `ErasingStore`.
+
+        Its rows are gone for every query. What PostgreSQL itself keeps of rows that are gone, until
+        it vacuums and recycles its own log, is said in docs/internals/postgres.md.
+        """
+        check_stream_name(stream)
+        self._writer.check_open()
+        sid, at_us, counters = frame.stream_id(stream), self._clock(), counted or {}
+        names = Bytes(name.encode() for name in counters)
+        values = [sid, at_us, Bytes(map(key_id, projections)), names, Ints(counters.values())]
+        [[events]] = await self._writer.call(ERASE, values)
+        self._writer.forget(sid)
+        await self._tail.look_again()
+        is_deleted = False
+        if self._keys is not None:
+            is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
+        return Erased(events, at_us if events else 0, key_deleted=is_deleted)
+
+    # --- read
+
+    async def head(self, stream: str) -> StreamHead:
+        """Return the end of a stream; version 0 if it never was."""
+        check_stream_name(stream)
+        return (await self._believed(frame.stream_id(stream))).head()
+
+    async def _believed(self, sid: bytes) -> Believed:
+        rows = await self._database.run(STREAMS, [Bytes([sid])])
+        return Believed(*rows[0][1:]) if rows else Believed.nowhere(sid)
+
+    async def streams(self) -> list[str]:
+        """Return the name of every stream."""
+        return [name.decode() for [name] in await self._database.run(NAMES)]
+
+    async def read_stream(
+        self, stream: str, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of a stream behind version `after`."""
+        check_stream_name(stream)
+        after = max(after, 0)
+        until = min(after + limit, I64_MAX)
+        if until <= after:
+            return []
+        rows = await self._database.run(READ_STREAM, [after, until, frame.stream_id(stream)])
+        return self._reading.stream(stream, after, limit, rows, dropped)
+
+    async def read_all(
+        self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
+        """Return up to `limit` events of the log behind position `after`."""
+        after = max(after, 0)
+        until = min(after + limit, I64_MAX)
+        if until <= after:
+            return []
+        rows = await self._database.run(READ_ALL, [after, until])
+        return list(self._reading.all(after, rows, dropped))
+
+    async def read_event(
+        self, position: int, *, dropped: OnDropped = "raise"
+    ) -> Recorded[Any] | None:
+        """Return the event at a position, None if there is none."""
+        if not 0 < position <= I64_MAX:
+            return None
+        found = await self.read_all(position - 1, 1, dropped=dropped)
+        return found[0] if found else None
+
+    async def read_versions(
+        self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
+    ) -> list[Recorded[Any]]:
+        """Return these events of a stream, in the order asked for."""
+        check_stream_name(stream)
+        sought = Ints({version for version in versions if 0 < version <= I64_MAX})
+        rows: list[Row] = []
+        if sought:
+            rows = await self._database.run(READ_VERSIONS, [frame.stream_id(stream), sought])
+        return self._reading.versions(stream, versions, rows, dropped)
+
+    async def versions_about(self, stream: str, key: str) -> list[int]:
+        """Return the versions of a stream's events about `key`."""
+        check_stream_name(stream)
+        check_text("key", key)
+        sid = frame.stream_id(stream)
+        if self._keys is not None and (await self._believed(sid)).head().is_empty:
+            return []
+        values = [sid, blind_id(key, self._cipher(stream))]
+        return [version for [version] in await self._database.run(VERSIONS_ABOUT, values)]
+
+    async def find_request(
+        self, stream: str, idempotency_key: str, request: bytes
+    ) -> Appended | None:
+        """Return what this request's idempotency key got before, None if it is new."""
+        check_stream_name(stream)
+        check_text("idempotency key", idempotency_key)
+        digest, sid = given_digest(request), frame.stream_id(stream)
+        if self._keys is not None and (await self._believed(sid)).head().is_empty:
+            return None
+        cipher = self._cipher(stream)
+        values = [Bytes([sid]), Bytes([blind_id(idempotency_key, cipher)])]
+        for _, _, *first in await self._database.run(REQUESTS, values):
+            found = FirstResult(*first)
+            return same_request(stream, idempotency_key, blind(digest, cipher), found)
+        return None
+
+    async def load_snapshot(
+        self, stream: str, fingerprint: str, *, until: int | None = None
+    ) -> Snapshot | None:
+        """Return the newest snapshot of this schema, not beyond `until`, if any."""
+        check_stream_name(stream)
+        check_text("snapshot's fingerprint", fingerprint)
+        sid = frame.stream_id(stream)
+        until = I64_MAX if until is None else max(-1, min(until, I64_MAX))
+        values = [sid, fingerprint.encode(), until]
+        for version, sealed in await self._database.run(LOAD_SNAPSHOT, values):
+            try:
+                data = unseal(sealed, "a snapshot")
+                cipher = self._cipher(stream)
+                if cipher is not None:
+                    data = cipher.decrypt(data, _snapshot_place(sid, version, fingerprint))
+            except CorruptLog:
+                continue  # the one before it, or the whole stream, is read instead
+            return Snapshot(version, data)
+        return None
+
+    async def load_checkpoint(self, name: str) -> int:
+        """Return a subscriber's position, 0 if it has none."""
+        check_text("checkpoint's name", name)
+        rows = await self._database.run(LOAD_CHECKPOINT, [key_id(name)])
+        return U64.unpack(rows[0][0])[0] if rows else 0
+
+    async def load_entry(self, name: str, key: bytes) -> bytes | None:
+        """Return one entry that a subscriber stored."""
+        check_entry(name, key)
+        rows = await self._database.run(LOAD_ENTRY, [key_id(name), key])
+        return rows[0][0] if rows else None
+
+    async def totals(self) -> dict[str, int]:
+        """Return the committed totals, read from the database."""
+        return await self._tail.read_totals()
+
+    def totals_nowait(self) -> dict[str, int]:
+        """Return the committed totals, those of other nodes as they were a second ago at most."""
+        return dict(self._tail.totals)
+
+    async def wait_beyond(self, position: int) -> int:
+        """Wait for an event behind `position`; return that of the last one, 0 at the close."""
+        return await self._tail.wait_beyond(position)
+
+    def statistics(self) -> LogStatistics:
+        """Return counters of this node, and the size of the tables when it was opened."""
+        return LogStatistics(
+            last_position=self._tail.position,
+            queued_events=self._writer.queued_events,
+            events_appended=self._writer.counts["events"],
+            batches=self._writer.counts["batches"],
+            relaxed_lost=0,
+            used_bytes=self._used_bytes,
+        )
+
+    async def heads(self) -> Heads:
+        """Return where the store and its streams stand, to be published. Reads all of it."""
+        return await read_heads(self._database, self._clock())
+
+    async def verify(
+        self, progress: Progress | None = None, *, against: Heads | None = None
+    ) -> VerifyReport:
+        """Check every event and chain; `progress(done, total)` is called from a thread.
+
+        With `against`, heads that were published, also whether history up to them is unchanged.
+        """
+        return await Verification(self._database, progress, against).run()
+
+    def _cipher(self, stream: str) -> Cipher | None:
+        return None if self._keys is None else self._keys.cipher(stream)
+
+
+async def _matched(connection: Connection, place: Place, keys: Keys | None) -> Keys | None:
+    """Find the store, or make it; return its keys if it is encrypted.
+
+    :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.
+    """
+    makes_keys = keys is not None and keys is not NO_KEYS
+    identity, names = await prepare(
+        connection, place, lambda: keys.attach(None) if keys is not None and makes_keys else b""
+    )
+    if keys is None and identity:
+        raise EncryptionMismatch(
+            f"the store in schema {place.schema!r} is encrypted: open it with its keys"
+        )
+    if keys is None or (keys is NO_KEYS and not identity):
+        return None
+    if not identity:
+        raise EncryptionMismatch(
+            f"the store in schema {place.schema!r} is not encrypted: open it without keys"
+        )
+    keys.attach(identity, names)
+    return keys
+
+
+def _snapshot_place(sid: bytes, version: int, fingerprint: str) -> bytes:
+    """Return what a snapshot is bound to when it is encrypted."""
+    return b"snapshot" + sid + U64.pack(version) + fingerprint.encode()

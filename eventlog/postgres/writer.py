@@ -1,0 +1,432 @@
+"""The writer: one task that sends what waits as one call, and tells everybody what became of it.
+
+It takes an append, adds whatever else waits (no lingering: an idle log commits at once, a busy one
+fills its batches by itself), and plans the batch (plan.py). What the database refuses, because this
+node believed a stream elsewhere, is looked up and goes into the next call, before what came later.
+
+A call whose connection is lost has landed or not. Each batch of a node has a number, which commits
+with it. So the writer connects again, as a new incarnation of the node, after which no call of the
+old one can land; and the number says whether the batch is there. Only if the database cannot be
+reached in time is a caller told that the outcome is unknown.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import anyio.to_thread
+
+from eventlog.core import frame
+from eventlog.core.errors import (
+    EventLogError,
+    InvalidAppend,
+    LogClosed,
+    LogUnavailable,
+    StorageFailed,
+    WrongLoop,
+)
+from eventlog.core.keys import Keys
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Appended
+from eventlog.core.requests import AppendRequest, count
+from eventlog.core.rows import blind_id
+from eventlog.core.waiting import Turns, settle
+from eventlog.postgres.database import (
+    PATIENCE_S,
+    Busy,
+    Bytes,
+    Connection,
+    Lost,
+    Place,
+    Row,
+    connect,
+    patiently,
+    run,
+)
+from eventlog.postgres.plan import Believed, FirstResult, Plan, RequestKey, Rows
+from eventlog.postgres.tail import Tail
+
+BATCH_EVENTS_MAX = 1024
+BATCH_BYTES_MAX = 4 << 20
+QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
+QUEUE_BYTES_MAX = 64 << 20
+BELIEVED_MAX = 16_384  # streams whose ends are remembered, some 300 bytes each
+NODE_DAYS_MAX = 1  # a node that has said nothing for so long is forgotten
+
+APPEND = (
+    "CALL append_batch(%b, %b, %b, "
+    + "%b, " * len(Rows._fields)
+    + "NULL, NULL, NULL, NULL, NULL, NULL)"
+)
+JOIN = """
+    INSERT INTO node (id, incarnation, seq, position, refused, seen_at)
+    VALUES (%b, 1, 0, 0, '{}', now())
+    ON CONFLICT (id) DO UPDATE SET incarnation = node.incarnation + 1, seen_at = now()
+    RETURNING incarnation, seq, position, refused
+"""
+LEAVE = "DELETE FROM node WHERE id = %b OR seen_at < now() - make_interval(days => %s)"
+STREAMS = """
+    SELECT sid, version, epoch, stored_bytes, chain, recorded_at, erased_version
+    FROM stream WHERE sid = ANY (%b)
+"""
+REQUESTS = """
+    SELECT q.sid, q.key, q.digest, q.first_version, q.last_version, e.position
+    FROM unnest(%b, %b) AS k (sid, key)
+    JOIN request AS q ON q.sid = k.sid AND q.key = k.key
+    JOIN stream AS s ON s.sid = q.sid AND q.last_version > s.erased_version
+    JOIN event AS e ON e.sid = q.sid AND e.version = q.last_version
+"""
+
+_logger = get_logger("eventlog")
+
+
+@dataclass(slots=True, eq=False)
+class _Append:
+    """An append, and whom to tell."""
+
+    request: AppendRequest
+    payload_bytes: int
+    result: asyncio.Future[Appended]
+    is_settled: bool = False
+    """Not the same as a result that is done: the caller may have been cancelled."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """Other work, which is carried out by itself and may be carried out twice."""
+
+    work: Callable[[], Coroutine[Any, Any, Any]]
+    result: asyncio.Future[Any]
+
+
+class _Landed(NamedTuple):
+    position: int
+    refused: Sequence[int]
+
+
+class _OverTotals(Exception):
+    """A total might leave its range."""
+
+    def __init__(self, totals: dict[str, int]):
+        super().__init__()
+        self.totals = totals
+
+
+class Writer:
+    """Belongs to the event loop it was made on."""
+
+    def __init__(self, place: Place, node: bytes, tail: Tail, keys: Keys | None):
+        self._place = place
+        self._node = node
+        self._tail = tail
+        self._keys = keys
+        self._loop = asyncio.get_running_loop()
+        self.queued_events = 0
+        self._queued_bytes = 0
+        self.counts: Counter[str] = Counter()
+        self._queue: deque[_Append | _Call] = deque()
+        self._turns = Turns()
+        self._arrived = asyncio.Event()
+        self._is_closed = False
+        self._task = asyncio.create_task(self._run())
+        self._connection: Connection | None = None
+        self._incarnation = self._seq = 0
+        self._believed: OrderedDict[bytes, Believed] = OrderedDict()
+
+    async def open(self, connection: Connection) -> None:
+        """Join the nodes of the store, on a connection that is this writer's from now on."""
+        await self._join_on(connection)
+
+    async def close(self) -> None:
+        """Finish what is queued."""
+        self._is_closed = True
+        self._turns.wake(len(self._turns))
+        self._arrived.set()
+        await self._task
+        if self._connection is not None:
+            try:
+                await run(self._connection, LEAVE, [self._node, NODE_DAYS_MAX])
+            except (Lost, Busy, EventLogError):
+                _logger.info("a node's row was left behind, and will be forgotten")
+            await self._connection.close()
+
+    # --- what callers ask
+
+    async def append(self, request: AppendRequest) -> Appended:
+        """Queue an append and return its result once it is committed."""
+        self.check_open()
+        while not self._is_closed and (
+            self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX
+        ):
+            await self._turns.wait()
+        self.check_open()
+        payload_bytes = sum(event.stored_bytes for event in request.events)
+        self.queued_events += len(request.events)
+        self._queued_bytes += payload_bytes
+        result: asyncio.Future[Appended] = self._loop.create_future()
+        self._put(_Append(request, payload_bytes, result))
+        return await result
+
+    async def call(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Have a procedure called behind all that is queued; it may be called twice."""
+
+        async def work() -> list[Row]:
+            return await patiently(lambda: self._once(query, values))
+
+        return await self._submit(work)  # type: ignore[no-any-return]
+
+    async def flush(self) -> None:
+        """Return when everything accepted so far has been answered."""
+
+        async def nothing() -> None:
+            pass
+
+        await self._submit(nothing)
+
+    async def _submit(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        self.check_open()
+        result: asyncio.Future[Any] = self._loop.create_future()
+        self._put(_Call(work, result))
+        return await result
+
+    def check_open(self) -> None:
+        """Refuse use on another loop, where nobody would be told what came of it, or at the end.
+
+        :raises LogClosed, WrongLoop: that.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop
+        if self._is_closed:
+            raise LogClosed("the log is closed: open it again")
+
+    def forget(self, sid: bytes) -> None:
+        """Believe nothing of a stream any more."""
+        self._believed.pop(sid, None)
+
+    def _put(self, job: _Append | _Call) -> None:
+        self._queue.append(job)
+        self._arrived.set()
+
+    # --- the task
+
+    async def _run(self) -> None:
+        while True:
+            while self._queue:
+                job = self._queue.popleft()
+                if isinstance(job, _Call):
+                    await self._carry_out(job)
+                else:
+                    await self._commit(self._batch(job))
+            if self._is_closed:
+                return
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def _batch(self, first: _Append) -> list[_Append]:
+        """Return an append with what waits behind it, as much as goes into one call."""
+        batch, events, size = [first], len(first.request.events), first.payload_bytes
+        while self._queue and isinstance(job := self._queue[0], _Append):
+            events, size = events + len(job.request.events), size + job.payload_bytes
+            if events > BATCH_EVENTS_MAX or size > BATCH_BYTES_MAX:
+                break
+            batch.append(job)
+            self._queue.popleft()
+        return batch
+
+    async def _carry_out(self, job: _Call) -> None:
+        try:
+            settle(job.result, await job.work())
+        except Exception as error:
+            settle(job.result, error)
+
+    async def _commit(self, batch: list[_Append]) -> None:
+        try:
+            await self._land(batch, {})
+        except _OverTotals as over:
+            await self._commit_apart(batch, over)
+        except EventLogError as error:
+            self._fail(batch, error)
+        except Exception as error:
+            _logger.exception("a batch failed")
+            self._believed.clear()
+            self._fail(batch, StorageFailed(f"the outcome is unknown: {error!r}"))
+
+    async def _commit_apart(self, batch: list[_Append], over: _OverTotals) -> None:
+        """Let nobody fall with another, where all of them may take a total out of its range."""
+        if len(batch) > 1:
+            for job in batch:
+                if not job.is_settled:
+                    await self._commit([job])
+            return
+        try:
+            count(over.totals, batch[0].request.counters)
+        except InvalidAppend as refusal:
+            self._fail(batch, refusal)
+        else:  # what was over has gone in between
+            await self._commit(batch)
+
+    def _fail(self, batch: Sequence[_Append], error: Exception) -> None:
+        for job in batch:
+            if not job.is_settled:
+                self._settle(job, error)
+
+    def _settle(self, job: _Append, outcome: Appended | Exception) -> None:
+        events, job.is_settled = len(job.request.events), True
+        self.queued_events -= events
+        self._queued_bytes -= job.payload_bytes
+        if isinstance(outcome, Appended) and not outcome.duplicate:
+            self.counts["events"] += events
+            job.request.counted()
+        settle(job.result, outcome)
+        self._turns.wake(1)
+
+    async def _land(
+        self, batch: Sequence[_Append], requests: dict[RequestKey, FirstResult]
+    ) -> None:
+        """Send appends until each has an outcome."""
+        while batch:
+            plan = await self._plan(batch, requests)
+            with self._tail.counting():
+                landed = await self._call(plan.finished())
+            self.counts["batches"] += 1
+            for sid, believed in plan.streams_after(landed.refused):
+                self._remember(sid, believed)
+            again = []
+            for job, outcome in zip(batch, plan.outcomes(*landed), strict=True):
+                if outcome is None:
+                    again.append(job)
+                else:
+                    self._settle(job, outcome)
+            self._tail.appended(plan.end(*landed))
+            batch, requests = again, await self._find_requests(again)
+
+    async def _plan(
+        self, batch: Sequence[_Append], requests: dict[RequestKey, FirstResult]
+    ) -> Plan:
+        sids = {frame.stream_id(job.request.stream) for job in batch}
+        unknown = sids - self._believed.keys()
+        if unknown:
+            await patiently(lambda: self._look_up(unknown))
+        plan = Plan(self._keys, {sid: self._believed[sid] for sid in sids}, dict(requests))
+        for job in batch:
+            plan.add(job.request)
+        if self._keys is not None:
+            await anyio.to_thread.run_sync(self._keys.sync)
+        return plan
+
+    def _remember(self, sid: bytes, believed: Believed | None) -> None:
+        self._believed.pop(sid, None)
+        if believed is not None:
+            self._believed[sid] = believed
+            if len(self._believed) > BELIEVED_MAX:
+                self._believed.popitem(last=False)
+
+    async def _look_up(self, sids: set[bytes]) -> None:
+        for sid in sids:
+            self._believed[sid] = Believed.nowhere(sid)
+        for sid, *place in await self._once(STREAMS, [Bytes(sids)]):
+            self._believed[sid] = Believed(*place)
+
+    async def _find_requests(self, batch: Sequence[_Append]) -> dict[RequestKey, FirstResult]:
+        """Return what is known of the idempotency keys of these appends."""
+        keys = (self._request_key(job.request) for job in batch)
+        sought = [key for key in keys if key is not None]
+        if not sought:
+            return {}
+        sids, ids = Bytes(sid for sid, _ in sought), Bytes(key for _, key in sought)
+        rows = await patiently(lambda: self._once(REQUESTS, [sids, ids]))
+        return {(sid, key): FirstResult(*result) for sid, key, *result in rows}
+
+    def _request_key(self, request: AppendRequest) -> RequestKey | None:
+        if request.idempotency_key is None:
+            return None
+        cipher = None
+        if self._keys is not None:
+            if not self._keys.has(request.stream):
+                return None
+            cipher = self._keys.cipher(request.stream)
+        return frame.stream_id(request.stream), blind_id(request.idempotency_key, cipher)
+
+    # --- the database
+
+    async def _once(self, query: str, values: Sequence[Any]) -> list[Row]:
+        return await run(await self._connected(), query, values)
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            await self._join()
+        assert self._connection is not None
+        return self._connection
+
+    async def _join(self) -> _Landed:
+        """Connect as a new incarnation of the node; return its last batch that was committed."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+        connection = await connect(self._place, calls=True)
+        try:
+            return await self._join_on(connection)
+        except BaseException:
+            await connection.close()
+            raise
+
+    async def _join_on(self, connection: Connection) -> _Landed:
+        [(incarnation, seq, position, refused)] = await run(connection, JOIN, [self._node])
+        if seq < self._seq:
+            _logger.error(
+                "the database has lost batches that it had committed", lost=self._seq - seq
+            )
+            self._believed.clear()
+        self._connection, self._incarnation, self._seq = connection, incarnation, seq
+        return _Landed(position, refused)
+
+    async def _call(self, rows: Rows) -> _Landed:
+        """Append a batch and return where it began, whatever becomes of connections.
+
+        :raises StorageFailed: nobody knows whether it landed.
+        """
+        deadline = self._loop.time() + PATIENCE_S
+        while True:
+            connection = await patiently(self._connected)
+            seq = self._seq + 1
+            try:
+                landed = await self._send(connection, seq, rows)
+            except Busy:
+                landed = None
+            except Lost:
+                landed = await self._recover(seq)
+            if landed is not None:
+                self._seq = seq
+                return landed
+            if self._loop.time() > deadline:
+                raise LogUnavailable("the database did not take a batch in time: nothing was kept")
+
+    async def _recover(self, seq: int) -> _Landed | None:
+        """Return where a batch began whose connection was lost; None if it did not land."""
+        try:
+            last = await patiently(self._join, PATIENCE_S)
+        except LogUnavailable as error:
+            raise StorageFailed(
+                "the connection to the database was lost, and the outcome is unknown: read the "
+                "stream before trying again"
+            ) from error
+        if self._seq != seq:
+            return None
+        with suppress(EventLogError):  # it has landed all the same; the totals follow in a second
+            await self._tail.look_again()
+        return last
+
+    async def _send(self, connection: Connection, seq: int, rows: Rows) -> _Landed | None:
+        """Call the procedure once; return None if it did nothing."""
+        call = [self._node, self._incarnation, seq, *rows]
+        [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
+        if state == "superseded":
+            raise Lost(state)
+        named = dict(zip((name.decode() for name in names), totals, strict=True))
+        if state == "totals":
+            raise _OverTotals(named)
+        self._tail.count(revision, names, totals)
+        return _Landed(position, refused)

@@ -1,0 +1,32 @@
+"""The parts that a store is opened with. A client loads this, but no engine."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from memory_actors.base.settings import Encrypt, Settings
+
+if TYPE_CHECKING:
+    from memory_actors.compaction.summarizers import Summarizer
+    from memory_actors.extraction import Extract, Extractor
+    from memory_actors.observing.alerts import AlertSink
+    from memory_actors.observing.metrics import Metrics
+    from memory_actors.search.embedding.protocol import Embedder
+    from memory_actors.search.superseding import Supersedes, Superseding
+
+
+class StoreParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a store; None where nothing was chosen. See `MemorySystem.open`."""
+
+    embedder: "Embedder | str | None" = None
+    summarizer: "Summarizer | None" = None
+    supersedes: "Supersedes | Superseding | bool | None" = None
+    extractor: "Extractor | Extract | None" = None
+    clock: Callable[[], int] | None = None
+    new_id: Callable[[int], str] | None = None
+    settings: Settings | None = None
+    alerts: "Sequence[AlertSink] | None" = None
+    metrics: "Metrics | None" = None
+    reindex: bool = False
+    encrypt: Encrypt = False

@@ -1,0 +1,324 @@
+"""Two stores on one database, as two processes have them."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
+
+import anyio
+import pytest
+from contracts.stores import Noted, registry
+from support.postgres import lent_url, server
+
+from eventlog import (
+    ANY_VERSION,
+    EncryptionMismatch,
+    EventLogError,
+    Fenced,
+    InvalidAppend,
+    LogUnavailable,
+    PayloadErased,
+    UnknownEvent,
+    WrongExpectedVersion,
+    subscribe,
+)
+
+pytestmark = pytest.mark.anyio
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with lent_url() as lent:
+        yield lent
+
+
+@pytest.fixture
+async def stores(url: str) -> AsyncIterator[tuple]:
+    from eventlog import PgEventStore
+
+    async with AsyncExitStack() as opened:
+        yield tuple(
+            [await opened.enter_async_context(PgEventStore.open(url, registry)) for _ in range(2)]
+        )
+
+
+async def whole(store) -> list[str]:
+    """Return the texts of all events, once positions and versions have no gaps."""
+    events = await store.read_all(0, 10_000)
+    versions: dict[str, int] = {}
+    for position, event in enumerate(events, 1):
+        versions[event.stream] = versions.get(event.stream, 0) + 1
+        assert (event.position, event.version) == (position, versions[event.stream])
+    return [event.data.text for event in events]
+
+
+# --- ownership
+
+
+async def test_of_competing_claims_the_highest_holds(stores):
+    claims = await asyncio.gather(
+        *(stores[epoch % 2].acquire("s", epoch) for epoch in range(1, 21)), return_exceptions=True
+    )
+
+    refused = [claim for claim in claims if isinstance(claim, Fenced)]
+    assert all(refusal.current > refusal.epoch for refusal in refused)
+    assert claims[-1].epoch == 20
+    assert [(await store.head("s")).epoch for store in stores] == [20, 20]
+
+
+async def test_an_old_epoch_is_refused_in_the_other_store(stores):
+    """A former owner, which knows of nothing, is refused."""
+    former, owner = stores
+    await former.append("s", [Noted("a")], 0, epoch=1)
+    await owner.acquire("s", 2)
+
+    with pytest.raises(Fenced) as caught:
+        await former.append("s", [Noted("late")], 1, epoch=1)
+
+    assert (caught.value.epoch, caught.value.current) == (1, 2)
+    await owner.append("s", [Noted("b")], 1, epoch=2)
+    with pytest.raises(Fenced):
+        await former.append("s", [Noted("later")], 2, epoch=1, durability="relaxed")
+    assert await whole(former) == ["a", "b"]
+
+
+async def test_a_stale_version_is_refused_with_the_true_one(stores):
+    one, other = stores
+    await one.append("s", [Noted("a")], 0)
+    await other.append("s", [Noted("b"), Noted("c")], 1)
+
+    with pytest.raises(WrongExpectedVersion) as caught:
+        await one.append("s", [Noted("late")], 1)
+
+    assert caught.value.actual == 3
+    assert (await one.append("s", [Noted("d")], 3)).last_position == 4
+
+
+async def test_appends_of_both_to_one_stream_all_land_once(stores):
+    await asyncio.gather(
+        *(stores[n % 2].append("s", [Noted(str(n))], ANY_VERSION) for n in range(60))
+    )
+
+    assert sorted(map(int, await whole(stores[0]))) == list(range(60))
+    assert await stores[0].head("s") == await stores[1].head("s")
+
+
+async def test_of_two_racing_for_a_version_one_wins(stores):
+    for version in range(10):
+        outcomes = await asyncio.gather(
+            *(store.append("s", [Noted("a")], version) for store in stores),
+            return_exceptions=True,
+        )
+        refused = [one for one in outcomes if isinstance(one, WrongExpectedVersion)]
+        assert [refusal.actual for refusal in refused] == [version + 1]
+
+
+async def test_a_key_counts_once_in_both(stores):
+    results = await asyncio.gather(
+        *(
+            stores[n % 2].append("s", [Noted("a")], ANY_VERSION, idempotency_key="k")
+            for n in range(8)
+        )
+    )
+
+    assert [result.duplicate for result in results].count(False) == 1
+    assert {result.last_position for result in results} == {1}
+    assert await stores[1].find_request("s", "other", b"") is None
+
+
+async def test_time_never_goes_back_within_a_stream(url):
+    """Nodes whose clocks are a day apart append in turn."""
+    from eventlog import PgEventStore
+
+    day_us = 86_400_000_000
+    async with (
+        PgEventStore.open(url, registry, clock=lambda: 2 * day_us) as ahead,
+        PgEventStore.open(url, registry, clock=lambda: day_us) as behind,
+    ):
+        for version in range(6):
+            await (ahead, behind)[version % 2].append("s", [Noted("a")], version)
+        await behind.append("t", [Noted("a")], 0)
+
+        times = [event.recorded_at_us for event in await ahead.read_stream("s")]
+        assert times == [2 * day_us] * 6
+        assert (await ahead.read_stream("t"))[0].recorded_at_us == day_us
+
+
+# --- totals
+
+
+async def test_totals_are_those_of_both(stores):
+    async def write(n: int) -> None:
+        with suppress(InvalidAppend):
+            await stores[n % 2].append(f"s{n}", [Noted("a")], 0, counters={"n": (2, -3)[n % 3 > 1]})
+
+    await asyncio.gather(*map(write, range(40)))
+    landed = [event.stream for event in await stores[0].read_all()]
+    expected = sum((2, -3)[int(name[1:]) % 3 > 1] for name in landed)
+
+    assert [await store.totals() for store in stores] == [{"n": expected}] * 2
+    with anyio.fail_after(10):
+        while any(store.totals_nowait() != {"n": expected} for store in stores):
+            await asyncio.sleep(0.01)
+
+
+async def test_no_total_goes_below_zero_whoever_counts(stores):
+    await stores[0].append("s", [Noted("a")], 0, counters={"n": 10})
+
+    outcomes = await asyncio.gather(
+        *(stores[n % 2].append(f"s{n}", [Noted("a")], 0, counters={"n": -1}) for n in range(16)),
+        return_exceptions=True,
+    )
+
+    assert sum(isinstance(outcome, InvalidAppend) for outcome in outcomes) == 6
+    assert await stores[1].totals() == {}
+
+
+# --- waiting
+
+
+async def test_a_waiter_is_woken_by_an_append_of_the_other(stores):
+    waiting = asyncio.create_task(stores[1].wait_beyond(0))
+    await asyncio.sleep(0)
+
+    await stores[0].append("s", [Noted("a")], 0)
+
+    with anyio.fail_after(10):
+        assert await waiting == 1
+
+
+async def test_a_waiter_is_woken_though_nothing_is_told(stores):
+    """Notifications may be lost: a store looks for itself, each second."""
+    telling = stores[0]._tail._tasks[1]
+    telling.cancel()
+    await asyncio.wait([telling])
+    waiting = asyncio.create_task(stores[1].wait_beyond(0))
+    await asyncio.sleep(0)
+
+    await stores[0].append("s", [Noted("a")], 0)
+
+    with anyio.fail_after(20):
+        assert await waiting == 1
+
+
+async def test_a_subscription_gives_the_events_of_both_in_order(stores):
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for event in subscribe(stores[1]):
+            seen.append(event.position)
+            if len(seen) == 40:
+                return
+
+    following = asyncio.create_task(follow())
+    await asyncio.gather(
+        *(stores[n % 2].append(f"s{n % 5}", [Noted("a")], ANY_VERSION) for n in range(40))
+    )
+
+    with anyio.fail_after(20):
+        await following
+    assert seen == list(range(1, 41))
+
+
+# --- erasing
+
+
+async def test_what_one_erases_the_other_does_not_find(stores):
+    one, other = stores
+    await other.append("s", [Noted("a", ("k",))], 0, counters={"n": 1}, idempotency_key="k")
+
+    await one.erase("s", counted={"n": 1})
+
+    with pytest.raises(PayloadErased):
+        await other.read_stream("s")
+    assert (await other.streams(), await other.versions_about("s", "k")) == ([], [])
+    assert await other.totals() == {}
+    result = await other.append("s", [Noted("new")], 1, idempotency_key="k")
+    assert (result.first_version, result.duplicate) == (2, False)
+    assert (await one.read_stream("s", 1))[0].data == Noted("new")
+
+
+# --- opening
+
+
+async def test_those_who_open_a_new_store_at_once_all_get_it():
+    from eventlog import PgEventStore
+
+    place = f"{server().url}?schema=at%20once%20%22{next(NUMBERS)}"
+
+    async def use(n: int) -> None:
+        async with PgEventStore.open(place, registry) as store:
+            await store.append("s", [Noted(str(n))], ANY_VERSION)
+
+    await asyncio.gather(*map(use, range(6)))
+    async with PgEventStore.open(place, registry) as store:
+        assert len(await whole(store)) == 6
+
+
+async def test_schemas_know_nothing_of_each_other(stores):
+    from eventlog import PgEventStore
+
+    await stores[0].append("s", [Noted("a")], 0)
+    with lent_url() as elsewhere:
+        async with PgEventStore.open(elsewhere, registry) as store:
+            assert await store.read_all() == []
+            assert (await store.append("s", [Noted("b")], 0)).last_position == 1
+
+
+async def test_a_store_is_there_when_it_is_opened_again(url):
+    from eventlog import PgEventStore
+
+    for version in range(3):
+        async with PgEventStore.open(url, registry) as store:
+            await store.append("s", [Noted("a")], version, counters={"n": 1})
+            assert store.totals_nowait() == {"n": version + 1}
+
+
+async def test_a_store_of_a_later_format_is_left_alone(url):
+    import psycopg
+
+    from eventlog import PgEventStore
+
+    async with PgEventStore.open(url, registry):
+        pass
+    schema = url.rpartition("=")[2]
+    with psycopg.connect(server().url, autocommit=True) as connection:
+        connection.execute(f"UPDATE {schema}.store SET format = 99")
+
+    with pytest.raises(UnknownEvent, match="upgrade"):
+        async with PgEventStore.open(url, registry):
+            pass
+
+
+async def test_a_store_opens_only_as_what_it_is(url, tmp_path):
+    """An encrypted store needs its keys, and a plain one takes none."""
+    from eventlog import PgEventStore
+    from eventlog.keys import keyfile
+
+    with keyfile.opened(tmp_path / "keys") as keys:
+        async with PgEventStore.open(url, registry, keys=keys) as store:
+            await store.append("s", [Noted("secret")], 0)
+    with pytest.raises(EncryptionMismatch):
+        async with PgEventStore.open(url, registry):
+            pass
+    with lent_url() as plain:
+        async with PgEventStore.open(plain, registry):
+            pass
+        with keyfile.opened(tmp_path / "other") as keys, pytest.raises(EncryptionMismatch):
+            async with PgEventStore.open(plain, registry, keys=keys):
+                pass
+
+
+@pytest.mark.parametrize(
+    "wrong", ["postgresql://127.0.0.1:1/x?connect_timeout=1", "nonsense", "postgresql://x?schema="]
+)
+async def test_a_database_that_is_not_there_is_a_typed_error(wrong, monkeypatch):
+    from eventlog import PgEventStore
+    from eventlog.postgres import store
+
+    server()  # psycopg is there
+    monkeypatch.setattr(store, "CONNECT_S", 0.2)
+    with pytest.raises((LogUnavailable, EventLogError)):
+        async with PgEventStore.open(wrong, registry):
+            pass

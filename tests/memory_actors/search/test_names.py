@@ -1,0 +1,64 @@
+"""Names and labels: each leads to its number or row, whatever came and went."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_actors.base.names import Names
+from memory_actors.search.indexes import labels as of_labels
+from memory_actors.search.indexes.labels import Labels
+
+NAMES = st.lists(st.text(max_size=4), max_size=60)
+
+
+@given(NAMES)
+def test_a_name_keeps_its_number(given_names: list[str]) -> None:
+    names, known = Names(), dict[str, int]()
+    for name in given_names:
+        assert names.find(name) == known.get(name)
+        assert names.of(name) == known.setdefault(name, len(known))
+    assert list(names) == list(known)
+    again = Names.of_bytes(*names.saved())
+    assert [again.find(name) for name in known] == list(known.values())
+    assert list(Names.listed(known)) == list(known)
+
+
+@pytest.mark.parametrize("ends", [[1], [3], [2, 1], []])
+def test_names_that_do_not_fit_are_refused(ends: list[int]) -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        Names.of_bytes(b"ab", np.array(ends, np.uint32).tobytes())
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(-20, 20)),
+        st.tuples(st.just("remove"), st.integers(-20, 20)),
+        st.tuples(st.just("extend"), st.lists(st.integers(-20, 20), max_size=5)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=200)
+@given(CHANGES, st.integers(0, 5))
+def test_a_label_leads_to_its_living_row(changes: list, recent_max: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_labels, "RECENT_MAX", recent_max)
+        labels, living, count = Labels(), dict[int, int](), 0
+        for what, said in changes:
+            if what == "remove":
+                assert labels.remove(said) == living.pop(said, None)
+                continue
+            fresh = list(dict.fromkeys([said] if what == "append" else said))
+            fresh = [one for one in fresh if one not in living]
+            if what == "append":
+                assert [labels.append(one) for one in fresh] == [count] * len(fresh)
+            else:
+                labels.extend(np.array(fresh, np.int64))
+            living |= {one: row for row, one in enumerate(fresh, count)}
+            count += len(fresh)
+    assert (labels.count, labels.living) == (count, len(living))
+    assert {label: labels.row_of(label) for label in range(-20, 21) if label in labels} == living
+    assert labels.there() == sorted(living, key=living.__getitem__)
+    assert labels.rows_of([99, *living]).tolist() == list(living.values())
