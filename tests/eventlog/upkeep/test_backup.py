@@ -286,7 +286,9 @@ async def test_a_damaged_backup_is_refused_and_nothing_changed(tmp_path: Path):
     assert {file.suffix for file in files} == {".mdb", ".anchor", ".segment", ".json"}
     for file in files:
         whole = file.read_bytes()
-        for data in (whole[:-1], whole[: len(whole) // 2] + b"\xff" + whole[len(whole) // 2 + 1 :]):
+        flipped = bytearray(whole)
+        flipped[len(whole) // 2] ^= 0xFF
+        for data in (whole[:-1], bytes(flipped)):
             file.write_bytes(data)
             with pytest.raises((CorruptLog, LogUnavailable)):
                 await restore(tmp_path / "backup", tmp_path / "new", registry)
