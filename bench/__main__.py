@@ -410,6 +410,38 @@ def growth(
     return run(sizes, users, calls, options, plot)
 
 
+@measurement(runs=1)
+@click.option("--users", default=1_000_000_000, show_default=True, type=click.IntRange(1_000))
+@click.option(
+    "--active", "active_a_day", default=100_000_000, show_default=True, type=click.IntRange(1),
+    help="Users a day.",
+)  # fmt: skip
+@click.option("--memories", default=100, show_default=True, type=click.IntRange(1), help="Of each.")
+@click.option(
+    "--stored-bytes", default=4_000.0, show_default=True, type=click.FloatRange(1),
+    help="Of a memory in PostgreSQL.",
+)  # fmt: skip
+@click.option(
+    "--appends", "appends_a_s", default=6_000.0, show_default=True, type=click.FloatRange(1),
+    help="A second and database; `bench postgres` measures it.",
+)  # fmt: skip
+def scale(
+    users: int,
+    active_a_day: int,
+    memories: int,
+    stored_bytes: float,
+    appends_a_s: float,
+    options: Options,
+) -> Any:
+    """Reckon what very many users need: nodes, databases, money, and a year of failures."""
+    from bench.scale import Costs, Use, run
+
+    if active_a_day > users:
+        raise click.BadParameter(f"--active: {active_a_day:,} of {users:,} users cannot be active")
+    use = Use(users=users, active_a_day=active_a_day, memories=memories)
+    return run(use, Costs(stored_bytes=stored_bytes, appends_a_s=appends_a_s), options)
+
+
 @measurement(runs=3)
 @click.option("--rows", default=25_000, show_default=True, type=click.IntRange(100))
 @click.option("--queries", default=200, show_default=True, type=click.IntRange(1))

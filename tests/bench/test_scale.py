@@ -1,0 +1,59 @@
+"""The reckoning of `bench scale`: its arithmetic, and its year of failures."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bench.__main__ import main
+from bench.scale import Costs, Failures, Machines, Use, a_year, needed
+
+SMALL = Use(users=1_000_000, active_a_day=86_400, sessions_a_day=1.0, peak=1.0)
+
+
+def test_needs_follow_from_use_and_costs():
+    needs = {need.name: need for need in needed(SMALL, Costs(), Machines())}
+    assert needs["appends"].needed == pytest.approx(10)  # one session a second, of ten writes
+    assert needs["memory of live users"].needed == pytest.approx(600 * 260_000)
+    assert needs["processor time"].needed == pytest.approx(10 * 0.0041 + 5 * 0.0045 + 0.010)
+    assert needs["stored bytes"].needed == 1_000_000 * 100 * 4_000
+    assert [need.units for need in needs.values()] == [1, 1, 1, 1]
+
+
+def test_the_first_limit_of_a_billion_users_is_the_room_of_databases():
+    databases = [need for need in needed(Use(), Costs(), Machines()) if need.unit == "database"]
+    assert [need.name for need in databases] == ["stored bytes", "appends"]
+    assert databases[0].units == 72
+
+
+def test_a_year_of_failures_repeats_by_its_seed_and_pauses_are_within_their_bounds():
+    def drawn(seed: int) -> list[list[object]]:
+        return a_year(Use(), Costs(), 162, 72, Machines(), Failures(), seed)
+
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4)
+    node, database, _, every = drawn(3)
+    assert node[1] == pytest.approx(162 * 365 / 60, rel=0.15)
+    assert 1.5 <= node[3] <= node[4] <= 2.1
+    assert 15 <= database[3] <= database[5] <= 60
+    assert every[1] == sum(row[1] for row in drawn(3)[:3])
+
+
+def test_failures_that_never_come_cost_nothing():
+    never = Failures(node_days=np.inf, database_days=np.inf, zone_days=np.inf)
+    rows = a_year(SMALL, Costs(), 3, 1, Machines(), never, 1)
+    assert [row[1] for row in rows] == [0, 0, 0, 0]
+    assert {row[-1] for row in rows} == {"100.00000 %"}
+
+
+def test_the_command_prints_every_table_and_refuses_more_active_users_than_there_are(tmp_path):
+    done = CliRunner().invoke(main, ["scale", "--json", "--dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    titles = [table["title"] for table in json.loads(done.stdout)["tables"]]
+    assert titles == [
+        "Inputs", "Limits, the first of each unit above", "Money", "A year of failures",
+    ]  # fmt: skip
+    refused = CliRunner().invoke(main, ["scale", "--users", "1000", "--active", "1001"])
+    assert refused.exit_code == 2
+    assert "cannot be active" in refused.output
