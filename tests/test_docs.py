@@ -45,7 +45,7 @@ CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 
 HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
 PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
-OF_READERS = {"first.py", "letters.py", "json.py", "tests/test_store.py"}
+OF_READERS = {"first.py", "typed_example.py", "letters.py", "json.py", "tests/test_store.py"}
 """Files that readers make, that Python has, or others' sdists."""
 PYTHON = re.compile(r"(?<![\w.])([\w/]+\.py)\b")
 MODULE = re.compile(r"`((?:memory_actors|eventlog|bench)(?:\.\w+)+)`")
