@@ -227,3 +227,15 @@ class KeyStore:
             yield
         finally:
             os.close(descriptor)
+
+
+class WithSessionKey(KeyStore):
+    """The keys of a data directory, and a root key that no file has: it ends with the process."""
+
+    def __init__(self, directory: str | Path):
+        super().__init__(directory)
+        self.token, self._session_key = new_key(None, None, datetime.now(UTC))
+
+    def find(self, token: str) -> ApiKey | None:
+        """Return the key that a token is, None for none."""
+        return self._session_key if matches(token, self._session_key) else super().find(token)

@@ -36,7 +36,7 @@ from memory_actors.cli.output import print_error
 from memory_actors.cli.past import diff, replay, why
 from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
-from memory_actors.cli.serve import keys, serve
+from memory_actors.cli.serve import keys, serve, ui
 from memory_actors.cli.transfer import export, export_since, import_, import_since
 
 __all__ = ["App", "main"]
@@ -105,7 +105,7 @@ for command in (
     add, search, list_, count, get, delete, delete_many, restore, entity, episode, document,
     context, import_, export, usage, cost, tier, history, why, log, replay, diff, stats, verify,
     backup, restore_backup, export_since, import_since, repair, erase, purge, heads, heads_key,
-    model, doctor, demo, serve, keys, mcp, compact, compaction, improve,
+    model, doctor, demo, serve, ui, keys, mcp, compact, compaction, improve,
     extract, extractions, undo,
 ):  # fmt: skip
     main.add_command(command)

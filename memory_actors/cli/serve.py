@@ -1,7 +1,9 @@
-"""serve, keys: the memory over HTTP, and who may use it."""
+"""serve, ui, keys: the memory over HTTP, in a browser, and who may use it."""
 
 import ipaddress
+import webbrowser
 from collections.abc import Sequence
+from threading import Thread
 
 import click
 
@@ -19,9 +21,9 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.cli.running import ensure_model, opening, run
+from memory_actors.cli.running import check_store, ensure_model, opening, run
 from memory_actors.extraction import OpenAIExtractor
-from memory_actors.server import HOST, PORT, ApiKey, KeyStore
+from memory_actors.server import DASHBOARD, HOST, PORT, ApiKey, KeyStore, WithSessionKey
 from memory_actors.server import serve as serve_http
 from memory_actors.sharing.address import is_shared, read_address
 
@@ -64,8 +66,8 @@ def serve(
 ) -> None:
     """Serve the memory over HTTP until Ctrl-C. Make a key first: `memory-actors keys create`.
 
-    Needs the extra `server`. The address of the API's description is /schema; with the extra `mcp`,
-    clients of MCP find it at /mcp. If another process
+    Needs the extra `server`. The address of the API's description is /schema, that of the dashboard
+    /ui; with the extra `mcp`, clients of MCP find it at /mcp. If another process
     has the store open, this serves it through that one, until it ends and this one takes over.
     """
     keys = KeyStore(app.directory)
@@ -96,11 +98,46 @@ def serve(
         if app.json:
             print_json_line({"address": address})
         else:
-            say(f"Serving {app.directory} at {address}  (API: {address}/schema)")
+            say(f"Serving {app.directory} at {address}")
+            say(f"  API: {address}/schema   Dashboard: {address}{DASHBOARD}")
 
     run(whole)
     if not app.json:
         say("Stopped.")
+
+
+@click.command(cls=SharedCommand, shared=(*options.OF_STORE, "encrypt"))
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="0, which is usual: any free one."
+)
+@click.option("--no-browser", is_flag=True, help="Say the address, and open nothing.")
+@pass_app
+def ui(app: App, /, port: int, no_browser: bool) -> None:
+    """See the memory in a browser: search, history, time travel, quotas. Until Ctrl-C.
+
+    Needs the extra `server`. Only this machine reaches it, with a key that is made for this run and
+    is in the address. If another process has the store open, it is seen through that one.
+    """
+    check_store(app)
+    ensure_model(app)
+    keys = WithSessionKey(app.directory)
+    if not app.json:
+        _say_owner(app)
+
+    async def whole() -> None:
+        async with opening(app, keeps=True, settings=Settings()) as memory:
+            await serve_http(memory, keys, host=HOST, port=port, on_ready=ready)
+
+    def ready(address: str) -> None:
+        page = f"{address}{DASHBOARD}#key={keys.token}"
+        if app.json:
+            print_json_line({"address": page})
+        else:
+            say(f"The dashboard of {app.directory}, until Ctrl-C:\n  {page}")
+        if not (no_browser or app.json):
+            Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+
+    run(whole)
 
 
 def _say_owner(app: App) -> None:

@@ -5,16 +5,17 @@ app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` b
 
 from typing import TYPE_CHECKING, Any
 
-from memory_actors.base.api_keys import ApiKey, KeyStore
+from memory_actors.base.api_keys import ApiKey, KeyStore, WithSessionKey
 from memory_actors.base.errors import KeyFileError, MissingExtraError
 from memory_actors.sharing.system import MemorySystem
 
 if TYPE_CHECKING:
     from memory_actors.server.admission import Doorway
 
-__all__ = ["ApiKey", "KeyFileError", "KeyStore", "create_app", "serve"]
+__all__ = ["ApiKey", "KeyFileError", "KeyStore", "WithSessionKey", "create_app", "serve"]
 
 HOST, PORT = "127.0.0.1", 8765
+DASHBOARD = "/ui"
 
 
 def create_app(memory: MemorySystem, keys: KeyStore, **limits: Any) -> "Doorway":

@@ -16,7 +16,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import MissingExtraError
 from memory_actors.base.version import version
-from memory_actors.server import admin, users
+from memory_actors.server import admin, dashboard, users
 from memory_actors.server.access import PUBLIC, Connection, known_key, read_path
 from memory_actors.server.admin import CompactionJobs
 from memory_actors.server.admission import (
@@ -94,7 +94,7 @@ def create_app(
             yield
 
     routes = Litestar(
-        [health, users.router(), admin.router()],
+        [health, users.router(), admin.router(), dashboard.router()],
         state=State({"memory": memory, "api_keys": keys, "jobs": jobs}),
         guards=[read_path, known_key],
         exception_handlers={HTTPException: respond, Exception: respond},

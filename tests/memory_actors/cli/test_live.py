@@ -92,6 +92,7 @@ LINES = {
     "doctor": "",
     "demo": "",
     "serve": "--port 0",
+    "ui": "--port 0 --no-browser",
     "mcp install": "claude-code --project --dry-run",
     "mcp uninstall": "claude-code --project --dry-run",
     "keys create": "--root",
@@ -109,7 +110,7 @@ LINES = {
 """What is said behind the name of each command. It is about ada, if it is about anybody."""
 ALONE = {"restore-backup", "import-since", "repair"}
 """Commands that need the store for themselves."""
-SERVES = {"serve"}
+SERVES = {"serve", "ui"}
 """Commands that go on until they are interrupted."""
 WHERE = re.compile(r"is open in process (\d+) since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: close it there")
 

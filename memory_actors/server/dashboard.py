@@ -1,0 +1,244 @@
+"""The dashboard, under `/ui`: the files of one page, and the one door that the page asks at.
+
+The files are public and hold nothing of anybody. What they show they ask for at `/ui/call`, by the
+names of operations, with the key of whoever looks: a key of a user reaches what it reaches
+everywhere else, and nothing more. Arguments and results are those of the operations, so a view
+needs no route of its own.
+"""
+
+import gzip
+import hashlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from functools import cache
+from importlib.resources import files
+from inspect import isasyncgen, isawaitable
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+from litestar import Request, Response, Router, get, post
+from litestar.exceptions import ClientException, PermissionDeniedException
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import Body
+from litestar.response import Redirect
+
+from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
+from memory_actors.base.api_keys import ApiKey
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.validation import check_count
+from memory_actors.base.version import version
+from memory_actors.server import DASHBOARD
+from memory_actors.server.access import PUBLIC, set_tier_once
+from memory_actors.server.admission import sent_path
+from memory_actors.server.bodies import IN_HTTP, PAGE_MAX, checked
+from memory_actors.sharing.system import MemorySystem
+
+_UI: Final = files("memory_actors.server") / "ui"
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+_VIEWS: Final = (
+    "users", "memories", "search", "timeline", "travel", "graph", "context", "compaction", "health",
+)  # fmt: skip
+FILES: Final = (
+    "index.html", "style.css", "icon.svg", "app.js", "api.js", "parts.js", "details.js", "texts.js",
+    *(f"views/{name}.js" for name in _VIEWS),
+    "vendor/cytoscape.js", "vendor/htm-preact.js", "vendor/uplot.js", "vendor/uplot.css",
+    "vendor/graph.css", "vendor/LICENCES.txt",
+)  # fmt: skip
+"""What the page is made of; nothing else can be fetched."""
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+"""`no-cache` has a browser ask whether a file is still the same, so an upgrade shows at once."""
+
+OF_SYSTEM: Final = frozenset(
+    f"system.{name}"
+    for name in (
+        "users", "usage", "statistics", "verify", "compact", "compaction_stats", "diff", "events",
+        "recalls",
+    )
+)  # fmt: skip
+"""The operations on all users that the page asks for."""
+ABOUT_ONE: Final = frozenset(
+    f"system.{name}" for name in ("compaction_stats", "diff", "events", "recalls")
+)
+"""Those that a user's own key may ask for, about that user."""
+STATISTICS: Final = "system.statistics"
+"""Asked for like an operation, though it is answered at once."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request of the page: one operation, on somebody's memory, now or at a moment."""
+
+    operation: str
+    user_id: str | None = None
+    document: str | None = None
+    """The context document that it is about; None: all of them, or the usual one."""
+    as_of: int | str | None = None
+    """A position of the log or a time: the memory as it was then, for reading."""
+    first: int = PAGE_MAX
+    """Of what is iterated: as many items as this at most."""
+    last: int | None = None
+    """Of what is iterated: this many of the last items, instead of the first."""
+    arguments: dict[str, Any] = {}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The result of an operation."""
+
+    result: Any
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page may do with its key."""
+
+    scope: str
+    user_id: str | None
+    version: str
+
+
+class _File(NamedTuple):
+    content: bytes
+    compressed: bytes
+    media_type: str
+    tag: str
+
+
+@cache
+def _file(name: str) -> _File:
+    """Return a file of the page."""
+    content = _UI.joinpath(*name.split("/")).read_bytes()
+    return _File(
+        content=content,
+        compressed=gzip.compress(content, mtime=0),
+        media_type=_TYPES[name.rpartition(".")[2]],
+        tag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+    )
+
+
+def _served(name: str) -> HTTPRouteHandler:
+    """Return the route of a file."""
+    path = "/" if name == "index.html" else f"/{name}"
+
+    @get(path, opt=PUBLIC, include_in_schema=False)
+    async def serve(request: Request[Any, Any, Any]) -> Response[Any]:
+        if path == "/" and sent_path(request.scope).endswith("/"):  # its files would not be found
+            return Redirect(f"..{DASHBOARD}")
+        file = _file(name)
+        headers = {**HEADERS, "ETag": file.tag, "Vary": "Accept-Encoding"}
+        if request.headers.get("if-none-match") == file.tag:
+            return Response(None, status_code=304, headers=headers)
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(file.content, media_type=file.media_type, headers=headers)
+        headers["Content-Encoding"] = "gzip"
+        return Response(file.compressed, media_type=file.media_type, headers=headers)
+
+    return serve
+
+
+@get("/key", include_in_schema=False)
+async def own_key(request: Request[Any, Any, Any]) -> Key:
+    """Say what the key opens, so that the page offers what it may."""
+    key: ApiKey = request.auth
+    return Key(scope=key.scope, user_id=key.user_id, version=version())
+
+
+@post("/call", status_code=200, include_in_schema=False)
+async def call(request: Request[Any, Any, Any], data: Annotated[Call, Body()]) -> Answer:
+    """Carry out an operation."""
+    state = request.app.state
+    _check_reach(request.auth, data)
+    await set_tier_once(state.memory, state.api_keys, request.auth)
+    return Answer(await _called(state.memory, data))
+
+
+def _check_reach(key: ApiKey, asked: Call) -> None:
+    """Let a key ask for what it may.
+
+    :raises PermissionDeniedException: it is about the memory of somebody else, or of all.
+    """
+    of_system = asked.operation.startswith("system.")
+    if of_system and (asked.operation not in ABOUT_ONE or asked.user_id is None):
+        if not key.is_root:
+            raise PermissionDeniedException("This needs a root key.")
+    elif asked.user_id is None:
+        raise InvalidInputError("say whose memory: user_id")
+    elif not key.may_reach(asked.user_id):
+        raise PermissionDeniedException("This key is for the memory of another user.")
+
+
+async def _called(memory: MemorySystem, asked: Call) -> Any:
+    name = asked.operation
+    if name == STATISTICS:
+        told: Any = memory.statistics()
+        return await told if isawaitable(told) else told
+    operation = OPERATIONS.get(name)
+    if operation is None or (operation.of_system and name not in OF_SYSTEM):
+        raise InvalidInputError(f"the dashboard does not ask for {name!r:.80}")
+    positional, given = _arguments(name, operation.parameters, asked.arguments)
+    if operation.of_system:
+        if any(one.name == "user_id" for one in operation.parameters):
+            given["user_id"] = asked.user_id
+        return await _result(memory, name, positional, given, asked)
+    user_id = asked.user_id or ""
+    if asked.as_of is None:
+        return await _result(memory.user(user_id), name, positional, given, asked)
+    if operation.writes:
+        raise InvalidInputError(f"{name} changes a memory, and the past cannot be changed")
+    async with memory.replay(user_id, asked.as_of, dropped="mark") as past:
+        return await _result(past, name, positional, given, asked)
+
+
+def _arguments(
+    name: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments that are given, as the operation takes them."""
+    taken = [one for one in parameters if one.name not in ("user_id", "progress", "stop")]
+    try:
+        read = msgspec.convert(given, struct_of(name.replace(".", "_"), taken, IN_HTTP))
+    except msgspec.ValidationError as error:
+        raise ClientException(f"{name} does not take this: {error}") from error
+    positional: list[Any] = []
+    named = {one: checked(one, getattr(read, one)) for one in given}
+    for one in taken:
+        if one.kind is one.kind.VAR_POSITIONAL:
+            positional = named.pop(one.name, [])
+    return positional, named
+
+
+async def _result(
+    target: Any, name: str, positional: list[Any], given: dict[str, Any], asked: Call
+) -> Any:
+    """Carry an operation out on what has it; what it yields is gathered."""
+    *owners, method = name.removeprefix("system.").split(".")
+    for owner in owners:
+        target = getattr(target, owner)
+    if owners == ["context"] and asked.document is not None:
+        target = target.document(asked.document)
+    returned = getattr(target, method)(*positional, **given)
+    return await (_gathered(returned, asked) if isasyncgen(returned) else returned)
+
+
+async def _gathered(items: AsyncIterator[Any], asked: Call) -> list[Any]:
+    wanted = min(check_count(asked.first if asked.last is None else asked.last, "first"), PAGE_MAX)
+    kept: deque[Any] = deque(maxlen=wanted)
+    async for item in items:
+        kept.append(item)
+        if asked.last is None and len(kept) >= wanted:
+            break
+    return list(kept)
+
+
+def router() -> Router:
+    """Return the routes of the dashboard."""
+    return Router(DASHBOARD, route_handlers=[*map(_served, FILES), own_key, call])

@@ -1,0 +1,135 @@
+// The page: the key, the views, whose memory is looked at, light and dark.
+
+import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { call, ownKey, useKey } from "./api.js";
+import { Failed, useAction } from "./parts.js";
+import { T } from "./texts.js";
+
+const VIEWS = Object.keys(T.views);
+const OF_ALL = ["users", "health"]; // they are about nobody in particular, and need a root key
+
+/** The address behind the #: #/view?user=…&id=… */
+function route() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const params = Object.fromEntries(new URLSearchParams(query));
+  return { view: VIEWS.includes(path) ? path : null, params };
+}
+
+const address = (view, params) => {
+  const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== "");
+  return `#/${view}?${new URLSearchParams(given)}`;
+};
+
+function givenKey() {
+  const found = location.hash.match(/^#key=(ma_[0-9a-f_]+)$/);
+  if (found) history.replaceState(null, "", location.pathname); // it is not left where others look
+  return found?.[1] ?? null;
+}
+
+function SignIn({ enter }) {
+  const [text, write] = useState("");
+  const action = useAction();
+  const submit = (event) => {
+    event.preventDefault();
+    action.run(() => enter(text.trim()));
+  };
+  return html`<main id="content"><form class="box key" onSubmit=${submit}>
+    <h2>${T.signIn}</h2>
+    <label>${T.keyLabel}<input type="password" autocomplete="off" required value=${text}
+      aria-describedby="key-help" onInput=${(event) => write(event.target.value)} /></label>
+    <p id="key-help" class="small quiet">${T.keyHelp}</p>
+    <button class="main" disabled=${action.busy}>${T.keyOpen}</button>
+    <${Failed} error=${action.error} />
+  </form></main>`;
+}
+
+function UserPicker({ user, go }) {
+  const [users, know] = useState([]);
+  const [text, write] = useState(user ?? "");
+  useEffect(() => { call("system.users").then(know, () => know([])); }, []);
+  useEffect(() => write(user ?? ""), [user]);
+  const submit = (event) => {
+    event.preventDefault();
+    if (text) go(text);
+  };
+  return html`<form onSubmit=${submit}><label class="check">${T.user}<input
+    list="users" value=${text} onInput=${(event) => write(event.target.value)} onChange=${submit} />
+    <datalist id="users">${users.slice(0, 500).map((id) => html`<option key=${id} value=${id} />`)}</datalist>
+  </label></form>`;
+}
+
+function Toast({ told, close }) {
+  useEffect(() => {
+    const timer = setTimeout(close, told.undo ? 12000 : 4000);
+    return () => clearTimeout(timer);
+  }, [told]);
+  return html`<div class="toast" role="status">${told.text}
+    ${told.undo && html`<button onClick=${() => { close(); told.undo(); }}>${T.undo}</button>`}
+    <button onClick=${close}>${T.close}</button></div>`;
+}
+
+const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+
+function Page() {
+  const [me, know] = useState(null);
+  const [at, move] = useState(route());
+  const [View, draw] = useState({});
+  const [told, tell] = useState(null);
+  const [theme, paint] = useState(localStorage.getItem("theme") ?? (isDark() ? "dark" : "light"));
+  const heading = useRef(null);
+  useEffect(() => {
+    const onHash = () => move(route());
+    addEventListener("hashchange", onHash);
+    return () => removeEventListener("hashchange", onHash);
+  }, []);
+  useEffect(() => {
+    document.documentElement.dataset.theme = theme;
+    localStorage.setItem("theme", theme);
+  }, [theme]);
+  const enter = async (key) => {
+    useKey(key);
+    const found = await ownKey();
+    know(found);
+  };
+  const [begun, begin] = useState(false);
+  useEffect(() => {
+    const key = givenKey();
+    (key ? enter(key) : Promise.resolve()).catch(() => undefined).finally(() => begin(true));
+  }, []);
+  const isRoot = me?.scope === "root";
+  const views = VIEWS.filter((view) => isRoot || !OF_ALL.includes(view));
+  const view = views.includes(at.view) ? at.view : views[0];
+  const user = isRoot ? at.params.user : me?.user_id;
+  useEffect(() => {
+    if (!me) return;
+    let isLast = true;
+    import(`./views/${view}.js`).then((module) => isLast && draw({ view, Of: module.default }));
+    document.title = `${T.views[view]} · ${T.title}`;
+    return () => { isLast = false; };
+  }, [me, view]);
+  const go = (to, params = {}) => { location.hash = address(to, { user, ...params }); };
+  const set = (params) => history.replaceState(null, "", address(view, { user, ...params }));
+  const toast = (text, undo) => tell({ text, undo });
+  const head = html`<a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); heading.current?.focus(); }}>${T.skip}</a>
+    <header><h1>${T.title}</h1>
+      ${me && (isRoot
+        ? html`<${UserPicker} user=${user} go=${(id) => go(OF_ALL.includes(view) ? "memories" : view, { user: id })} />`
+        : html`<span>${T.user}: <b dir="auto">${user}</b></span>`)}
+      <span class="room"></span>
+      ${me && html`<span class="quiet small">${me.version}</span>`}
+      <button aria-pressed=${theme === "dark"} onClick=${() => paint(theme === "dark" ? "light" : "dark")}>${T.theme}</button>
+    </header>`;
+  if (!me) return html`${head}${begun && html`<${SignIn} enter=${enter} />`}`;
+  const isReady = View.view === view;
+  return html`${head}
+    <nav aria-label=${T.main}><ul>${views.map((name) => html`<li key=${name}><a
+      href=${address(name, { user })} aria-current=${name === view ? "page" : undefined}>${T.views[name]}</a></li>`)}</ul></nav>
+    <main id="content"><h2 ref=${heading} tabindex="-1">${T.views[view]}</h2>
+      ${!user && !OF_ALL.includes(view)
+        ? html`<p>${T.noUser}</p>`
+        : isReady && html`<${View.Of} key=${`${view} ${user}`} ...${{ user, params: at.params, go, set, toast }} />`}
+    </main>
+    ${told && html`<${Toast} told=${told} close=${() => tell(null)} />`}`;
+}
+
+render(html`<${Page} />`, document.getElementById("app"));

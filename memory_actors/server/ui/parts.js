@@ -1,0 +1,188 @@
+// The parts that several views are made of.
+
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
+import { call } from "./api.js";
+import { T, locale } from "./texts.js";
+
+const PAGE = 100;
+const TALLEST = 12e6; // pixels: a browser draws nothing in an element that is much taller
+const SNIPPET = 300; // characters of a text in a row
+
+const dates = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
+export const when = (iso) => (iso ? dates.format(new Date(iso)) : T.never);
+export const json = (value) => JSON.stringify(value, null, 2);
+export const snippet = (text) => (text.length > SNIPPET ? `${text.slice(0, SNIPPET)}…` : text);
+export const named = (names, key) => names[key] ?? key;
+
+/** Somebody's words: shown as they are, whatever direction they run in. */
+export const Said = ({ text }) => html`<span class="text" dir="auto">${text}</span>`;
+
+/** Ask for an operation whenever what it depends on changes; the last answer counts. */
+export function useCall(operation, on, args, isWanted = true) {
+  const [state, set] = useState({ loading: isWanted });
+  const [turn, again] = useState(0);
+  const asked = JSON.stringify([operation, on, args, isWanted, turn]);
+  useEffect(() => {
+    if (!isWanted) return set({ loading: false });
+    let isLast = true;
+    set((before) => ({ ...before, loading: true }));
+    call(operation, on, args).then(
+      (result) => isLast && set({ result, loading: false }),
+      (error) => isLast && set({ error, loading: false }),
+    );
+    return () => { isLast = false; };
+  }, [asked]);
+  return { ...state, again: () => again((value) => value + 1) };
+}
+
+/** Run something that changes: it can fail, and says so. */
+export function useAction() {
+  const [state, set] = useState({ busy: false });
+  const run = (work) => {
+    set({ busy: true });
+    return Promise.resolve().then(work).then(
+      (result) => { set({ busy: false }); return result; },
+      (error) => { set({ busy: false, error }); },
+    );
+  };
+  return { ...state, run, clear: () => set({ busy: false }) };
+}
+
+export const Failed = ({ error, again }) =>
+  error &&
+  html`<p class="bad" role="alert">
+    ${T.failed}${error.message} ${again && html`<button onClick=${again}>${T.again}</button>`}
+  </p>`;
+
+export const Waiting = ({ of }) =>
+  html`${of.loading && !of.result && html`<p class="quiet" role="status">${T.loading}</p>`}
+    <${Failed} error=${of.error} again=${of.again} />`;
+
+/** The pages of a long list, fetched as they are looked at. */
+export function usePages(fetch, depends) {
+  const pages = useRef(new Map());
+  const [, draw] = useState(0);
+  const [error, fail] = useState(null);
+  const key = JSON.stringify(depends);
+  const known = useRef(key);
+  if (known.current !== key) {
+    known.current = key;
+    pages.current = new Map();
+  }
+  const held = pages.current; // what is fetched for an earlier list stays with that one
+  const seen = (first, last) => {
+    for (let page = Math.floor(first / PAGE); page <= Math.floor(last / PAGE); page += 1) {
+      if (held.has(page)) continue;
+      held.set(page, null);
+      fetch(page * PAGE, PAGE).then(
+        (items) => { held.set(page, items); draw((turn) => turn + 1); },
+        (failed) => { held.delete(page); fail(failed); },
+      );
+    }
+  };
+  const item = (index) => held.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null;
+  return { item, seen, error };
+}
+
+/** A list of any length, of which only what is in sight is drawn. One stop of the Tab key; the
+ * arrows, Page, Home and End move in it, Enter chooses. */
+export function VirtualList({ count, height = 56, row, seen, chosen, choose, label, short }) {
+  const box = useRef(null);
+  const [view, look] = useState({ top: 0, height: 600 });
+  const [active, move] = useState(0);
+  const id = useMemo(() => `list-${Math.random().toString(36).slice(2)}`, []);
+  const whole = count * height;
+  const drawn = Math.min(whole, TALLEST);
+  const scale = drawn > view.height ? (whole - view.height) / (drawn - view.height) : 1;
+  const top = view.top * scale;
+  const first = Math.max(0, Math.floor(top / height) - 4);
+  const last = Math.min(count - 1, Math.ceil((top + view.height) / height) + 4);
+  useLayoutEffect(() => {
+    const measure = () =>
+      box.current && look({ top: box.current.scrollTop, height: box.current.clientHeight });
+    measure();
+    addEventListener("resize", measure);
+    return () => removeEventListener("resize", measure);
+  }, [count]);
+  useEffect(() => { if (seen && last >= first) seen(first, last); });
+  const to = (index) => {
+    const next = Math.max(0, Math.min(count - 1, index));
+    move(next);
+    const [from, until] = [next * height, (next + 1) * height];
+    if (from < top) box.current.scrollTop = from / scale;
+    else if (until > top + view.height) box.current.scrollTop = (until - view.height) / scale;
+  };
+  const onKeyDown = (event) => {
+    const page = Math.max(1, Math.floor(view.height / height) - 1);
+    const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -count, End: count };
+    if (event.key in moves) to(active + moves[event.key]);
+    else if (event.key === "Enter" || event.key === " ") choose?.(active);
+    else return;
+    event.preventDefault();
+  };
+  const rows = [];
+  for (let index = first; index <= last; index += 1) {
+    const item = row(index);
+    rows.push(html`<div
+      key=${index} id=${`${id}-${index}`} role="option" aria-selected=${index === chosen}
+      aria-setsize=${count} aria-posinset=${index + 1}
+      class=${index === active ? "item active" : "item"}
+      style=${{ top: `${index * height - top + view.top}px`, height: `${height}px` }}
+      onClick=${() => { move(index); choose?.(index); }}
+    >${item ?? html`<span class="quiet">${T.loading}</span>`}</div>`);
+  }
+  if (!count) return html`<p class="quiet">${T.none}</p>`;
+  return html`<div
+    ref=${box} class=${short ? "list short" : "list"} role="listbox" tabindex="0" aria-label=${label}
+    aria-activedescendant=${active >= first && active <= last ? `${id}-${active}` : undefined}
+    onKeyDown=${onKeyDown}
+    onScroll=${() => look({ top: box.current.scrollTop, height: box.current.clientHeight })}
+  ><div role="presentation" style=${{ height: `${drawn}px`, position: "relative" }}>${rows}</div></div>`;
+}
+
+export const Meter = ({ label, used, limit }) => {
+  const part = limit ? Math.min(1, used / limit) : 0;
+  return html`<div
+    class=${part >= 0.8 ? "meter full" : "meter"} role="meter" aria-label=${label}
+    aria-valuenow=${used} aria-valuemin="0" aria-valuemax=${Math.max(limit, used, 1)}
+  ><div style=${{ width: `${part * 100}%` }}></div></div>`;
+};
+
+/** Numbers by name, each with a bar of its size; those that are nought are left out. */
+export function Bars({ values, names, label }) {
+  const sorted = Object.entries(values).filter(([, value]) => value !== 0).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const most = Math.max(1e-9, ...sorted.map(([, value]) => Math.abs(value)));
+  return html`<table class="bars" aria-label=${label}><tbody>${sorted.map(
+    ([name, value]) => html`<tr key=${name}>
+      <th scope="row">${named(names, name)}</th>
+      <td class="figure">${value.toFixed(3)}</td>
+      <td><div class=${value < 0 ? "bar minus" : "bar"}
+        style=${{ width: `${(100 * Math.abs(value)) / most}%` }}></div></td>
+    </tr>`,
+  )}</tbody></table>`;
+}
+
+export const Card = ({ name, value }) => html`<div class="card"><span class="small quiet">${name}</span><b>${value}</b></div>`;
+
+export const Select = ({ label, value, options, change }) =>
+  html`<label>${label}<select value=${value} onChange=${(event) => change(event.target.value)}>
+    ${options.map(([key, name]) => html`<option key=${key} value=${key}>${name}</option>`)}
+  </select></label>`;
+
+export const Field = ({ label, value, change, type = "text", wide, ...more }) =>
+  html`<label class=${wide ? "wide" : ""}>${label}<input
+    type=${type} value=${value} onInput=${(event) => change(event.target.value)} ...${more} /></label>`;
+
+export const KINDS = ["long_term", "short_term", "working", "entity", "episodic", "structured", "context"];
+export const kindOptions = [["", T.allKinds], ...KINDS.map((kind) => [kind, T.kinds[kind]])];
+export const trustOptions = [["", T.anyTrust], ...["unknown", "trusted"].map((one) => [one, T.trusts[one]])];
+
+export const Tags = ({ memory }) => html`
+  <span class="tag">${named(T.kinds, memory.source === "compressed" ? "compressed" : memory.memory_type)}</span>
+  ${memory.pinned && html`<span class="tag">${T.pinned}</span>`}
+  ${memory.trust !== "unknown" && html`<span class=${memory.trust === "untrusted" ? "tag bad" : "tag"}>${named(T.trusts, memory.trust)}</span>`}`;
+
+/** A memory in a row of a list: two lines. */
+export const MemoryRow = ({ memory }) => html`
+  <${Said} text=${snippet(memory.content)} />
+  <span class="small quiet"><${Tags} memory=${memory} />${when(memory.occurred_at)}</span>`;

@@ -1,0 +1,103 @@
+// Health: what the store holds, what the process does, and whether the log is whole.
+
+import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
+import { call } from "../api.js";
+import { Card, Failed, Waiting, named, useAction, useCall } from "../parts.js";
+import { T } from "../texts.js";
+
+const EVERY_MS = 2000;
+const KEPT = 150; // readings: five minutes
+
+/** The statistics, read again and again, and how many events came between two readings. */
+function useReadings() {
+  const [state, set] = useState({ rates: [] });
+  const before = useRef(null);
+  useEffect(() => {
+    let isOn = true;
+    let timer;
+    const read = () =>
+      call("system.statistics").then(
+        (now) => {
+          if (!isOn) return;
+          const at = performance.now() / 1000;
+          const last = before.current;
+          before.current = { at, position: now.log.last_position };
+          set((held) => ({
+            now,
+            rates: last
+              ? [...held.rates, [at, (now.log.last_position - last.position) / (at - last.at)]].slice(-KEPT)
+              : held.rates,
+          }));
+        },
+        (error) => isOn && set((held) => ({ ...held, error })),
+      ).then(() => { if (isOn) timer = setTimeout(read, EVERY_MS); });
+    read();
+    return () => { isOn = false; clearTimeout(timer); };
+  }, []);
+  return state;
+}
+
+export default function Health() {
+  const { now, rates, error } = useReadings();
+  const usage = useCall("system.usage");
+  return html`<section class="box"><h3>${T.statistics}</h3><${Failed} error=${error} />
+      ${now && html`<div class="cards">
+        <${Card} name=${T.logPosition} value=${T.number(now.log.last_position)} /><${Card} name=${T.logBytes} value=${T.bytes(now.log.used_bytes)} />
+        <${Card} name=${T.actors} value=${T.number(now.runtime.live)} /><${Card} name=${T.actorsBytes} value=${T.bytes(now.runtime.live_bytes)} />
+        <${Card} name=${T.processMemory} value=${T.bytes(now.memory.current_bytes)} /><${Card} name=${T.processPeak} value=${T.bytes(now.memory.peak_bytes)} />
+        <${Card} name=${T.vectors} value=${T.number(now.embeddings.computed)} /><${Card} name=${T.vectorsWaiting} value=${T.number(now.embeddings.waiting)} />
+        <${Card} name=${T.notIndexed} value=${T.number(now.passages_wanting)} /><${Card} name=${T.alertsPosted} value=${T.number(now.alerts.posted)} />
+        <${Card} name=${T.alertsFailed} value=${T.number(now.alerts.failed)} />
+      </div>`}
+      <${Chart} rates=${rates} /></section>
+    <div class="split even"><section class="box"><h3>${T.usage}</h3><${Waiting} of=${usage} />
+      ${usage.result && html`<p>${T.usersCount(usage.result.users)}</p><div class="scroll" tabindex="0" role="region" aria-label=${T.usage}><table class="lined"><thead><tr><th scope="col">${T.kind}</th>
+        <th scope="col">${T.views.memories}</th><th scope="col">${T.sizes}</th></tr></thead><tbody>
+        ${Object.entries(usage.result.counts).map(([kind, count]) => html`<tr key=${kind}><th scope="row">${named(T.kinds, kind)}</th>
+          <td>${T.number(count)}</td><td>${T.bytes(usage.result.stored_bytes[kind] ?? 0)}</td></tr>`)}</tbody></table></div>`}
+    </section>
+    <section class="box"><h3>${T.slowCalls}</h3>${now && html`<${Slow} violations=${now.latency_violations} />`}
+      <${Verify} /></section></div>`;
+}
+
+const Slow = ({ violations }) => {
+  const rows = Object.entries(violations).filter(([, count]) => count > 0);
+  if (!rows.length) return html`<p class="quiet">${T.noSlow}</p>`;
+  return html`<table><tbody>${rows.map(([kind, count]) => html`<tr key=${kind}><th scope="row">${named(T.kinds, kind)}</th><td class="figure">${T.number(count)}</td></tr>`)}</tbody></table>`;
+};
+
+function Verify() {
+  const action = useAction();
+  const [report, tell] = useState(null);
+  return html`<h3>${T.verify}</h3><p class="small quiet">${T.verifyHelp}</p>
+    <button disabled=${action.busy} onClick=${() => action.run(async () => tell(await call("system.verify")))}>${action.busy ? T.loading : T.verify}</button>
+    <${Failed} error=${action.error} />
+    ${report && !report.findings.length && html`<p class="good" role="status">${T.verified(report.events)}</p>`}
+    ${report?.findings.length > 0 && html`<p class="bad" role="alert">${T.verifyFailed}</p><pre class="data" tabindex="0">${JSON.stringify(report.findings, null, 2)}</pre>`}`;
+}
+
+function Chart({ rates }) {
+  const box = useRef(null);
+  const chart = useRef(null);
+  const data = () => [rates.map(([at]) => at - (rates.at(-1)?.[0] ?? 0)), rates.map(([, rate]) => rate)];
+  useEffect(() => {
+    let isOn = true;
+    import("../vendor/uplot.js").then(({ default: Plot }) => {
+      if (!isOn) return;
+      const style = getComputedStyle(document.documentElement);
+      const colour = (name) => style.getPropertyValue(name).trim();
+      const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line") } };
+      chart.current = new Plot({
+        width: box.current.clientWidth, height: 180,
+        scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+        axes: [{ ...axis, label: T.chartSeconds }, axis],
+        series: [{ label: T.chartSeconds }, { label: T.chartTitle, stroke: colour("--bar"), width: 2, fill: `${colour("--bar")}33` }],
+      }, data(), box.current);
+    });
+    const resize = () => chart.current?.setSize({ width: box.current.clientWidth, height: 180 });
+    addEventListener("resize", resize);
+    return () => { isOn = false; removeEventListener("resize", resize); chart.current?.destroy(); };
+  }, []);
+  useEffect(() => { chart.current?.setData(data()); }, [rates.length, rates.at(-1)?.[0]]);
+  return html`<h3>${T.chartTitle}</h3><div ref=${box} role="img" aria-label=${T.chartTitle}></div>`;
+}
