@@ -224,6 +224,15 @@ def enterprise(memories: int, calls: int, options: Options) -> Any:
 
 
 @measurement(runs=5)
+@click.option("--sizes", multiple=True, default=(10_000, 100_000), type=click.IntRange(1))
+def dashboard(sizes: tuple[int, ...], options: Options) -> Any:
+    """See how soon the dashboard shows something, and scrolls to the end, in a real browser."""
+    from bench.dashboard import run
+
+    return run(sizes, options)
+
+
+@measurement(runs=5)
 @click.option("--sizes", multiple=True, default=(), type=click.IntRange(20))
 @click.option("--queries", default=100, show_default=True, type=click.IntRange(1))
 def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:

@@ -47,6 +47,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.settings import DEADLINE_S
+from memory_actors.base.steps import here, step
 from memory_actors.base.streams import user_of
 
 MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline
@@ -67,6 +68,8 @@ S = TypeVar("S")
 class _Ask:
     request: Request
     answer: "asyncio.Future[Reply]"
+    caller: Any
+    """The mark of who asks, for whoever traces. See steps.py."""
 
 
 @dataclass(slots=True)
@@ -172,7 +175,7 @@ class Actor(Generic[S]):
                 "see the log, then open the system again"
             )
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._mailbox.append(_Ask(request, answer))
+        self._mailbox.append(_Ask(request, answer, here()))
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         return answer
@@ -211,7 +214,9 @@ class Actor(Generic[S]):
         crash = await self._decide_batch(batch)
         try:
             if batch.prepared:
-                await self._append(batch)
+                callers = [ask.caller for ask, _ in batch.outcomes]
+                with step("append", callers, events=len(batch.prepared)):
+                    await self._append(batch)
         except Exception as error:
             await self._fail(batch, error)
             return

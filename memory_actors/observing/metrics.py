@@ -34,7 +34,7 @@ LABEL = "name"  # of a metric with labels that nobody named
 Statistics = Callable[[], Mapping[str, float | Mapping[str, float]]]
 """Gives a number for each name, or a number for each value of the name's label."""
 
-_HELP = {
+HELP: Mapping[str, str] = {
     "live_actors": "Users in memory",
     "live_bytes": "Bytes that users in memory hold, estimated",
     "mailbox_depth": "Commands that wait in the mailboxes of all users",
@@ -163,7 +163,7 @@ class _Collector:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-        full_name, about = f"{self._namespace}_{name}", _HELP.get(name, name.replace("_", " "))
+        full_name, about = f"{self._namespace}_{name}", HELP.get(name, name.replace("_", " "))
         if not isinstance(held, Mapping):
             return family(full_name, about, value=held)
         metric = family(full_name, about, labels=[self._labels.get(name, LABEL)])

@@ -132,7 +132,8 @@ def _served(name: str) -> HTTPRouteHandler:
 
     @get(path, opt=PUBLIC, include_in_schema=False)
     async def serve(request: Request[Any, Any, Any]) -> Response[Any]:
-        if path == "/" and sent_path(request.scope).endswith("/"):  # its files would not be found
+        # Behind a slash, what the page names would not be found.
+        if path == "/" and sent_path({**request.scope}).endswith("/"):
             return Redirect(f"..{DASHBOARD}")
         file = _file(name)
         headers = {**HEADERS, "ETag": file.tag, "Vary": "Accept-Encoding"}

@@ -17,6 +17,7 @@ from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVe
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
+from memory_actors.base.steps import here, step
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.batcher import LEAVE_S_MAX, Batcher, Outcome
@@ -217,7 +218,8 @@ class EmbeddingService:
             await self._prepare()
         except EmbedderError as error:
             return [error] * len(texts)
-        return await self._batcher.embed_each(texts, background=background, query=query)
+        with step("embed", [here()], texts=len(texts)):
+            return await self._batcher.embed_each(texts, background=background, query=query)
 
     @property
     def prepared(self) -> bool:

@@ -104,6 +104,7 @@ function Page() {
     if (!me) return;
     let isLast = true;
     import(`./views/${view}.js`).then((module) => isLast && draw({ view, Of: module.default }));
+    tell(null);
     document.title = `${T.views[view]} · ${T.title}`;
     return () => { isLast = false; };
   }, [me, view]);

@@ -64,7 +64,7 @@ function Drawing({ nodes, edges, open }) {
       const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
       drawn.current = cytoscape({
         container: box.current,
-        wheelSensitivity: undefined,
+        maxZoom: 2,
         elements: [
           ...nodes.map((memory) => ({ data: { id: memory.memory_id, label: memory.data.name } })),
           ...edges.filter((edge) => nodes.some((node) => node.memory_id === edge.source_id) && nodes.some((node) => node.memory_id === edge.target_id))

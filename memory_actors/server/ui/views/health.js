@@ -88,9 +88,9 @@ function Chart({ rates }) {
       const colour = (name) => style.getPropertyValue(name).trim();
       const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line") } };
       chart.current = new Plot({
-        width: box.current.clientWidth, height: 180,
+        width: box.current.clientWidth, height: 180, legend: { show: false },
         scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-        axes: [{ ...axis, label: T.chartSeconds }, axis],
+        axes: [{ ...axis, label: T.chartSeconds, values: (_, ticks) => ticks.map(Math.abs) }, axis],
         series: [{ label: T.chartSeconds }, { label: T.chartTitle, stroke: colour("--bar"), width: 2, fill: `${colour("--bar")}33` }],
       }, data(), box.current);
     });

@@ -41,7 +41,7 @@ export function useEvents(user, live) {
   return state;
 }
 
-const WORDS = ["content", "text", "name", "fact", "goal", "action", "query"];
+const WORDS = ["content", "text", "name", "fact", "goal", "action", "query", "raw", "heading"];
 
 /** What an event says, in its own words where it has some. */
 export const gist = (data) => {

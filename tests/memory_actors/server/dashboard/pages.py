@@ -1,7 +1,6 @@
 """The dashboard in a browser, watched: what it logs, where it asks, whether it can be read."""
 
 import shutil
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,12 +48,15 @@ class Dashboard:
         """Hold a page that is signed in; fail for what went wrong in it."""
         sized = {"viewport": {"width": width, "height": 900}, **context}
         opened = browser.new_context(**sized)
+        dashboard = cls(opened.new_page(), url)
         try:
-            dashboard = cls(opened.new_page(), url)
             dashboard.page.goto(f"{url}/ui#key={key}")
             dashboard.page.get_by_role("navigation", name="Views").wait_for()
             yield dashboard
             dashboard.check()
+        except Exception as error:
+            error.add_note(dashboard.told())
+            raise
         finally:
             opened.close()
 
@@ -71,6 +73,11 @@ class Dashboard:
         assert self.logged == []
         assert self.elsewhere == []
         assert self.page.evaluate("window.harmed") is None
+
+    def told(self) -> str:
+        """Return what can be read on the page, and what was logged."""
+        text = self.page.locator("body").inner_text()
+        return f"At {self.page.url.partition('#')[2]}:\n{text}\nLogged: {self.logged}"
 
     def findings(self) -> list[str]:
         """Return what somebody who cannot see or point would be kept from."""

@@ -1,0 +1,47 @@
+"""Steps: the work behind a call that goes on in another task or thread, for whoever traces calls.
+
+An actor decides and appends for several callers at once, in a task of its own: what is current in
+that task is not what was current in them. So a caller leaves a mark with what it asks for (`here`),
+and the work names the marks of all it is done for (`step`). Where nobody traces, both are a look at
+one name.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, Protocol
+
+
+class Steps(Protocol):
+    """A receiver of steps."""
+
+    def here(self) -> Any:
+        """Return a mark of what is being done now."""
+        ...
+
+    def step(
+        self, name: str, callers: Sequence[Any], **attributes: int | str
+    ) -> AbstractContextManager[object]:
+        """Hold a step of work that is done for callers who left these marks."""
+        ...
+
+
+_NOTHING: Final = nullcontext()
+_watching: Steps | None = None
+
+
+def watch(steps: Steps | None) -> None:
+    """Tell all steps of this process from now on; None: nobody wants them."""
+    global _watching
+    _watching = steps
+
+
+def here() -> Any:
+    """Return the mark of the caller; None where nobody traces."""
+    return None if _watching is None else _watching.here()
+
+
+def step(
+    name: str, callers: Sequence[Any], **attributes: int | str
+) -> AbstractContextManager[object]:
+    """Hold a step of work for these callers."""
+    return _NOTHING if _watching is None else _watching.step(name, callers, **attributes)

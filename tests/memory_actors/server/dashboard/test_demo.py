@@ -1,0 +1,107 @@
+"""What a new user does: the demo's store, `memory-actors ui`, and a look at each view.
+
+With MEMORY_ACTORS_PICTURES=docs/pictures it takes the pictures that the documentation shows.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from memory_actors.search.model.installed import model_path
+from tests.memory_actors.server.dashboard.pages import VIEWS, Dashboard
+
+DEMO, FACTS = "demo", "demo facts"
+WIDTH = 1100
+WALKS = 8
+PROGRAM = (sys.executable, "-m", "memory_actors.cli")
+
+
+def _walk(number: int) -> dict[str, str]:
+    """Return one of many memories that say nearly the same: they can be compressed."""
+    at = f"2024-06-{number + 1:02d}T08:00:00Z"
+    return {"content": f"Walked the dog in the park before work, day {number}", "occurred_at": at}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address that the command prints, over the store that the demo leaves."""
+    if model_path("int8") is None:
+        pytest.skip("the embedding model is not installed: `memory-actors model install`")
+    data = tmp_path_factory.mktemp("demo")
+    program = [*PROGRAM, "--data", str(data)]
+    subprocess.run([*program, "demo"], check=True, capture_output=True, timeout=120)
+    walks = data / "walks.jsonl"
+    walks.write_text("\n".join(map(json.dumps, map(_walk, range(WALKS)))))
+    imported = [*program, "--user", "demo", "import", str(walks)]
+    subprocess.run(imported, check=True, capture_output=True, timeout=120)
+    started = [*program, "ui", "--port", "0", "--json"]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        yield json.loads(running.stdout.readline())["address"]
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=20) == 0
+
+
+def test_each_view_shows_what_the_demo_left(browser: Browser, address: str, tmp_path: Path) -> None:
+    pictures = Path(os.environ.get("MEMORY_ACTORS_PICTURES", tmp_path))
+    pictures.mkdir(exist_ok=True)
+    url, _, key = address.partition("/ui#key=")
+    with Dashboard.opened(browser, url, key, WIDTH) as dashboard:
+        for view in VIEWS:
+            page = dashboard.see(view, FACTS if view == "graph" else DEMO)
+            _use(view, page)
+            expect(page.get_by_text("Loading…")).to_have_count(0)
+            page.screenshot(path=pictures / f"{view}.png")
+
+
+def _use(view: str, page: Page) -> None:
+    """Do what the view is for, and see what comes of it."""
+    rows = page.get_by_role("listbox").get_by_role("option")
+    if view == "users":
+        expect(rows).to_have_count(2)
+        expect(rows.first).to_contain_text(f"{148 + WALKS} memories")
+    elif view in ("memories", "timeline"):
+        rows.nth(2).click()
+        expect(page.get_by_role("region", name="Details").locator("table").first).to_be_visible()
+    elif view == "search":
+        page.get_by_label("Query").fill("What is the name of Maya's dog?")
+        page.get_by_label("Query").press("Enter")
+        expect(page.locator(".hits > li").first).to_contain_text("Biscuit")
+        page.get_by_role("button", name="Why it is here").first.click()
+        expect(page.locator(".steps").first).to_be_visible()
+    elif view == "travel":
+        expect(rows.first).to_be_visible()
+        expect(page.get_by_text(f"{74 + WALKS // 2} changes")).to_be_visible()
+    elif view == "graph":
+        expect(rows.first).to_contain_text("Maya — ")
+        expect(page.locator(".graph canvas").first).to_be_visible()
+    elif view == "context":
+        _write_document(page)
+    elif view == "compaction":
+        page.get_by_role("button", name="Look, change nothing").click()
+        expect(page.locator(".tag", has_text="would be compressed").first).to_be_visible()
+    else:
+        page.get_by_role("button", name="Verify the log").click()
+        expect(page.get_by_text("the log is whole")).to_be_visible()
+        page.wait_for_timeout(5000)  # two readings make a line
+
+
+def _write_document(page: Page) -> None:
+    page.get_by_label("New document").fill("about Maya")
+    page.get_by_role("button", name="Make it").click()
+    for section, text in (
+        ("Home", "Lives in Glasgow since December"),
+        ("Home", "Has a dog called Biscuit"),
+        ("Work", "Writes flood alerts"),
+    ):
+        page.get_by_label("Section").fill(section)
+        page.get_by_label("Text").fill(text)
+        page.get_by_role("button", name="Add", exact=True).click()
+        expect(page.get_by_role("listitem").filter(has_text=text).first).to_be_visible()
