@@ -54,6 +54,10 @@ NEVER = "never"
     "--mcp-host", "mcp_hosts", multiple=True, metavar="NAME",
     help="A name under which clients reach /mcp, such as that of a proxy; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--cors-origin", "cors_origins", multiple=True, metavar="URL",
+    help="A site whose pages may ask here, as https://app.example; may be repeated.",
+)  # fmt: skip
 @pass_app
 def serve(
     app: App,
@@ -63,6 +67,7 @@ def serve(
     compact_at: str,
     extracts: bool,
     mcp_hosts: tuple[str, ...],
+    cors_origins: tuple[str, ...],
 ) -> None:
     """Serve the memory over HTTP until Ctrl-C. Make a key first: `memory-actors keys create`.
 
@@ -91,7 +96,7 @@ def serve(
 
     async def whole() -> None:
         async with opening(app, asked=asked, keeps=True, settings=settings) as memory:
-            how = {"on_ready": ready, "mcp_hosts": names}
+            how = {"on_ready": ready, "mcp_hosts": names, "cors_origins": cors_origins}
             await serve_http(memory, keys, host=host, port=port, **how)
 
     def ready(address: str) -> None:

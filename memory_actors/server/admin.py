@@ -15,17 +15,18 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
-from litestar import Request, Response, Router, get, post
+from litestar import Request, Response, Router, delete, get, post
 from litestar.params import Body, PathParameter, QueryParameter
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import NotFoundError, UnavailableError
 from memory_actors.base.privacy import reason
-from memory_actors.base.reports import CompactionProgress, CompactionReport
+from memory_actors.base.reports import CompactionProgress, CompactionReport, EraseReceipt
 from memory_actors.base.validation import check_optional_name
 from memory_actors.compaction.selection import age
 from memory_actors.server.access import root_only
-from memory_actors.server.bodies import Compress, CompressionStats
+from memory_actors.server.bodies import PAGE_MAX, Compress, CompressionStats, UserId, Users
+from memory_actors.server.events import told
 from memory_actors.server.examples import NAMED, answers, example, example_of
 from memory_actors.server.problems import problem_of
 from memory_actors.sharing.system import MemorySystem
@@ -206,6 +207,8 @@ def _now() -> datetime:
 # --- routes
 
 
+Limit = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, examples=example(100))]
+Offset = Annotated[int, QueryParameter(ge=0, examples=example(0))]
 JobId = Annotated[str, PathParameter(description="Its id.", examples=example(NAMED["job_id"]))]
 OfUser = Annotated[
     str | None,
@@ -223,6 +226,7 @@ DONE = {
 @post(
     "/compress/run",
     status_code=202,
+    operation_id="compress",
     summary="Compress old memories",
     responses=answers(202, Job, 400, 401, 403, 413),
 )
@@ -246,6 +250,7 @@ async def run(
 
 @get(
     "/compress/jobs/{job_id:str}",
+    operation_id="get_compression_job",
     summary="State of a run",
     responses=answers(200, Job, 400, 401, 403, 404, **DONE),
 )
@@ -256,7 +261,35 @@ async def job(request: Request[Any, Any, Any], job_id: JobId) -> Job:
 
 
 @get(
+    "/users",
+    operation_id="list_users",
+    summary="List users",
+    responses=answers(200, Users, 400, 401, 403),
+)
+async def users(
+    request: Request[Any, Any, Any], limit: Limit = PAGE_MAX, offset: Offset = 0
+) -> Users:
+    """Return ids of users who have a memory, in order, and how many there are."""
+    found = await request.app.state.memory.users()
+    return Users(users=found[offset : offset + limit], total=len(found))
+
+
+@delete(
+    "/users/{user_id:str}",
+    status_code=200,
+    operation_id="erase_user",
+    summary="Erase a user",
+    responses=answers(200, EraseReceipt, 400, 401, 403),
+)
+async def erase(request: Request[Any, Any, Any], user_id: UserId) -> EraseReceipt:
+    """Remove all that is kept of a user, to the last byte, keys included; it cannot be undone."""
+    receipt: EraseReceipt = await request.app.state.memory.erase(user_id)
+    return receipt
+
+
+@get(
     "/compress/stats",
+    operation_id="compression_stats",
     summary="What compression has saved",
     responses=answers(200, CompressionStats, 400, 401, 403, 404),
 )
@@ -271,5 +304,8 @@ async def stats(request: Request[Any, Any, Any], user_id: OfUser = None) -> Comp
 def router() -> Router:
     """Return the routes, all behind the check for a root key."""
     return Router(
-        "/admin", route_handlers=[run, job, stats], guards=[root_only], tags=["administration"]
+        "/admin",
+        route_handlers=[run, job, stats, users, erase, told],
+        guards=[root_only],
+        tags=["administration"],
     )

@@ -29,9 +29,10 @@ from memory_actors.server.problems import (
 
 IN_FLIGHT_MAX: Final = 256  # most of them wait for the disk or the model
 BODY_DEADLINE_S: Final = 30.0  # 1 MiB at 280 kbit/s
-STREAMS_MAX: Final = 128  # of MCP clients that listen: they wait, and take no place from the others
+STREAMS_MAX: Final = 128  # of clients that listen: they wait, and take no place from the others
 HEALTH: Final = "/health"
 MCP: Final = "/mcp"
+EVENTS: Final = "/events"
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -52,12 +53,15 @@ class Doorway:
         self,
         routes: Litestar,
         mcp: ASGIApp,
+        ending: asyncio.Event,
         *,
         in_flight_max: int = IN_FLIGHT_MAX,
         body_deadline_s: float = BODY_DEADLINE_S,
     ):
         self.routes = routes
         self._mcp = mcp
+        self.ending = ending
+        """Set, it ends the streams of events: nothing else would."""
         self._in_flight_max = in_flight_max
         self._body_deadline_s = body_deadline_s
         self._in_flight = 0
@@ -68,7 +72,7 @@ class Doorway:
         if scope["type"] != "http":
             await self.routes(scope, receive, send)  # type: ignore[arg-type]
             return
-        if is_mcp(scope) and scope["method"] == "GET":
+        if scope["method"] == "GET" and (is_mcp(scope) or scope["path"].endswith(EVENTS)):
             await self._stream(scope, receive, send)
             return
         if self._in_flight >= self._in_flight_max and scope["path"] != HEALTH:

@@ -1,11 +1,13 @@
 """The application: routes, guards, errors and the OpenAPI document put together."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from litestar import Litestar, Request, Router, get
+from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.exceptions import ClientException, HTTPException, NotFoundException
 from litestar.handlers import BaseRouteHandler
@@ -16,7 +18,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import MissingExtraError
 from memory_actors.base.version import version
-from memory_actors.server import admin, dashboard, users
+from memory_actors.server import admin, dashboard, manual, users
 from memory_actors.server.access import PUBLIC, Connection, known_key, read_path
 from memory_actors.server.admin import CompactionJobs
 from memory_actors.server.admission import (
@@ -61,6 +63,7 @@ class StrictRequest(Request[Any, Any, Any]):
 
 @get(
     HEALTH,
+    operation_id="health",
     opt=PUBLIC,
     security=[{}],
     summary="Health",
@@ -78,14 +81,17 @@ def create_app(
     in_flight_max: int = IN_FLIGHT_MAX,
     body_deadline_s: float = BODY_DEADLINE_S,
     mcp_hosts: Sequence[str] = (),
+    cors_origins: Sequence[str] = (),
 ) -> Doorway:
     """Return the ASGI application over an open memory system and a store of keys.
 
     At most `in_flight_max` requests are in work at a time. `body_deadline_s` is how long a body may
     take to arrive. `mcp_hosts` are the names, besides those of this machine for itself, under which
-    clients reach `/mcp`; "*" is any.
+    clients reach `/mcp`; "*" is any. `cors_origins` are the sites whose pages may ask here, as
+    `https://app.example`; "*" is any.
     """
     jobs, mcp = CompactionJobs(memory), _mcp(memory, keys, mcp_hosts)
+    ending = asyncio.Event()
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
@@ -94,8 +100,9 @@ def create_app(
             yield
 
     routes = Litestar(
-        [health, users.router(), admin.router(), dashboard.router()],
-        state=State({"memory": memory, "api_keys": keys, "jobs": jobs}),
+        [health, users.router(), admin.router(), dashboard.router(), manual.page],
+        state=State({"memory": memory, "api_keys": keys, "jobs": jobs, "ending": ending}),
+        cors_config=_cors(cors_origins) if cors_origins else None,
         guards=[read_path, known_key],
         exception_handlers={HTTPException: respond, Exception: respond},
         request_class=StrictRequest,
@@ -105,7 +112,20 @@ def create_app(
         logging_config=None,
         debug=False,
     )
-    return Doorway(routes, mcp, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s)
+    return Doorway(
+        routes, mcp, ending, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s
+    )
+
+
+def _cors(origins: Sequence[str]) -> CORSConfig:
+    return CORSConfig(
+        allow_origins=list(origins),
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_headers=[
+            "Authorization", "Content-Type", "Agent-Id", "Session-Id", "Last-Event-ID",
+        ],
+        expose_headers=["Location", "Retry-After"],
+    )  # fmt: skip
 
 
 def _mcp(memory: MemorySystem, keys: KeyStore, hosts: Sequence[str]) -> "Mounted | NoMcp":

@@ -3,22 +3,42 @@
 from collections.abc import Mapping
 from datetime import datetime
 from inspect import Parameter as Declared
-from typing import Any, Final
+from types import GenericAlias
+from typing import Annotated, Any, Final, get_type_hints
 
 import msgspec
+from litestar.params import PathParameter
 
 from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import Trust
+from memory_actors.base.records import Item, Trust
 from memory_actors.base.weights import Weights
+from memory_actors.server.examples import NAMED, example
 
+UserId = Annotated[
+    str, PathParameter(description="Whose memory.", examples=example(NAMED["user_id"]))
+]
 PAGE_MAX: Final = 1_000  # hits or memories in one answer, of at most 256 KB each
 
+MemoryItem = struct_of(
+    "MemoryItem",
+    [
+        Parameter(
+            field.name,
+            get_type_hints(Item)[field.name],
+            Declared.empty if field.required else field.default,
+            Declared.KEYWORD_ONLY,
+        )
+        for field in msgspec.structs.fields(Item)
+    ],
+    doc="One of the memories that are added at once.",
+)
 IN_HTTP: Final[Mapping[str, Any]] = {
     "auto_prune": bool,
     "trust": Trust | None,
     "min_trust": Trust | None,
     "weights": dict[str, float] | None,
+    "items": GenericAlias(list, MemoryItem),
 }
 """The fields that have another type in a request than in a call."""
 
@@ -35,6 +55,8 @@ def _body(name: str, operation: str, *but: str, more: tuple[Parameter, ...] = ()
     return struct_of(name, [*taken, *more], IN_HTTP, declared.summary)
 
 
+AddMemories = _body("AddMemories", "add_many", more=_SAID_BY)
+BuildContext = _body("BuildContext", "context")
 AddMemory = _body("AddMemory", "add", more=_SAID_BY)
 UpdateMemory = _body("UpdateMemory", "update", "memory_id", more=_SAID_BY)
 Purge = _body("Purge", "purge")
@@ -64,6 +86,14 @@ class CompressionStats(msgspec.Struct, frozen=True, kw_only=True):
     """A cron expression of when it runs by itself; null: only when asked."""
 
 
+class Users(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the ids of users, in order."""
+
+    users: list[str]
+    total: int
+    """The number of all users."""
+
+
 class Health(msgspec.Struct, frozen=True):
     """The server answers."""
 
@@ -86,6 +116,8 @@ def checked(name: str, value: Any) -> Any:
         raise InvalidInputError(f"{name} must be at most {PAGE_MAX:,} over HTTP, not {value:,}")
     if name == "weights" and value is not None:
         return _weights(value)
+    if name == "items":
+        return [Item(**arguments(item)) for item in value]
     if name == "filters" and isinstance(value, str):
         try:
             return msgspec.json.decode(value, type=dict[str, Any])

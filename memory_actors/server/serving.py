@@ -15,6 +15,7 @@ import uvicorn
 
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.server.admission import Doorway
 from memory_actors.server.app import create_app
 from memory_actors.server.connections import Connections
 from memory_actors.sharing.system import MemorySystem
@@ -36,6 +37,12 @@ class Server(uvicorn.Server):
         finally:
             for number in taken:
                 loop.remove_signal_handler(number)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams of events, then all else."""
+        if isinstance(self.config.app, Doorway):
+            self.config.app.ending.set()
+        await super().shutdown(sockets)
 
     def _take(self, loop: asyncio.AbstractEventLoop, number: signal.Signals) -> bool:
         try:

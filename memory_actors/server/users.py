@@ -24,25 +24,27 @@ from memory_actors.server.access import own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (
     IN_HTTP,
     PAGE_MAX,
+    AddMemories,
     AddMemory,
+    BuildContext,
     Extract,
     Purge,
     Search,
     Undo,
     UpdateMemory,
+    UserId,
     arguments,
     checked,
 )
+from memory_actors.server.events import of_user
 from memory_actors.server.examples import NAMED, answers, example
 from memory_actors.sharing.system import UserMemory
 
 OfUser = NamedDependency[UserMemory]
-UserId = Annotated[
-    str, PathParameter(description="Whose memory.", examples=example(NAMED["user_id"]))
-]
 MemoryId = Annotated[
     str, PathParameter(description="Its id.", examples=example(NAMED["memory_id"]))
 ]
+DocumentName = Annotated[str, PathParameter(description="Its name.", examples=example("MEMORY.md"))]
 AgentId = Annotated[
     str | None,
     HeaderParameter(
@@ -95,6 +97,8 @@ class Route(NamedTuple):
     """The example of it."""
     within: tuple[str, str] | None = None
     """The struct around the result, and its field; None: the result is the answer."""
+    total: str | None = None
+    """The operation that counts what a list is a page of: its number stands beside it."""
     shown: Mapping[str, Any] = {}
     """Fields of the example of an answer that the type does not tell."""
 
@@ -107,10 +111,17 @@ ROUTES: Final = (
         {name: NAMED[name] for name in ("content", "metadata", "session_id")},
     ),
     Route(
+        "POST /memories/bulk", "add_many", "Add memories", (400, 401, 403, 409, 413), 201,
+        AddMemories, {"items": [{"content": NAMED["content"]}]}, ("Added", "receipts"),
+    ),
+    Route(
         "POST /memories/search", "retrieve", "Search", (400, 401, 403, 413), 200, Search,
         {"query": "winter sports", "top_k": 3, "filters": NAMED["metadata"]}, ("Hits", "hits"),
     ),
-    Route("GET /memories", "list_memories", "List memories", within=("Memories", "memories")),
+    Route(
+        "GET /memories", "list_memories", "List memories", within=("Memories", "memories"),
+        total="count",
+    ),
     Route("GET /count", "count", "Count memories", within=("Count", "count")),
     Route(
         "DELETE /memories", "delete_many", "Delete what matches", within=("Deleted", "receipts"),
@@ -148,9 +159,36 @@ ROUTES: Final = (
         {"extraction_id": NAMED["extraction_id"]},
     ),
     Route("GET /usage", "usage", "Usage"),
+    Route(
+        "POST /context", "context", "What to paste into a prompt", (400, 401, 403, 413), 200,
+        BuildContext, {"query": "winter sports", "token_budget": 500},
+    ),
+    Route(
+        "GET /context/documents", "context.documents", "List context documents",
+        within=("ContextDocuments", "documents"),
+    ),
+    Route(
+        "GET /context/documents/{document:str}", "context.render", "Text of a context document",
+        within=("ContextText", "text"),
+    ),
 )  # fmt: skip
-KNOWN_AS: Final = {"retrieve": "search", "get": "get_memory", "delete": "delete_memory"}
-"""The operations that have another id in the OpenAPI document."""
+KNOWN_AS: Final = {
+    "add": "add_memory",
+    "add_many": "add_memories",
+    "retrieve": "search_memories",
+    "get": "get_memory",
+    "update": "update_memory",
+    "delete": "delete_memory",
+    "delete_many": "delete_memories",
+    "count": "count_memories",
+    "history": "memory_history",
+    "why": "memory_why",
+    "undo": "undo_extraction",
+    "context": "build_context",
+    "context.documents": "list_context_documents",
+    "context.render": "render_context_document",
+}
+"""The operations that have another id in the OpenAPI document: it says what they are about."""
 METHODS: Final = {"GET": get, "POST": post, "PATCH": patch, "DELETE": delete}
 
 
@@ -161,7 +199,8 @@ def handler(route: Route) -> HTTPRouteHandler:
     answered = operation.returns
     if route.within is not None:
         name, field = route.within
-        answered = msgspec.defstruct(name, [(field, answered)], frozen=True)
+        totals = [("total", int)] if route.total is not None else []
+        answered = msgspec.defstruct(name, [(field, answered), *totals], frozen=True)
         answered.__doc__ = operation.summary
 
     async def answer(
@@ -171,15 +210,19 @@ def handler(route: Route) -> HTTPRouteHandler:
         body = given.pop("data", None)
         fields = {**given, **({} if body is None else arguments(body))}
         result = await _called(operation, user, fields)
-        is_new = route.status == 201
-        return Response(
-            result if route.within is None else {route.within[1]: result},
-            headers={"Location": _address(user_id, result.memory_id)} if is_new else None,
-        )
+        told = result if route.within is None else {route.within[1]: result}
+        if route.total is not None:
+            counted = OPERATIONS[route.total]
+            which = {one.name for one in counted.parameters}
+            of_all = {name: value for name, value in fields.items() if name in which}
+            told["total"] = await _called(counted, user, of_all)
+        is_one = route.operation == "add"
+        headers = {"Location": _address(user_id, result.memory_id)} if is_one else None
+        return Response(told, headers=headers)
 
     taken = _signature(route, operation)
     in_query = _names_in_query(route, operation)
-    answer.__name__ = KNOWN_AS.get(operation.name, operation.name)
+    answer.__name__ = known_as = KNOWN_AS.get(operation.name, operation.name)
     answer.__doc__ = operation.summary
     answer.__signature__ = Signature(taken)  # type: ignore[attr-defined]
     answer.__annotations__ = {one.name: one.annotation for one in taken} | {
@@ -188,6 +231,7 @@ def handler(route: Route) -> HTTPRouteHandler:
     made: HTTPRouteHandler = METHODS[method](
         path,
         status_code=route.status,
+        operation_id=known_as,
         summary=route.title,
         responses=answers(route.status, answered, *route.problems, **route.shown),
     )(answer)
@@ -197,12 +241,18 @@ def handler(route: Route) -> HTTPRouteHandler:
 async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]) -> Any:
     """Carry out an operation; fields that are not its own say where its words come from."""
     own = {one.name: one for one in operation.parameters}
+    document = fields.pop("document", None)
     said_by = {name: fields.pop(name) for name in [*fields] if name not in own}
     speaker = user.from_source(**said_by) if said_by else user
     given = {name: checked(name, value) for name, value in fields.items()}
     if given.get("filters", ...) is None and own["filters"].is_required:
         given["filters"] = {}
-    return await getattr(speaker, operation.name)(**given)
+    called: Any = speaker
+    for name in operation.name.split("."):
+        called = getattr(called, name)
+        if document is not None and name == "context":
+            called = called.document(document)
+    return await called(**given)
 
 
 def _signature(route: Route, operation: Operation) -> list[Taken]:
@@ -212,6 +262,8 @@ def _signature(route: Route, operation: Operation) -> list[Taken]:
     }  # fmt: skip
     if "{memory_id" in route.at:
         taken["memory_id"] = MemoryId
+    if "{document" in route.at:
+        taken["document"] = DocumentName
     if route.body is not None:
         taken["data"] = Annotated[route.body, Body(examples=example(dict(route.given)))]
     parameters = [Taken(name, Taken.KEYWORD_ONLY, annotation=kind) for name, kind in taken.items()]
@@ -286,7 +338,7 @@ def router() -> Router:
     """Return the routes, all behind the check that the key may reach this user."""
     return Router(
         "/v1/users/{user_id:str}",
-        route_handlers=[handler(route) for route in ROUTES],
+        route_handlers=[*(handler(route) for route in ROUTES), of_user],
         guards=[own_memory],
         dependencies={"user": Provide(user_memory)},
         tags=["memories"],

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
+from memory_actors.base.context_documents import DEFAULT_DOCUMENT
 from memory_actors.base.errors import (
     AccessDeniedError,
     DeadlineExceededError,
@@ -275,6 +276,8 @@ def _request(name: str, route: Offered, on: On, given: dict[str, Any]) -> HttpRe
     parts = {"user_id": on.user_id}
     if "{memory_id}" in route.path:
         parts["memory_id"] = check_name(given.pop("memory_id"), "memory_id")
+    if "{document}" in route.path:
+        parts["document"] = on.document or DEFAULT_DOCUMENT
     path = route.path.format(**{part: _escaped(value or "") for part, value in parts.items()})
     said = _said(name, route, _as_of_handle(name, route, on, given))
     headers = {"Agent-Id": on.agent_id, "Session-Id": on.session_id}
@@ -333,7 +336,10 @@ def _plain(value: Any, what: str) -> Any:
     if isinstance(value, Enum):
         return json_copy(value.value, what)
     if isinstance(value, msgspec.Struct):
-        value = msgspec.structs.asdict(value)
+        fields = msgspec.structs.asdict(value)
+        value = {name: _plain(one, what) for name, one in fields.items()}
+    if isinstance(value, list | tuple) and any(isinstance(one, msgspec.Struct) for one in value):
+        return [_plain(one, what) for one in value]
     if isinstance(value, set | frozenset):
         value = list(value)
     return json_copy(value, what)

@@ -20,6 +20,7 @@ from memory_actors.sharing.declaration import Offered
 # fmt: off
 OFFERED: Final[Mapping[str, Offered]] = {
     "add": Offered('POST', '/v1/users/{user_id}/memories', {'content': 'content', 'memory_type': 'memory_type', 'metadata': 'metadata', 'occurred_at': 'occurred_at', 'session_id': 'session_id', 'role': 'role', 'key': 'key', 'memory_id': 'memory_id', 'pinned': 'pinned', 'auto_prune': 'auto_prune', 'idempotency_key': 'idempotency_key', 'on_duplicate': 'on_duplicate', 'source': 'source', 'trust': 'trust'}, True, None, False),
+    "add_many": Offered('POST', '/v1/users/{user_id}/memories/bulk', {'items': 'items', 'auto_prune': 'auto_prune', 'idempotency_key': 'idempotency_key', 'on_duplicate': 'on_duplicate', 'source': 'source', 'trust': 'trust'}, True, 'receipts', False),
     "retrieve": Offered('POST', '/v1/users/{user_id}/memories/search', {'query': 'query', 'memory_types': 'memory_types', 'memory_type': 'memory_type', 'top_k': 'top_k', 'filters': 'filters', 'since': 'since', 'until': 'until', 'as_of': 'as_of', 'session_id': 'session_id', 'exclude_ids': 'exclude_ids', 'exclude_session': 'exclude_session', 'min_score': 'min_score', 'token_budget': 'token_budget', 'diversity': 'diversity', 'order': 'order', 'explain': 'explain', 'weights': 'weights', 'reference_time': 'reference_time', 'compressed': 'compressed', 'sources': 'sources', 'min_trust': 'min_trust'}, True, 'hits', True),
     "list_memories": Offered('GET', '/v1/users/{user_id}/memories', {'memory_types': 'memory_type', 'filters': 'filters', 'sources': 'source', 'min_trust': 'min_trust', 'limit': 'limit', 'offset': 'offset'}, False, 'memories', True),
     "count": Offered('GET', '/v1/users/{user_id}/count', {'filters': 'filters', 'memory_types': 'memory_type', 'sources': 'source', 'min_trust': 'min_trust'}, False, 'count', True),
@@ -34,6 +35,9 @@ OFFERED: Final[Mapping[str, Offered]] = {
     "extractions": Offered('GET', '/v1/users/{user_id}/extractions', {'limit': 'limit'}, False, 'extractions', True),
     "undo": Offered('POST', '/v1/users/{user_id}/undo', {'extraction_id': 'extraction_id'}, True, None, False),
     "usage": Offered('GET', '/v1/users/{user_id}/usage', {}, False, None, True),
+    "context": Offered('POST', '/v1/users/{user_id}/context', {'query': 'query', 'session_id': 'session_id', 'limit': 'limit', 'token_budget': 'token_budget', 'max_item_tokens': 'max_item_tokens'}, True, None, True),
+    "context.documents": Offered('GET', '/v1/users/{user_id}/context/documents', {}, False, 'documents', True),
+    "context.render": Offered('GET', '/v1/users/{user_id}/context/documents/{document}', {}, False, 'text', True),
     "system.compact": Offered('POST', '/admin/compress/run', {'user_id': 'user_id', 'dry_run': 'dry_run', 'older_than': 'older_than', 'episodes': 'episodes'}, True, None, False),
     "system.compaction_stats": Offered('GET', '/admin/compress/stats', {'user_id': 'user_id'}, False, None, True),
 }

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from memory_actors.server import KeyFileError, KeyStore, create_app
+from memory_actors.server.dashboard import FILES
 from tests.memory_actors.server.helpers import ALICE, BOB, SECRET, Service, bearer, problem
 
 
@@ -16,14 +17,21 @@ class Case(NamedTuple):
     who: str
     status: int
     body: Any = None
+    query: str = ""
 
 
 MEMORIES = "/v1/users/{user_id}/memories"
 CASES = {
     ("GET", "/health"): Case("anybody", 200),
+    ("GET", "/docs"): Case("anybody", 200),
+    ("GET", "/ui"): Case("anybody", 200),
+    **{("GET", f"/ui/{name}"): Case("anybody", 200) for name in FILES if name != "index.html"},
+    ("GET", "/ui/key"): Case("any key", 200),  # see dashboard/test_views.py, as of the next
+    ("POST", "/ui/call"): Case("any key", 200),
     ("GET", "/schema"): Case("anybody", 200),
     ("GET", "/schema/openapi.json"): Case("anybody", 200),
     ("POST", MEMORIES): Case("user", 201, {"content": "User enjoys skiing"}),
+    ("POST", f"{MEMORIES}/bulk"): Case("user", 201, {"items": [{"content": "User skis"}]}),
     ("GET", MEMORIES): Case("user", 200),
     ("DELETE", MEMORIES): Case("user", 400),  # let in, and asked what to delete
     ("GET", "/v1/users/{user_id}/count"): Case("user", 200),
@@ -38,6 +46,13 @@ CASES = {
     ("POST", "/v1/users/{user_id}/extract"): Case("user", 200, {"dry_run": True}),
     ("GET", "/v1/users/{user_id}/extractions"): Case("user", 200),
     ("POST", "/v1/users/{user_id}/undo"): Case("user", 404, {"extraction_id": "ext_none"}),
+    ("POST", "/v1/users/{user_id}/context"): Case("user", 200, {"query": "winter"}),
+    ("GET", "/v1/users/{user_id}/context/documents"): Case("user", 200),
+    ("GET", "/v1/users/{user_id}/context/documents/{document}"): Case("user", 200),
+    ("GET", "/v1/users/{user_id}/events"): Case("user", 200, query="?follow=false"),
+    ("GET", "/admin/events"): Case("root", 200, query="?follow=false"),
+    ("GET", "/admin/users"): Case("root", 200),
+    ("DELETE", "/admin/users/{user_id}"): Case("root", 200),
     ("POST", "/admin/compress/run"): Case("root", 202, {"dry_run": True}),
     ("GET", "/admin/compress/jobs/{job_id}"): Case("root", 200),
     ("GET", "/admin/compress/stats"): Case("root", 200),
@@ -77,7 +92,9 @@ def ask(service: Service):
     job = service("POST", "/admin/compress/run", service.root, json={"dry_run": True}).json()
 
     def ask(method: str, path: str, case: Case, key: str | None, **given: Any) -> httpx.Response:
-        filled = path.format(user_id=ALICE, memory_id=memory_id, job_id=job["job_id"])
+        whose = "somebody" if (method, path) == ("DELETE", "/admin/users/{user_id}") else ALICE
+        parts = {"memory_id": memory_id, "job_id": job["job_id"], "document": "none"}
+        filled = path.format(user_id=whose, **parts) + case.query
         return service(method, filled, key, json=case.body, **given)
 
     return ask
@@ -142,7 +159,7 @@ def test_public_routes_need_no_key(service: Service, method, path, case) -> None
 
 @pytest.mark.parametrize("path", sorted({path for _, path in CASES if "{" in path}))
 def test_other_methods_and_options_tell_nothing_without_a_key(service: Service, path: str) -> None:
-    filled = path.format(user_id=ALICE, memory_id="x", job_id="x")
+    filled = path.format(user_id=ALICE, memory_id="x", job_id="x", document="x")
     problem(service("OPTIONS", filled), 401, "unauthorized")
     answer = service("PUT", filled, service.alice)
     problem(answer, 405, "method-not-allowed")

@@ -141,7 +141,7 @@ def test_a_source_is_said_narrowed_by_and_purged(ask: Ask) -> None:
     assert (told["trust"], told["origins"][1]) == ("untrusted", page)
     safe = {"query": "bank", "min_trust": "unknown"}
     assert ask("POST", "/memories/search", safe).json() == {"hits": []}
-    assert ask("GET", "/memories?min_trust=unknown").json() == {"memories": []}
+    assert ask("GET", "/memories?min_trust=unknown").json() == {"memories": [], "total": 0}
     from_page = ask("GET", f"/memories?source={quote(page['source'], safe='')}").json()["memories"]
     assert [one["content"] for one in from_page] == ["the bank has moved"]
 

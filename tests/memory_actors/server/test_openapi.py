@@ -1,12 +1,13 @@
 """The description of the API: every route, with examples that are true."""
 
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from memory_actors.server import KeyStore, create_app
-from memory_actors.server.bodies import AddMemory, Compress, Search, UpdateMemory
+from memory_actors.server.bodies import AddMemory, Compress, MemoryItem, Search, UpdateMemory
 from tests.memory_actors.server.helpers import Service
 
 APP = create_app(None, KeyStore("nowhere")).routes  # type: ignore[arg-type]
@@ -29,7 +30,7 @@ def test_every_route_is_described() -> None:
         (route.path_format, method.lower())
         for route in APP.routes
         for method in route.methods
-        if method != "OPTIONS" and not route.path.startswith("/schema")
+        if method != "OPTIONS" and not route.path.startswith(("/schema", "/ui", "/docs"))
     }
     assert routes == {(path, method) for path, item in DOCUMENT["paths"].items() for method in item}
 
@@ -40,7 +41,9 @@ def test_every_answer_has_an_example(path: str, method: str, operation: dict[str
     assert operation["description"]
     for status, answer in operation["responses"].items():
         (value,) = examples_in(answer["content"])
-        media_type = "application/json" if int(status) < 400 else "application/problem+json"
+        is_stream = path.endswith("/events")
+        fine = "text/event-stream" if is_stream else "application/json"
+        media_type = fine if int(status) < 400 else "application/problem+json"
         assert list(answer["content"]) == [media_type]
         assert int(status) < 400 or value["status"] == int(status)
 
@@ -95,3 +98,26 @@ def test_the_example_of_adding_works(service: Service) -> None:
     answer = service("POST", path.format(user_id="alice"), service.alice, json=body)
     (told,) = examples_in(DOCUMENT["paths"][path]["post"]["responses"]["201"]["content"])
     assert answer.json().keys() >= told.keys()
+
+
+def test_every_route_has_a_name_of_its_own() -> None:
+    names = [o["operationId"] for item in DOCUMENT["paths"].values() for o in item.values()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z_]+", name) for name in names)
+
+
+def test_what_has_a_default_need_not_be_given() -> None:
+    for name, body in (("AddMemory", AddMemory), ("Search", Search), ("MemoryItem", MemoryItem)):
+        needed = [field.name for field in msgspec.structs.fields(body) if field.required]
+        assert DOCUMENT["components"]["schemas"][name].get("required", []) == needed
+
+
+def test_the_manual_names_every_route_and_runs_nothing(service: Service) -> None:
+    page = service("GET", "/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    for path, item in DOCUMENT["paths"].items():
+        for method in item:
+            assert f"<code>{method.upper()} {path}</code>" in page.text
+    assert "<script" not in page.text
+    assert "//" not in re.sub(r"https?://[\w.-]*example|&quot;", "", page.text)

@@ -98,10 +98,9 @@ async def test_old_memories_are_compacted_and_the_caller_hears_of_it(memory: Mem
 async def test_what_is_not_offered_is_named(memory: MemorySystem) -> None:
     user = memory.user("ada")
     calls: dict[str, Any] = {
-        "add_many": lambda: user.add_many([]),
+        "restore": lambda: user.restore([]),
         "working.get": lambda: user.working.get("k"),
-        "context.render": lambda: user.context.render(),
-        "context": lambda: user.context("tea"),
+        "context.entries": lambda: user.context.entries(),
         "system.erase": lambda: memory.erase("ada"),
         "system.users": memory.users,
     }

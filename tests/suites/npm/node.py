@@ -1,5 +1,6 @@
 """Node, and packages of npm at exact versions, in the user's cache."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -59,12 +60,31 @@ def package(name: str, version: str) -> Path:
     return found
 
 
+def installed(project: Path) -> Path:
+    """Return the packages that a project's lock file names, fetched if they are not there yet.
+
+    :raises NotObtainedError: they cannot be had.
+    """
+    lock = project / "package-lock.json"
+    place = _cache() / f"locked-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
+    its = node()
+    command = (str(its.node), str(its.npm), "ci", *NPM)
+    given = [lock, project / "package.json"]
+    _made(place, *command, environment=its.environment, given=given)
+    return place / "node_modules"
+
+
 def _cache() -> Path:
     return cache() / "npm"
 
 
-def _made(place: Path, *command: str, environment: Mapping[str, str] | None = None) -> None:
-    """Fill a directory by a command that is run in it: whole, or not at all."""
+def _made(
+    place: Path,
+    *command: str,
+    environment: Mapping[str, str] | None = None,
+    given: Sequence[Path] = (),
+) -> None:
+    """Fill a directory by a command that is run in it beside some files: whole, or not at all."""
     if place in _failed:  # it is not tried again
         raise NotObtainedError(_failed[place])
     with turn():
@@ -73,6 +93,8 @@ def _made(place: Path, *command: str, environment: Mapping[str, str] | None = No
         making = place.with_name(f"{place.name}.making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
+        for file in given:
+            shutil.copy(file, making)
         try:
             _run(command, making, environment)
         except NotObtainedError as error:
