@@ -1,8 +1,6 @@
-"""The TypeScript client: made of the server's OpenAPI document, and run by Node against a server."""
+"""The TypeScript client: made of the server's OpenAPI document, and run on a server."""
 
-import hashlib
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -56,7 +54,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for name in COPIED:
         copied = shutil.copytree if (CLIENT / name).is_dir() else shutil.copy
         copied(CLIENT / name, directory / name)
-    os.symlink(packages, directory / "node_modules")
+    (directory / "node_modules").symlink_to(packages)
     return Project(directory, runner)
 
 
@@ -64,11 +62,9 @@ def test_its_types_are_those_of_the_server(project: Project) -> None:
     document = create_app(None, KeyStore("nowhere")).routes.openapi_schema.to_schema()  # type: ignore[arg-type]
     (project.directory / "openapi.json").write_text(json.dumps(document))
     project.node(*project.script("schema"))
-    made, kept = (one / "src" / "schema.ts" for one in (project.directory, CLIENT))
-    is_same = (
-        hashlib.sha256(made.read_bytes()).digest() == hashlib.sha256(kept.read_bytes()).digest()
-    )
-    assert is_same, "clients/typescript/src/schema.ts is out of date: see scripts/typescript"
+    made, kept = ((one / "src" / "schema.ts").read_bytes() for one in (project.directory, CLIENT))
+    if made != kept:  # the difference is long, and tells nobody anything
+        pytest.fail("clients/typescript/src/schema.ts is out of date: run scripts/typescript")
 
 
 def test_it_compiles_strictly_and_builds(project: Project) -> None:
