@@ -75,6 +75,7 @@ from memory_actors.base.records import Episode as Episode
 from memory_actors.base.records import EvictedStep as EvictedStep
 from memory_actors.base.records import HistoryEntry as HistoryEntry
 from memory_actors.base.records import Hit as Hit
+from memory_actors.base.records import Hits as Hits
 from memory_actors.base.records import Item as Item
 from memory_actors.base.records import Memory as Memory
 from memory_actors.base.records import MemoryType as MemoryType

@@ -20,7 +20,7 @@ import msgspec
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.base.context_documents import ContextReceipt
-from memory_actors.base.records import Receipt
+from memory_actors.base.records import Hit, Hits, Receipt
 from memory_actors.base.reports import (
     CompactionReport,
     EraseReceipt,
@@ -93,8 +93,9 @@ class Operation:
 
     @property
     def returns(self) -> Any:
-        """The type of its result."""
-        return self._hints["return"]
+        """The type of its result, as JSON has it."""
+        returned = self._hints["return"]
+        return list[Hit] if returned is Hits else returned
 
     @property
     def summary(self) -> str:

@@ -22,7 +22,7 @@ from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
-from memory_actors.base.records import HistoryEntry, Hit, Memory, MemoryType, Order, Time, Trust
+from memory_actors.base.records import HistoryEntry, Hits, Memory, MemoryType, Order, Time, Trust
 from memory_actors.base.reports import Extraction, Why
 from memory_actors.base.usage import CostEstimate, Usage
 from memory_actors.base.validation import (
@@ -88,7 +88,7 @@ class UserReads:
         compressed: bool = True,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
-    ) -> list[Hit]:
+    ) -> Hits:
         """Return the `top_k` memories that best answer a query; None is 5, or what a budget holds.
 
         `memory_types` None means all but context documents: named, their archives are searched;
@@ -153,7 +153,7 @@ class UserReads:
             async with self._scope.searching() as live:
                 hits = await retrieval.retrieve(self._scope.services, live, asked)
                 await self._scope.recalled(query, [hit.memory_id for hit in hits])
-        return hits
+        return Hits(hits)
 
     async def expand(self, compressed_id: str) -> list[Memory]:
         """Return the originals of a summary as they were, from the log, in order of time.

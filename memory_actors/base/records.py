@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from eventlog.core.records import Returned
+from memory_actors.base import notebook
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Trust(StrEnum):
@@ -187,6 +191,24 @@ class Hit(Memory, frozen=True, kw_only=True):
     """Ids of others that were found and say the same: they are no hits of their own."""
     superseded_by: str | None = None
     """The newer memory that says otherwise of the same: this one held before it."""
+
+
+class Hits(list[Hit]):
+    """The memories that a query found, the best first: a list that notebooks draw."""
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a data frame with a row for each hit, and a column for each signal.
+
+        :raises MissingExtraError: pandas is not installed.
+        """
+        return notebook.frame(
+            {**hit.to_dict(), **{f"signal_{name}": value for name, value in signals.items()}}
+            for hit in self
+            for signals in (hit.signals or {},)
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook.hits_html(self)
 
 
 class HistoryEntry(Returned, frozen=True, kw_only=True):

@@ -1,11 +1,15 @@
 """Reports about memories, as callers get them: audits, purges, erasures, compaction, prompts."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventlog.core.records import Returned
+from memory_actors.base import notebook
 from memory_actors.base.quoting import quoted
 from memory_actors.base.records import HistoryEntry, Memory, Sourced
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class LogEntry(HistoryEntry, frozen=True, kw_only=True):
@@ -96,6 +100,16 @@ class Diff(Returned, frozen=True, kw_only=True):
     tier_after: str | None
     lost: int = 0
     """Events whose payload retention has dropped, with `dropped="mark"`."""
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a data frame with a row for each change.
+
+        :raises MissingExtraError: pandas is not installed.
+        """
+        return notebook.frame(notebook.diff_rows(self))
+
+    def _repr_html_(self) -> str:
+        return notebook.diff_html(self)
 
 
 class Recall(Returned, frozen=True, kw_only=True):

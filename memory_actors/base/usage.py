@@ -1,9 +1,14 @@
 """Usage of memory beside its limits, and its monthly cost, as callers get them."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from eventlog.core.records import Returned
+from memory_actors.base import notebook
 from memory_actors.base.records import QuotaUse
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class KindUsage(Returned, frozen=True, kw_only=True):
@@ -28,6 +33,16 @@ class Usage(Returned, frozen=True, kw_only=True):
     at: datetime
     tier: str
     kinds: dict[str, KindUsage]
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a data frame with a row for each limit.
+
+        :raises MissingExtraError: pandas is not installed.
+        """
+        return notebook.frame(notebook.usage_rows(self))
+
+    def _repr_html_(self) -> str:
+        return notebook.usage_html(self)
 
 
 class CostItem(Returned, frozen=True):

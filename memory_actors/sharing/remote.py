@@ -15,7 +15,7 @@ import msgspec
 from memory_actors.base.context_documents import DEFAULT_DOCUMENT
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import Origins, origin
-from memory_actors.base.records import Trust
+from memory_actors.base.records import Hit, Hits, Trust
 from memory_actors.base.reports import Moment
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
 from memory_actors.sharing.declaration import Caller, How, On
@@ -34,7 +34,7 @@ class Remote(metaclass=ABCMeta):  # noqa: B024 - for `register`, nothing is abst
 
 def _method(name: str) -> Any:
     """Return the method that calls an operation."""
-    how = DECLARED[name].how
+    how, finds = DECLARED[name].how, DECLARED[name].result == list[Hit]
     called: Any
     if how is How.ITERATED:
 
@@ -50,7 +50,8 @@ def _method(name: str) -> Any:
     else:
 
         async def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
-            return await self._caller.call(name, self._on, args, kwargs)
+            result = await self._caller.call(name, self._on, args, kwargs)
+            return Hits(result) if finds else result
 
     method_name = name.rpartition(".")[2]
     called.__name__ = "__call__" if name == "context" else method_name

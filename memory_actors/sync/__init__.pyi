@@ -33,7 +33,7 @@ from memory_actors.base.records import (
     Entity,
     Episode,
     HistoryEntry,
-    Hit,
+    Hits,
     Item,
     Memory,
     MemoryType,
@@ -108,7 +108,7 @@ class UserMemory:
         compressed: bool = True,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
-    ) -> list[Hit]: ...
+    ) -> Hits: ...
     def expand(self, compressed_id: str) -> list[Memory]: ...
     def get(self, memory_id: str) -> Memory: ...
     def list_memories(

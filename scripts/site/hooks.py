@@ -1,0 +1,61 @@
+"""What the site has beside docs/: pages of the project that stand elsewhere, and the API.
+
+A link out of docs/ leads to the page that stands for its target, or, to source, is no link.
+"""
+
+import re
+from pathlib import Path
+from posixpath import normpath, relpath
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "bench/README.md": "bench.md",
+    "clients/typescript/README.md": "typescript.md",
+}
+"""Pages that stand elsewhere, and their places on the site."""
+FRONT = {"README.md": "index.md"}
+"""Pages that the site has another one for."""
+SHOWN = (
+    "memory_actors.MemorySystem", "memory_actors.UserMemory", "memory_actors.sync",
+    "memory_actors.Settings", "memory_actors.Limits", "memory_actors.base.records",
+    "memory_actors.base.reports", "memory_actors.base.usage", "memory_actors.base.errors",
+    "memory_actors.integrations.otel", "eventlog.EventLog", "eventlog.PgEventStore",
+)  # fmt: skip
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages that stand elsewhere, and that of the API."""
+    for path, place in ELSEWHERE.items():
+        files.append(File.generated(config, place, content=(ROOT / path).read_text("utf-8")))
+    api = "\n\n".join(f"::: {name}" for name in SHOWN)
+    files.append(File.generated(config, "api.md", content=f"# The API, from the source\n\n{api}\n"))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
+    """Lead links to where their targets are on the site."""
+    here = {place: path for path, place in ELSEWHERE.items()}.get(
+        page.file.src_uri, f"docs/{page.file.src_uri}"
+    )
+
+    def led(found: re.Match[str]) -> str:
+        mark, text, target, anchor = found.groups(default="")
+        if re.match(r"[a-z]+:", target):
+            return found[0]
+        path = normpath(str(Path(here).parent / target))
+        place = ELSEWHERE.get(path) or FRONT.get(path) or path.removeprefix("docs/")
+        if files.get_file_from_path(place) is None:
+            return text  # of the source: the site does not have it
+        to = relpath(place, str(Path(page.file.src_uri).parent))
+        return f"{mark}[{text}]({to}{anchor})"
+
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if part.startswith("```") else _LINK.sub(led, part) for part in parts)
