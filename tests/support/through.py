@@ -172,9 +172,9 @@ NAMES: Final = {name.rpartition(".")[2] for name in DECLARED} | {
 }
 HERE: Final = {"open", "close", "user", "from_source", "compact", "compaction_stats", "system"}
 NOT_OFFERED: Final = NAMES - {name.rpartition(".")[2] for name in OFFERED} - HERE | {
-    "replay", "watch_erasures", "restore_backup", "import_events",
+    "replay", "watch_erasures", "restore_backup", "import_events", "context", "documents",
 }  # fmt: skip
-"""The names of operations and handles that a server does not offer."""
+"""The names of operations and handles that a server does not offer, or not all of."""
 
 
 def is_offered(test: FunctionType) -> bool:

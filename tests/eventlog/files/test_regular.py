@@ -131,6 +131,7 @@ NAMED_BY_USERS = {
     "memory_actors/interchange/files.py": "a file that a user names",
     "memory_actors/integrations/langgraph/store.py": "opens a memory, and no file",
     "memory_actors/integrations/mcp/clients.py": "the configuration of another program",
+    "memory_actors/server/dashboard.py": "part of the package",
     "memory_actors/cli/demo/": "part of the package",
     "memory_actors/search/embedding/": "beside the model, or part of the package",
     "memory_actors/search/model/": "beside the model",

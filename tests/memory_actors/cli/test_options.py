@@ -33,7 +33,7 @@ def commands() -> list[list[str]]:
 WITHOUT_STORE = {"model install", "model path", "heads-key", "mcp uninstall"}
 OF_ALL_USERS = {
     "stats", "verify", "backup", "restore-backup", "export-since", "import-since", "repair",
-    "heads", "doctor", "serve", "keys list", "keys revoke",
+    "heads", "doctor", "serve", "ui", "keys list", "keys revoke",
 }  # fmt: skip
 MAKES_A_STORE = {
     "add", "import", "tier", "improve", "entity add", "document put", "episode start",
@@ -47,7 +47,7 @@ def test_these_are_the_commands() -> None:
         "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
         "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
         "heads", "heads-key",
-        "model install", "model path", "doctor", "demo",
+        "model install", "model path", "doctor", "demo", "ui",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",

@@ -14,9 +14,12 @@ from tests.memory_actors.server.helpers import Service, serving
 MANY = 300
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser without a window, skipped with a reason where there is none."""
+    """A browser without a window, skipped with a reason where there is none.
+
+    As long as it is open its event loop runs in this thread: other modules have none of it.
+    """
     at = browser_at()
     if at is None:
         pytest.skip("no Chromium is installed here: `apt-get install chromium`")
