@@ -111,7 +111,7 @@ def serve(
         say("Stopped.")
 
 
-@click.command(cls=SharedCommand, shared=(*options.OF_STORE, "encrypt"))
+@click.command(cls=SharedCommand, shared=options.OF_STORE)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="0, which is usual: any free one."
 )

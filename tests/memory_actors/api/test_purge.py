@@ -572,6 +572,7 @@ async def test_originals_without_room_stay_out_until_there_is_some(open_memory: 
         assert {one.memory_id for one in back} == set(receipt.left_out)
 
 
+@pytest.mark.no_http
 async def test_a_purge_without_global_room_restores_nothing(
     open_memory: Any,
 ) -> None:
