@@ -13,10 +13,10 @@ from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import counted, of_unit, print_result, print_table, say, size, table
+from memory_actors.cli.plotting import Bar, draw, drawn, plot_option
 from memory_actors.cli.running import with_system, with_user
 
 BAR_CELLS = 12
-EIGHTHS = " ▏▎▍▌▋▊▉"
 CRITICAL, WARNING = 95.0, 80.0  # percent, as for alerts
 CENT = 0.01
 RELATIONSHIPS = "  relationships"  # below the entities, with which their sizes are counted
@@ -40,13 +40,35 @@ _PLAIN = {
 
 @click.command(cls=SharedCommand)
 @click.option("--all", "everybody", is_flag=True, help="Of all users together.")
+@plot_option
 @pass_app
-def usage(app: App, /, everybody: bool) -> None:
+def usage(app: App, /, everybody: bool, plot: str | None) -> None:
     """Show how much memory is held, and how full each limit is."""
-    if everybody:
+    if plot is not None and not app.json:
+        _plot(app, plot, everybody=everybody)
+    elif everybody:
         print_result(app, with_system(app, lambda memory: memory.usage()), _print_all)
     else:
         print_result(app, with_user(app, lambda user: user.usage()), _print_usage)
+
+
+def _plot(app: App, where: str, *, everybody: bool) -> None:
+    if everybody:
+        of_all = with_system(app, lambda memory: memory.usage())
+        title, quotas = counted(of_all.users, "user"), [(use.quota, use) for use in of_all.quotas]
+    else:
+        used = with_user(app, lambda user: user.usage())
+        title, quotas = f"User {used.user_id}, tier {used.tier}", _quotas(used)
+    bars = [
+        Bar(
+            _named(name),
+            use.percent / 100,
+            f"{of_unit(use.used, use.unit)} of {of_unit(use.limit, use.unit)}",
+            _colour(use),
+        )
+        for name, use in quotas
+    ]
+    draw(title, bars, where)
 
 
 def _print_usage(used: Usage) -> None:
@@ -116,11 +138,12 @@ def _named(quota: str) -> str:
 
 
 def _bar(use: QuotaUse) -> Text:
+    return drawn(Bar("", use.percent / 100, colour=_colour(use)), BAR_CELLS)
+
+
+def _colour(use: QuotaUse) -> str:
     urgent = 0.0 if use.evicts else use.percent
-    colour = "red" if urgent >= CRITICAL else "yellow" if urgent >= WARNING else "green"
-    eighths = min(BAR_CELLS * 8, round(use.percent / 100 * BAR_CELLS * 8))
-    filled = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
-    return Text(filled, colour) + Text("·" * (BAR_CELLS - len(filled)), "dim")
+    return "red" if urgent >= CRITICAL else "yellow" if urgent >= WARNING else "green"
 
 
 def _say_over(used: Usage) -> None:
