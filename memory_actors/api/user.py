@@ -213,21 +213,25 @@ class UserMemory(UserReads):
         *,
         content: str | None = None,
         metadata: Metadata | None = None,
+        pinned: bool | None = None,
         filters: Mapping[str, Any] | None = None,
     ) -> Receipt:
-        """Replace what a memory says, its metadata (as a whole), or both.
+        """Replace what a memory says or its metadata (as a whole); pin it, or let it go again.
 
+        What is pinned is never pruned; of working and short-term memory nothing can be pinned, and
+        entries of context documents are with `user.context.pin`.
         With `filters` on its metadata (see filters.py) it is changed only if it matches them at the
         moment of the change: what somebody else has written since it was read is not overwritten.
 
         :raises NotFoundError: there is no such memory, or it does not match.
+        :raises InvalidInputError: nothing is given, or it cannot be pinned.
         """
-        if content is None and metadata is None:
-            raise InvalidInputError("nothing to update: give a content, metadata, or both")
+        if content is None and metadata is None and pinned is None:
+            raise InvalidInputError("nothing to update: give a content, metadata, or pinned")
         self._scope.check_writable()
         matches = predicate(filters)
         kind, row = await found(self._scope, memory_id)
-        return await self._handles[kind.NAME]._update(row, content, metadata, matches)
+        return await self._handles[kind.NAME]._update(row, content, metadata, pinned, matches)
 
     async def delete(self, memory_id: str, *, filters: Mapping[str, Any] | None = None) -> Receipt:
         """Delete a memory: it is never returned again. The log keeps what it was, for audits.

@@ -113,13 +113,14 @@ class Add(Command, frozen=True, kw_only=True):
 
 
 class Update(Command, frozen=True, kw_only=True):
-    """Replace the content of a memory, its metadata, or both; None keeps what was."""
+    """Replace the content of a memory or its metadata, pin it or not; None keeps what was."""
 
     memory_id: str
     content: str | None = None
     size_bytes: int = 0
     digest: bytes = b""
     metadata: dict[str, Any] | None = None
+    pinned: bool | None = None
 
 
 class Delete(Command, frozen=True, kw_only=True):
@@ -181,12 +182,13 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A memory got a new content, new metadata, or both; None keeps what was."""
+    """A memory got a new content or new metadata, or was pinned or not; None keeps what was."""
 
     memory_id: str
     content: str | None = None
     size_bytes: int = 0
     metadata: dict[str, Any] | None = None
+    pinned: bool | None = None
 
 
 # --- state

@@ -84,9 +84,20 @@ def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
 
 def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
     """Return a row after an update; `with_content` changes too if the content does."""
+    row = kept(row, event)
+    return row if event.content is None else reworded(row, recorded, **with_content)
+
+
+def kept(row: R, event: Any) -> R:
+    """Return a row with what an update says beside the content: metadata, and whether it stays."""
     if event.metadata is not None:
         row = replace(row, metadata=event.metadata)
-    return row if event.content is None else reworded(row, recorded, **with_content)
+    return row if event.pinned is None else replace(row, pinned=event.pinned)
+
+
+def changed_pin(pinned: bool | None, row: Any) -> bool | None:
+    """Return whether a memory is pinned from now on; None: as it was."""
+    return None if pinned is None or pinned == row.pinned else pinned
 
 
 def reworded(row: R, recorded: Recorded[Any], **fields: Any) -> R:
@@ -106,9 +117,11 @@ def update_of(
 ) -> U | None:
     """Return the event that an update comes to, None if it changes nothing."""
     metadata = None if same_json(command.metadata, row.metadata) else command.metadata
+    pinned = changed_pin(command.pinned, row)
+    fields |= {"memory_id": row.memory_id, "metadata": metadata, "pinned": pinned}
     if command.content is not None and not same_content:
-        return derived(event, command, memory_id=row.memory_id, metadata=metadata, **fields)
-    return None if metadata is None else event(memory_id=row.memory_id, metadata=metadata, **fields)
+        return derived(event, command, **fields)
+    return None if metadata is None and pinned is None else event(**fields)
 
 
 # --- rows by id

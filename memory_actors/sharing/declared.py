@@ -64,7 +64,7 @@ DECLARED: Final[Mapping[str, Declared]] = {
     "set_tier": Declared(AWAITED, None, lambda self, tier: ...),
     "undo": Declared(AWAITED, Undone, lambda self, extraction_id: ...),
     "undo_compaction": Declared(AWAITED, list[Receipt], lambda self, compressed_id: ...),
-    "update": Declared(AWAITED, Receipt, lambda self, memory_id, *, content=None, metadata=None, filters=None: ...),
+    "update": Declared(AWAITED, Receipt, lambda self, memory_id, *, content=None, metadata=None, pinned=None, filters=None: ...),
     "usage": Declared(AWAITED, Usage, lambda self: ...),
     "why": Declared(AWAITED, Why, lambda self, memory_id: ...),
     "context": Declared(AWAITED, Context, lambda self, query, session_id=None, limit=None, *, token_budget=None, max_item_tokens=None: ...),

@@ -26,7 +26,7 @@ OFFERED: Final[Mapping[str, Offered]] = {
     "count": Offered('GET', '/v1/users/{user_id}/count', {'filters': 'filters', 'memory_types': 'memory_type', 'sources': 'source', 'min_trust': 'min_trust'}, False, 'count', True),
     "delete_many": Offered('DELETE', '/v1/users/{user_id}/memories', {'filters': 'filters', 'memory_types': 'memory_type', 'sources': 'source', 'min_trust': 'min_trust'}, False, 'receipts', False),
     "get": Offered('GET', '/v1/users/{user_id}/memories/{memory_id}', {}, False, None, True),
-    "update": Offered('PATCH', '/v1/users/{user_id}/memories/{memory_id}', {'content': 'content', 'metadata': 'metadata', 'filters': 'filters', 'source': 'source', 'trust': 'trust'}, True, None, False),
+    "update": Offered('PATCH', '/v1/users/{user_id}/memories/{memory_id}', {'content': 'content', 'metadata': 'metadata', 'pinned': 'pinned', 'filters': 'filters', 'source': 'source', 'trust': 'trust'}, True, None, False),
     "delete": Offered('DELETE', '/v1/users/{user_id}/memories/{memory_id}', {'filters': 'filters'}, False, None, False),
     "history": Offered('GET', '/v1/users/{user_id}/memories/{memory_id}/history', {}, False, 'entries', True),
     "why": Offered('GET', '/v1/users/{user_id}/memories/{memory_id}/why', {}, False, None, True),

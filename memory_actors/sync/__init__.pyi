@@ -181,6 +181,7 @@ class UserMemory:
         *,
         content: str | None = None,
         metadata: Metadata | None = None,
+        pinned: bool | None = None,
         filters: Mapping[str, Any] | None = None,
     ) -> Receipt: ...
     def delete(self, memory_id: str, *, filters: Mapping[str, Any] | None = None) -> Receipt: ...

@@ -135,7 +135,7 @@ export interface paths {
         head?: never;
         /**
          * Change a memory
-         * @description Replace what a memory says, its metadata (as a whole), or both.
+         * @description Replace what a memory says or its metadata (as a whole); pin it, or let it go again.
          */
         patch: operations["update_memory"];
         trace?: never;
@@ -1012,6 +1012,7 @@ export interface components {
             metadata?: {
                 [key: string]: unknown;
             } | null;
+            pinned?: boolean | null;
             filters?: {
                 [key: string]: unknown;
             } | null;

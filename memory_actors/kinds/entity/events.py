@@ -146,8 +146,6 @@ class RelationshipUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True
     source: str = ""
     """The names of both endpoints, with a new fact: this event has then all the texts."""
     target: str = ""
-    pinned: bool = False
-    """True pins it; False keeps what was."""
 
 
 @registry.about("relationship.ended", Effect.CHANGED)

@@ -29,7 +29,7 @@ from memory_actors.kinds.entity.graph import Graph, RelationshipRow, alike, rela
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
 from memory_actors.kinds.entity.state import Entities, EntityRow, find, tentatively
 from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id
-from memory_actors.kinds.rows import update_of
+from memory_actors.kinds.rows import changed_pin, update_of
 from memory_actors.kinds.usual import same_json
 
 A = TypeVar("A", bound=RelationshipAdded)
@@ -184,8 +184,8 @@ def _changed(
     """Return what a relationship becomes by being said again; what is left out stays."""
     fact = None if new.digest == row.digest else new.fact
     metadata = merged(row.metadata, new.metadata)
-    pinned = new.pinned and not row.pinned
-    if fact is None and metadata is None and not pinned:
+    pinned = changed_pin(new.pinned or None, row)
+    if fact is None and metadata is None and pinned is None:
         return []
     updated = RelationshipUpdated(memory_id=row.memory_id, metadata=metadata, pinned=pinned)
     return [updated if fact is None else _with_fact(updated, row, new, fact, state)]

@@ -33,7 +33,7 @@ from memory_actors.kinds.entity.events import (
 from memory_actors.kinds.entity.graph import Graph, RelationshipRow, name_key
 from memory_actors.kinds.kind import Events, Row, index_of, label, version_of
 from memory_actors.kinds.lives import Life, Lives
-from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, take_from
+from memory_actors.kinds.rows import Groups, Held, derived, kept, new_row, put_in, take_from
 
 _NONE: Map[str, str] = Map()
 
@@ -183,9 +183,7 @@ def _entity_updated(draft: _Draft, event: EntityUpdated, recorded: Recorded[Even
     if event.content is not None:
         only = ObservationRow(label(recorded.version, 1), event.digest, event.size_bytes)
         observations = (only,)
-    if event.metadata is not None:
-        row = replace(row, metadata=event.metadata)
-    draft.held.put(_with_observations(row, observations, recorded))
+    draft.held.put(_with_observations(kept(row, event), observations, recorded))
 
 
 def _with_observations(
@@ -238,7 +236,7 @@ def _relationship_updated(
         stored_bytes=row.stored_bytes + recorded.stored_bytes,
         compressed=row.compressed or recorded.compressed,
         metadata=row.metadata if event.metadata is None else event.metadata,
-        pinned=row.pinned or event.pinned,
+        pinned=row.pinned if event.pinned is None else event.pinned,
     )
     if event.content is not None:
         changed = replace(

@@ -34,7 +34,7 @@ from memory_actors.kinds.episodic.events import (
     StepAdded,
     SummaryEvent,
 )
-from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, take_from
+from memory_actors.kinds.rows import Groups, Held, derived, kept, new_row, put_in, take_from
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them
@@ -166,8 +166,7 @@ def _finished(row: Row, event: EpisodeFinished, recorded: Recorded[RowEvent]) ->
 
 
 def _updated(row: Row, event: EpisodeUpdated, recorded: Recorded[RowEvent]) -> Row:
-    if event.metadata is not None:
-        row = replace(row, metadata=event.metadata)
+    row = kept(row, event)
     if event.content is None:
         return row
     goal = _text(recorded)

@@ -292,7 +292,7 @@ def without(
     # Said again even where nothing changes: what is not in its log was not purged.
     if then.digest == row.digest:
         return [MemoryUpdated(memory_id=row.memory_id, metadata=then.metadata)]
-    return [derived(MemoryUpdated, then, same=b"")]
+    return [derived(MemoryUpdated, then, same=b"", pinned=None)]
 
 
 def returning(past: TaintedPast, _limits: Limits) -> list[Restored] | None:

@@ -265,4 +265,5 @@ def without(
     if not texts:
         return None
     metadata = [event.metadata for event in told if getattr(event, "metadata", None) is not None]
-    return [derived(MessageUpdated, texts[-1], session_id=row.session_id, metadata=metadata[-1])]
+    fields = {"session_id": row.session_id, "metadata": metadata[-1], "pinned": None}
+    return [derived(MessageUpdated, texts[-1], **fields)]

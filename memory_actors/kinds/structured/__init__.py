@@ -27,7 +27,7 @@ from memory_actors.kinds.kind import (
     Tally,
     refuse_id,
 )
-from memory_actors.kinds.rows import Held, oldest, record_data
+from memory_actors.kinds.rows import Held, changed_pin, oldest, record_data
 from memory_actors.kinds.structured.state import (
     LIVES,
     DocumentDeleted,
@@ -161,13 +161,14 @@ def _update(command: UpdateDocument, state: Structured, limits: Limits) -> Seque
     change = command.change
     row = _living(state, change.memory_id)
     metadata = None if same_json(change.metadata, row.metadata) else change.metadata
+    pinned = changed_pin(change.pinned, row)
     if change.value is None or change.value_digest == row.value_digest:
-        changed = DocumentUpdated(memory_id=row.memory_id, metadata=metadata)
-        return [] if metadata is None else [changed]
+        changed = DocumentUpdated(memory_id=row.memory_id, metadata=metadata, pinned=pinned)
+        return [] if metadata is None and pinned is None else [changed]
     growth = change.size_bytes - row.size_bytes
     if growth > 0 and state.held.size_bytes + growth > limits.structured_bytes:
         _refuse(state.held, limits, 0, change.size_bytes)
-    return [replace(change, metadata=metadata)]
+    return [replace(change, metadata=metadata, pinned=pinned)]
 
 
 def _restore(command: RestoreDocuments, state: Structured, limits: Limits) -> Sequence[Event]:

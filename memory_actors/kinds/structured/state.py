@@ -5,7 +5,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 from immutables import Map
-from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.quota import Limits
@@ -14,7 +13,16 @@ from memory_actors.kinds import kind
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Events, Pruned
 from memory_actors.kinds.lives import Life, Lives
-from memory_actors.kinds.rows import Groups, Held, derived, new_row, put_in, reworded, take_from
+from memory_actors.kinds.rows import (
+    Groups,
+    Held,
+    derived,
+    kept,
+    new_row,
+    put_in,
+    reworded,
+    take_from,
+)
 from memory_actors.kinds.tainted import TaintedPast
 
 TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
@@ -54,7 +62,7 @@ class DocumentRestored(DocumentPut, frozen=True, kw_only=True, omit_defaults=Tru
 
 @registry.about("structured.updated", Effect.CHANGED)
 class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A document got a new value, new metadata, or both; None keeps what was."""
+    """A document got a new value or new metadata, or was pinned or not; None keeps what was."""
 
     memory_id: str
     value: Any = None
@@ -62,6 +70,7 @@ class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     digest: bytes = b""
     value_digest: bytes = b""
     metadata: dict[str, Any] | None = None
+    pinned: bool | None = None
 
 
 @registry.about("structured.deleted", Effect.DELETED)
@@ -160,7 +169,7 @@ def _evolved(old: Row | None, recorded: Recorded[Event]) -> Row:
         return new_row(Row, recorded, created_at_us=old.created_at_us)
     assert isinstance(event, DocumentUpdated)
     assert old is not None, "a document begins with a put"
-    row = old if event.metadata is None else replace(old, metadata=event.metadata)
+    row = kept(old, event)
     if event.value is None:
         return row
     return reworded(row, recorded, digest=event.digest, value_digest=event.value_digest)

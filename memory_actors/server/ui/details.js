@@ -17,6 +17,7 @@ const FIELDS = [
   "times_seen", "last_seen_at", "superseded_by",
 ];
 const EDITED = ["long_term", "short_term", "working"];
+const PINNED = ["long_term", "entity", "episodic", "structured"];
 const OF_DOCUMENTS = ["context"]; // they are changed where their document is
 
 export function Details({ user, memory, changed, asOf, toast }) {
@@ -67,6 +68,11 @@ function Change({ user, memory, changed, toast }) {
       changed();
     });
   };
+  const pin = () => action.run(async () => {
+    await call("update", on, { memory_id: memory.memory_id, pinned: !memory.pinned });
+    toast(memory.pinned ? T.unpinned : T.isPinned);
+    changed();
+  });
   const remove = () => action.run(async () => {
     await call("delete", on, { memory_id: memory.memory_id });
     const undo = ["working", "short_term"].includes(memory.memory_type)
@@ -88,6 +94,7 @@ function Change({ user, memory, changed, toast }) {
     </form>`;
   return html`<div class="row">
     ${EDITED.includes(memory.memory_type) && html`<button onClick=${() => write(memory.content)}>${T.edit}</button>`}
+    ${PINNED.includes(memory.memory_type) && html`<button disabled=${action.busy} onClick=${pin}>${memory.pinned ? T.unpin : T.pin}</button>`}
     <button class="danger" disabled=${action.busy} onClick=${remove}>${T.remove}</button>
   </div><${Failed} error=${action.error} />`;
 }

@@ -77,6 +77,8 @@ export const T = {
   pinned: "pinned",
   pin: "Pin",
   unpin: "Unpin",
+  isPinned: "Pinned: it is never pruned.",
+  unpinned: "No longer pinned.",
   details: "Details",
   choose: "Choose a row to see its details.",
   fields: {

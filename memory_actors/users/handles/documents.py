@@ -191,6 +191,10 @@ class Documents(Handle):
         command = structured.UpdateDocument(now_us=self._scope.now_us(), change=change)
         return command, texts
 
+    def _pinning(self, command: Any, pinned: bool) -> Command:
+        change = msgspec.structs.replace(command.change, pinned=pinned)
+        return structured.UpdateDocument(now_us=command.now_us, change=change)
+
     # --- how
 
     async def _found(

@@ -26,12 +26,14 @@ from memory_actors.base.filters import Predicate
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time
 from memory_actors.base.validation import (
+    check_flag,
     check_optional_name,
     content_bytes,
     own_metadata,
     plain,
     time_us,
 )
+from memory_actors.kinds import context
 from memory_actors.kinds.kind import Command, Condition, Delete, Kind, Pruned, Restore, Update
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
@@ -134,17 +136,35 @@ class Handle(metaclass=ABCMeta):
         row: Any,
         content: str | None,
         metadata: Metadata | None,
+        pinned: bool | None,
         matches: Predicate | None = None,
     ) -> Receipt:
-        """Replace what a memory says, its metadata, or both, if it `matches` when decided."""
+        """Replace what a memory says or its metadata, or pin it, if it `matches` when decided."""
+        if pinned is not None:
+            self._check_pinnable(row)
         if content is not None:
             content_bytes(content)
             content = plain(content)
         if metadata is not None:
             metadata = own_metadata(metadata, shown=row.compressed)
         command, texts = self._updating(row, content, metadata)
+        if pinned is not None:
+            command = self._pinning(command, check_flag(pinned, "pinned"))
         command = _on_condition(command, row, matches)
         return self._updated(row, await self._write(command, texts))
+
+    def _check_pinnable(self, row: Any) -> None:
+        """See that a memory can be pinned: of some kinds, none is pruned.
+
+        :raises InvalidInputError: it is of one of those.
+        """
+        if not hasattr(row, "pinned") or self.kind is context:
+            instead = ": use user.context.pin" if self.kind is context else ": none is pruned"
+            raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so{instead}")
+
+    def _pinning(self, command: Command, pinned: bool) -> Command:
+        """Return a command of `_updating` that pins the memory, too, or lets it go."""
+        return msgspec.structs.replace(command, pinned=pinned)
 
     def _updated(self, row: Any, written: Written) -> Receipt:
         return self._receipt(row.memory_id, "update", written, row)
