@@ -124,6 +124,11 @@ def ui(app: App, /, port: int, no_browser: bool) -> None:
     is in the address. If another process has the store open, it is seen through that one.
     """
     check_store(app)
+    show_dashboard(app, port=port, in_browser=not no_browser)
+
+
+def show_dashboard(app: App, *, port: int = 0, in_browser: bool = True, at: str = "") -> None:
+    """Serve the dashboard of a store until Ctrl-C; `at` is where it begins, as `#/search?…`."""
     ensure_model(app)
     keys = WithSessionKey(app.directory)
     if not app.json:
@@ -134,12 +139,12 @@ def ui(app: App, /, port: int, no_browser: bool) -> None:
             await serve_http(memory, keys, host=HOST, port=port, on_ready=ready)
 
     def ready(address: str) -> None:
-        page = f"{address}{DASHBOARD}#key={keys.token}"
+        page = f"{address}{DASHBOARD}#key={keys.token}{at}"
         if app.json:
             print_json_line({"address": page})
         else:
             say(f"The dashboard of {app.directory}, until Ctrl-C:\n  {page}")
-        if not (no_browser or app.json):
+        if in_browser and not app.json:
             Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
     run(whole)

@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from random import randint
@@ -11,6 +12,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import anyio
 import click
@@ -32,10 +34,14 @@ from memory_actors.cli.recall import (
     score_locomo,
 )
 from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, log_to_stderr, run
+from memory_actors.cli.serve import show_dashboard
 from memory_actors.interchange import Line, read_locomo
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.sharing.system import MemorySystem, open_or_join
 
+USER: Final = "demo"
+SHOWN: Final = "What is the name of Maya's dog?"
+"""What the dashboard is asked first."""
 BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
 WRITERS: Final = 8
 WRITES: Final = (20, 60)
@@ -44,12 +50,13 @@ WRITES: Final = (20, 60)
 
 @click.command(cls=SharedCommand, shared=(*options.OF_DIRECTORY, "user", "embedder"))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
+@click.option("--ui", is_flag=True, help="See it in a browser afterwards, until Ctrl-C.")
 @pass_app
-def demo(app: App, /, path: Path | None) -> None:
+def demo(app: App, /, path: Path | None, ui: bool) -> None:
     """Import a conversation, ask questions, kill a writer and see that nothing is lost.
 
     Uses the bundled conversation, or the LoCoMo file at PATH. The store is a temporary one unless
-    --data names a directory.
+    --data names a directory. --ui needs the extra `server`.
     """
     if path is not None:
         read_locomo(path)
@@ -63,8 +70,11 @@ def demo(app: App, /, path: Path | None) -> None:
             told = run(lambda: _bundled(app, directory))
         else:
             told = run(lambda: score_locomo(app, directory, path))
-    if app.json:
-        print_json(told)
+        if app.json:
+            print_json(told)
+        if ui:
+            asked = urlencode({"user": app.user or USER, "q": SHOWN})
+            show_dashboard(replace(app, data=directory), at=f"#/search?{asked}")
 
 
 @contextmanager
@@ -79,7 +89,7 @@ def _directory(app: App) -> Iterator[Path]:
 
 async def _bundled(app: App, directory: Path) -> dict[str, Any]:
     async with open_or_join(directory, asked=app.asked, embedder=app.model) as memory:
-        user, said, began_s = memory.user(app.user or "demo"), turns(), perf_counter()
+        user, said, began_s = memory.user(app.user or USER), turns(), perf_counter()
         await user.add_many(said)
         import_s = perf_counter() - began_s
         asked = [await ask(user, one) for one in known_questions()]

@@ -20,9 +20,11 @@ const address = (view, params) => {
   return `#/${view}?${new URLSearchParams(given)}`;
 };
 
+/** The key in the address, which may say behind it where to begin: #key=…#/search?… */
 function givenKey() {
-  const found = location.hash.match(/^#key=(ma_[0-9a-f_]+)$/);
-  if (found) history.replaceState(null, "", location.pathname); // it is not left where others look
+  const found = location.hash.match(/^#key=(ma_[0-9a-f_]+)(#\/.*)?$/);
+  // It is not left where others look.
+  if (found) history.replaceState(null, "", location.pathname + (found[2] ?? ""));
   return found?.[1] ?? null;
 }
 
@@ -72,6 +74,7 @@ const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
 
 function Page() {
   const [me, know] = useState(null);
+  const [key] = useState(givenKey);
   const [at, move] = useState(route());
   const [View, draw] = useState({});
   const [told, tell] = useState(null);
@@ -93,7 +96,6 @@ function Page() {
   };
   const [begun, begin] = useState(false);
   useEffect(() => {
-    const key = givenKey();
     (key ? enter(key) : Promise.resolve()).catch(() => undefined).finally(() => begin(true));
   }, []);
   const isRoot = me?.scope === "root";

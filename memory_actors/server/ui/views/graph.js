@@ -74,7 +74,7 @@ function Drawing({ nodes, edges, open }) {
           { selector: "node", style: { label: "data(label)", color: colour("--text"), "background-color": colour("--bar"), "font-size": 11, "text-wrap": "ellipsis", "text-max-width": 120, width: 18, height: 18 } },
           { selector: "edge", style: { label: "data(label)", color: colour("--quiet"), "font-size": 9, width: 1.5, "line-color": colour("--line"), "target-arrow-color": colour("--line"), "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate" } },
         ],
-        layout: { name: nodes.length > 150 ? "concentric" : "cose", animate: false, randomize: false, padding: 20 },
+        layout: { name: nodes.length > 150 ? "concentric" : "cose", idealEdgeLength: () => 110, animate: false, randomize: false, padding: 20 },
       });
       drawn.current.on("tap", "node", (event) => open(event.target.id()));
     });

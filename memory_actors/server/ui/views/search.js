@@ -1,7 +1,7 @@
 // The search debugger: a query, its hits and their signals, what each filter keeps out, and the same
 // query under two weightings.
 
-import { html, useState } from "../vendor/htm-preact.js";
+import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
 import {
@@ -62,6 +62,7 @@ export default function Search({ user, params, set, toast }) {
       choose(null);
     });
   };
+  useEffect(() => { if (form.query) submit(); }, []); // the address says what is asked
   return html`<form onSubmit=${submit}><div class="row">
       <${Field} label=${T.query} value=${form.query} change=${change("query")} type="search" required wide dir="auto" />
       <${Field} label=${T.topK} value=${form.top_k} change=${change("top_k")} type="number" min="1" max="100" />

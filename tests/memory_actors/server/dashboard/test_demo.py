@@ -105,3 +105,21 @@ def _write_document(page: Page) -> None:
         page.get_by_label("Text").fill(text)
         page.get_by_role("button", name="Add", exact=True).click()
         expect(page.get_by_role("listitem").filter(has_text=text).first).to_be_visible()
+
+
+def test_the_demo_goes_on_in_the_browser_at_the_answer(browser: Browser) -> None:
+    if model_path("int8") is None:
+        pytest.skip("the embedding model is not installed: `memory-actors model install`")
+    with subprocess.Popen([*PROGRAM, "demo", "--ui", "--json"], stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        lines = iter(running.stdout.readline, b"")
+        address = json.loads(next(line for line in lines if b'"address"' in line))["address"]
+        page = browser.new_page()
+        page.goto(address)
+        first = page.locator(".hits > li").first
+        expect(first).to_contain_text("Biscuit")
+        expect(first).to_contain_text("Ranked here most of all by: ")
+        assert "key=" not in page.url
+        page.context.close()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=20) == 0
