@@ -44,6 +44,17 @@ async def serve(
     await run(memory, keys, host=host, port=port, **how)
 
 
+def check_installed() -> None:
+    """See that a server can run here.
+
+    :raises MissingExtraError: Litestar or uvicorn is not installed.
+    """
+    try:
+        import memory_actors.server.serving  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise _missing(error) from error
+
+
 def _missing(error: ImportError) -> MissingExtraError:
     return MissingExtraError(
         f"the server needs {error.name}: run `pip install 'memory-actors[server]'`"

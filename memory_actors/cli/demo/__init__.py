@@ -37,6 +37,7 @@ from memory_actors.cli.running import ONE_CALL, ensure_model, install_default, l
 from memory_actors.cli.serve import show_dashboard
 from memory_actors.interchange import Line, read_locomo
 from memory_actors.kinds.phrasing import spoken
+from memory_actors.server import check_installed
 from memory_actors.sharing.system import MemorySystem, open_or_join
 
 USER: Final = "demo"
@@ -58,6 +59,8 @@ def demo(app: App, /, path: Path | None, ui: bool) -> None:
     Uses the bundled conversation, or the LoCoMo file at PATH. The store is a temporary one unless
     --data names a directory. --ui needs the extra `server`.
     """
+    if ui:
+        check_installed()
     if path is not None:
         read_locomo(path)
     if app.data is None:  # else the store may be open in a process that has a model
