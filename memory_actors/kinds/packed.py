@@ -11,6 +11,7 @@ has such a one), and by a key that rows have in common which may be the same, as
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -83,6 +84,12 @@ class _Base(Generic[R]):
     def at(self, number: int) -> R:
         row: R = self._decode(memoryview(self._rows)[self.start(number) : int(self.ends[number])])
         return row
+
+    def every(self) -> Iterator[R]:
+        data, begin = memoryview(self._rows), 0
+        for end in self.ends.tolist():
+            yield self._decode(data[begin:end])
+            begin = end
 
     def place(self, number: int) -> tuple[int, str]:
         row = self.at(number)
@@ -159,8 +166,11 @@ class PackedRows(Mapping[str, R]):
         yield from (memory_id for memory_id, row in self.changes.items() if row is not None)
 
     def values(self) -> Any:
-        """Return the rows, in no order that means anything. Each is decoded."""
-        return map(self.__getitem__, self)
+        """Return the rows, in no order that means anything. Each is decoded, once."""
+        if not self.changes:
+            return self._base.every()
+        kept = (row for row in self._base.every() if row.memory_id not in self.changes)
+        return chain(kept, (row for row in self.changes.values() if row is not None))
 
     def with_key(self, key: int) -> list[str]:
         """Return the ids of the rows that have a key, in order."""
