@@ -64,10 +64,9 @@ def draw(title: str, bars: Sequence[Bar], where: str) -> None:
     )
     console.print(made)
     svg = console.export_svg(title="memory-actors", unique_id="plot")
+    picture = _FONT.sub("", svg)  # the reader's own font: none is fetched
     try:
-        write_whole(
-            Path(where), _FONT.sub("", svg).encode()
-        )  # the reader's own font: none is fetched
+        write_whole(Path(where), picture.encode())
     except OSError as error:
         raise InvalidInputError(f"{where} cannot be written: {error.strerror}") from error
     say(f"Drawn into {where}")

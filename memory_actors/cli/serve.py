@@ -3,10 +3,14 @@
 import ipaddress
 import webbrowser
 from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import click
 
+from eventlog.files.datafile import write_whole
 from memory_actors.base.records import Tier
 from memory_actors.base.settings import SUNDAYS, Settings
 from memory_actors.cli import options
@@ -145,9 +149,19 @@ def show_dashboard(app: App, *, port: int = 0, in_browser: bool = True, at: str 
         else:
             say(f"The dashboard of {app.directory}, until Ctrl-C:\n  {page}")
         if in_browser and not app.json:
-            Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+            leading = _leading_to(page, Path(scratch))
+            Thread(target=webbrowser.open, args=(leading,), daemon=True).start()
 
-    run(whole)
+    with TemporaryDirectory(prefix="memory-actors-ui-") as scratch:
+        run(whole)
+
+
+def _leading_to(page: str, scratch: Path) -> str:
+    """Return the address of a file that leads to a page: arguments of a browser can be seen."""
+    file = scratch / "dashboard.html"
+    leads = f'<meta http-equiv="refresh" content="0; url={escape(page)}">'
+    write_whole(file, f'<meta charset="utf-8"><title>Memory Actors</title>{leads}'.encode())
+    return file.as_uri()
 
 
 def _say_owner(app: App) -> None:

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from memory_actors.search.model.installed import model_path
 from tests.memory_actors.server.dashboard.pages import VIEWS, Dashboard
+from tests.memory_actors.server.helpers import until
 
 DEMO, FACTS = "demo", "demo facts"
 WIDTH = 1100
@@ -123,3 +124,28 @@ def test_the_demo_goes_on_in_the_browser_at_the_answer(browser: Browser) -> None
         page.context.close()
         running.send_signal(signal.SIGINT)
         assert running.wait(timeout=20) == 0
+
+
+def test_the_key_is_no_argument_of_the_browser(tmp_path: Path) -> None:
+    if model_path("int8") is None:
+        pytest.skip("the embedding model is not installed: `memory-actors model install`")
+    seen = tmp_path / "seen"
+    opener = tmp_path / "browser"
+    opener.write_text(f'#!/bin/sh\necho "$1" > {seen}\ncp "${{1#file://}}" {tmp_path}/page\n')
+    opener.chmod(0o755)
+    data = tmp_path / "data"
+    adding = [*PROGRAM, "--data", str(data), "--user", "ada"]
+    subprocess.run([*adding, "add", "likes tea"], check=True, capture_output=True, timeout=60)
+    where = {**os.environ, "BROWSER": str(opener)}
+    with subprocess.Popen(
+        [*PROGRAM, "--data", str(data), "ui"],
+        stdout=subprocess.PIPE, text=True, env=where,
+    ) as running:  # fmt: skip
+        until(lambda: (tmp_path / "page").exists() and seen.read_text())
+        assert "key=" not in seen.read_text()
+        file = Path(seen.read_text().strip().removeprefix("file://"))
+        assert "#key=ma_" in (tmp_path / "page").read_text()
+        assert (file.stat().st_mode & 0o077, file.parent.stat().st_mode & 0o077) == (0, 0)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=20) == 0
+    assert not file.parent.exists()
