@@ -21,13 +21,8 @@ export default function Compaction({ user, toast }) {
     if (!dryRun) changed();
   });
   const told = stats.result;
-  return html`<section class="box"><h3>${T.compactTitle}</h3><${Waiting} of=${stats} />
-      ${told && html`<div class="cards">
-        <${Card} name=${T.summaries} value=${T.number(told.summaries)} /><${Card} name=${T.originals} value=${T.number(told.originals)} />
-        <${Card} name=${T.saved_} value=${T.bytes(told.bytes_before - told.bytes_after)} />
-        <${Card} name=${T.lastRun} value=${when(told.last_run_at)} /><${Card} name=${T.schedule} value=${told.schedule ?? T.onlyAsked} />
-      </div>`}</section>
-    <section class="box"><h3>${T.wouldDo}</h3>
+  // The buttons stand first: what is read later does not move them.
+  return html`<section class="box"><h3>${T.wouldDo}</h3>
       <form class="row" onSubmit=${(event) => { event.preventDefault(); run(true); }}>
         <${Field} label=${T.olderThan} value=${older} change=${ask} placeholder="30d" title=${T.olderThanHelp} />
         <button class="main" disabled=${action.busy}>${T.dryRun}</button>
@@ -40,6 +35,12 @@ export default function Compaction({ user, toast }) {
           <ul>${cluster.sample.map((text, index) => html`<li key=${index}><${Said} text=${text} /></li>`)}</ul>
           ${cluster.reason && html`<p class="bad">${cluster.reason}</p>`}</li>`)}</ul>`}
     </section>
+    <section class="box"><h3>${T.compactTitle}</h3><${Waiting} of=${stats} />
+      ${told && html`<div class="cards">
+        <${Card} name=${T.summaries} value=${T.number(told.summaries)} /><${Card} name=${T.originals} value=${T.number(told.originals)} />
+        <${Card} name=${T.saved_} value=${T.bytes(told.bytes_before - told.bytes_after)} />
+        <${Card} name=${T.lastRun} value=${when(told.last_run_at)} /><${Card} name=${T.schedule} value=${told.schedule ?? T.onlyAsked} />
+      </div>`}</section>
     <section class="box"><h3>${T.compressedList}</h3><${Waiting} of=${kept} />
       ${kept.result && !summaries.length && html`<p class="quiet">${T.none}</p>`}
       <ul class="plain">${summaries.map((memory) => html`<${Summary} key=${memory.memory_id} on=${on} memory=${memory} changed=${changed} toast=${toast} />`)}</ul>

@@ -11,12 +11,13 @@ export default function Context({ user, params, set, toast }) {
   const documents = useCall("context.documents", { user_id: user });
   const names = (documents.result ?? []).map((one) => one.name);
   const shown = names.includes(name) ? name : names[0];
-  return html`<${Waiting} of=${documents} />
-    <div class="row">
+  // What comes and goes stands below what is clicked: nothing moves from under the pointer.
+  return html`<div class="row">
       ${names.length > 0 && html`<${Select} label=${T.document} value=${shown} options=${names.map((one) => [one, one])}
         change=${(value) => { choose(value); set({ document: value }); }} />`}
       <${NewDocument} user=${user} made=${(made) => { choose(made); documents.again(); }} />
     </div>
+    <${Waiting} of=${documents} />
     ${documents.result && !names.length && html`<p class="quiet">${T.noDocuments}</p>`}
     ${shown && html`<${Document} key=${shown} user=${user} name=${shown} toast=${toast} />`}`;
 }

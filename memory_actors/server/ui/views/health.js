@@ -56,8 +56,8 @@ export default function Health() {
         ${Object.entries(usage.result.counts).map(([kind, count]) => html`<tr key=${kind}><th scope="row">${named(T.kinds, kind)}</th>
           <td>${T.number(count)}</td><td>${T.bytes(usage.result.stored_bytes[kind] ?? 0)}</td></tr>`)}</tbody></table></div>`}
     </section>
-    <section class="box"><h3>${T.slowCalls}</h3>${now && html`<${Slow} violations=${now.latency_violations} />`}
-      <${Verify} /></section></div>`;
+    <section class="box"><${Verify} />
+      <h3>${T.slowCalls}</h3>${now && html`<${Slow} violations=${now.latency_violations} />`}</section></div>`;
 }
 
 const Slow = ({ violations }) => {
