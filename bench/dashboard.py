@@ -40,7 +40,7 @@ READY = """() => {
 
 def run(sizes: tuple[int, ...], options: Options) -> Report:
     """Measure stores of these sizes."""
-    at = next(filter(None, map(shutil.which, BROWSERS)), None)
+    at = browser_at()
     if at is None:
         raise click.ClickException("no Chromium is installed here: `apt-get install chromium`")
     loads: list[list[Any]] = []
@@ -61,6 +61,11 @@ def run(sizes: tuple[int, ...], options: Options) -> Report:
             Table("From a key to the rows that it leads to (ms)", MOVE_COLUMNS, moves),
         ],
     )
+
+
+def browser_at() -> str | None:
+    """Return where a Chromium is, None where there is none."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @contextmanager

@@ -15,9 +15,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from memory_actors.api.operations import OPERATIONS, OWNERS
+from memory_actors.api.operations import OPERATIONS, OWNERS, in_answers
 from memory_actors.api.user import UserMemory
-from memory_actors.base.records import Hit, Hits
 from memory_actors.users.handles.context_document import ContextDocument
 
 FILE = Path(__file__).parents[1] / "memory_actors/sharing/declared.py"
@@ -73,8 +72,7 @@ def declared() -> Iterator[tuple[str, Any, str]]:
 def line(name: str, method: Any, how: str, names: Names) -> str:
     """Return the line of an operation."""
     hints = get_type_hints(method)
-    returned = list[Hit] if hints["return"] is Hits else hints["return"]
-    del hints["return"]
+    returned = in_answers(hints.pop("return"))
     if how == "ITERATED":
         (returned,) = get_args(returned)
     paths = [each for each in enumerate(hints) if Path in get_args(hints[each[1]])]

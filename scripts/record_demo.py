@@ -3,15 +3,14 @@
 python scripts/record_demo.py
 """
 
-import io
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
+
+from memory_actors.cli.plotting import picture
 
 FILE = Path(__file__).parents[1] / "docs" / "pictures" / "demo.svg"
 COLUMNS = 100
@@ -23,12 +22,8 @@ def main() -> None:
     terminal = {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     where = {**os.environ, **terminal}
     said = subprocess.run(command, check=True, capture_output=True, text=True, env=where)  # noqa: S603
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text("$ ./scripts/demo", style="bold"))
-    console.print(Text.from_ansi(said.stdout))
-    svg = console.export_svg(title="memory-actors demo", unique_id="demo")
-    # No font is fetched from elsewhere: the reader's own will do.
-    FILE.write_text(re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL) + "\n")
+    shown = [Text("$ ./scripts/demo", style="bold"), Text.from_ansi(said.stdout)]
+    FILE.write_text(picture("memory-actors demo", shown, COLUMNS) + "\n")
 
 
 if __name__ == "__main__":

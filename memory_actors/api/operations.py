@@ -94,8 +94,20 @@ class Operation:
     @property
     def returns(self) -> Any:
         """The type of its result, as JSON has it."""
-        returned = self._hints["return"]
-        return list[Hit] if returned is Hits else returned
+        return in_answers(self._hints["return"])
+
+    def bound(self, target: Any, document: str | None = None) -> Callable[..., Any]:
+        """Return the method of a user's memory, or of the system, that this is.
+
+        `document` is the context document that it is about; None: all of them, or the usual one.
+        """
+        *owners, method = self.name.removeprefix("system.").split(".")
+        for owner in owners:
+            target = getattr(target, owner)
+        if owners == ["context"] and document is not None:
+            target = target.document(document)
+        found: Callable[..., Any] = getattr(target, method)
+        return found
 
     @property
     def summary(self) -> str:
@@ -154,6 +166,11 @@ def _default(parameter: Parameter) -> Any:
     if isinstance(default, Enum):
         return default.value
     return [] if default == () else default
+
+
+def in_answers(returned: Any) -> Any:
+    """Return the type that a result has when it is read from JSON."""
+    return list[Hit] if returned is Hits else returned
 
 
 def in_json(kind: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from eventlog.core.records import Returned
-from memory_actors.base import notebook
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,6 +200,8 @@ class Hits(list[Hit]):
 
         :raises MissingExtraError: pandas is not installed.
         """
+        from memory_actors.base import notebook
+
         return notebook.frame(
             {**hit.to_dict(), **{f"signal_{name}": value for name, value in signals.items()}}
             for hit in self
@@ -208,6 +209,8 @@ class Hits(list[Hit]):
         )
 
     def _repr_html_(self) -> str:
+        from memory_actors.base import notebook  # with html: 10 ms that no program needs
+
         return notebook.hits_html(self)
 
 

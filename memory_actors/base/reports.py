@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from eventlog.core.records import Returned
-from memory_actors.base import notebook
 from memory_actors.base.quoting import quoted
 from memory_actors.base.records import HistoryEntry, Memory, Sourced
 
@@ -106,9 +105,13 @@ class Diff(Returned, frozen=True, kw_only=True):
 
         :raises MissingExtraError: pandas is not installed.
         """
+        from memory_actors.base import notebook
+
         return notebook.frame(notebook.diff_rows(self))
 
     def _repr_html_(self) -> str:
+        from memory_actors.base import notebook  # with html: 10 ms that no program needs
+
         return notebook.diff_html(self)
 
 

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from eventlog.core.records import Returned
-from memory_actors.base import notebook
 from memory_actors.base.records import QuotaUse
 
 if TYPE_CHECKING:
@@ -39,9 +38,13 @@ class Usage(Returned, frozen=True, kw_only=True):
 
         :raises MissingExtraError: pandas is not installed.
         """
+        from memory_actors.base import notebook
+
         return notebook.frame(notebook.usage_rows(self))
 
     def _repr_html_(self) -> str:
+        from memory_actors.base import notebook  # with html: 10 ms that no program needs
+
         return notebook.usage_html(self)
 
 

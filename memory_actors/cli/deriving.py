@@ -196,7 +196,7 @@ class _Mirror(NamedTuple):
                 named[name] = given[name]
         if self.work is not None:
             return await self.work(target, *places, **{**named, **_named(self.work, given)})
-        return await _method(target, self.operation.name, given)(*places, **named)
+        return await self.operation.bound(target, given.get("document"))(*places, **named)
 
 
 def _named(
@@ -205,16 +205,6 @@ def _named(
     """Return those arguments that a function names, behind its first ones."""
     asked = list(inspect.signature(function).parameters)[behind:]
     return {name: known[name] for name in asked if name in known}
-
-
-def _method(target: Any, operation: str, given: Mapping[str, Any]) -> Any:
-    """Return the method of a memory, or of the context document that is named."""
-    *owners, name = operation.removeprefix("system.").split(".")
-    for owner in owners:
-        target = getattr(target, owner)
-    if owners == ["context"] and "document" in given:
-        target = target.document(given["document"])
-    return getattr(target, name)
 
 
 async def _value(target: Any, parameter: Parameter, value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -59,17 +59,21 @@ def draw(title: str, bars: Sequence[Bar], where: str) -> None:
         return
     if not where.lower().endswith(".svg"):
         raise InvalidInputError(f"--plot draws SVG: name a file that ends in .svg, not {where!r}")
-    console = Console(
-        record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False
-    )
-    console.print(made)
-    svg = console.export_svg(title="memory-actors", unique_id="plot")
-    picture = _FONT.sub("", svg)  # the reader's own font: none is fetched
     try:
-        write_whole(Path(where), picture.encode())
+        write_whole(Path(where), picture("memory-actors", [made], PICTURE_COLUMNS).encode())
     except OSError as error:
         raise InvalidInputError(f"{where} cannot be written: {error.strerror}") from error
     say(f"Drawn into {where}")
+
+
+def picture(title: str, shown: Iterable[RenderableType], columns: int) -> str:
+    """Return what a terminal shows, as SVG, in the reader's own font: none is fetched."""
+    console = Console(
+        record=True, width=columns, file=io.StringIO(), force_terminal=True, highlight=False
+    )
+    for each in shown:
+        console.print(each)
+    return _FONT.sub("", console.export_svg(title=title, unique_id="picture"))
 
 
 def drawn(bar: Bar, cells: int = CELLS) -> Text:

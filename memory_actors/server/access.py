@@ -74,14 +74,28 @@ def _refused(detail: str, challenge: str) -> NotAuthorizedException:
 
 def own_memory(connection: Connection, _handler: BaseRouteHandler) -> None:
     """Let a user's key reach that user's memory only; root any."""
-    key: ApiKey = connection.auth
-    if not key.may_reach(connection.path_params["user_id"]):
-        raise PermissionDeniedException("This key is for the memory of another user.")
+    check_may_reach(connection.auth, connection.path_params["user_id"])
 
 
 def root_only(connection: Connection, _handler: BaseRouteHandler) -> None:
     """Let root keys in, and no others."""
-    key: ApiKey = connection.auth
+    check_root(connection.auth)
+
+
+def check_may_reach(key: ApiKey, user_id: str) -> None:
+    """See that a key opens a user's memory.
+
+    :raises PermissionDeniedException: it is another user's.
+    """
+    if not key.may_reach(user_id):
+        raise PermissionDeniedException("This key is for the memory of another user.")
+
+
+def check_root(key: ApiKey) -> None:
+    """See that a key opens everything.
+
+    :raises PermissionDeniedException: it is a user's.
+    """
     if not key.is_root:
         raise PermissionDeniedException("This needs a root key.")
 

@@ -17,18 +17,18 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from litestar import Request, Response, Router, get, post
-from litestar.exceptions import ClientException, PermissionDeniedException
+from litestar.exceptions import ClientException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body
 from litestar.response import Redirect
 
-from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
+from memory_actors.api.operations import OPERATIONS, Operation, Parameter, struct_of
 from memory_actors.base.api_keys import ApiKey
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import check_count
 from memory_actors.base.version import version
 from memory_actors.server import DASHBOARD
-from memory_actors.server.access import PUBLIC, set_tier_once
+from memory_actors.server.access import PUBLIC, check_may_reach, check_root, set_tier_once
 from memory_actors.server.admission import sent_path
 from memory_actors.server.bodies import IN_HTTP, PAGE_MAX, checked
 from memory_actors.sharing.system import MemorySystem
@@ -170,12 +170,11 @@ def _check_reach(key: ApiKey, asked: Call) -> None:
     """
     of_system = asked.operation.startswith("system.")
     if of_system and (asked.operation not in ABOUT_ONE or asked.user_id is None):
-        if not key.is_root:
-            raise PermissionDeniedException("This needs a root key.")
+        check_root(key)
     elif asked.user_id is None:
         raise InvalidInputError("say whose memory: user_id")
-    elif not key.may_reach(asked.user_id):
-        raise PermissionDeniedException("This key is for the memory of another user.")
+    else:
+        check_may_reach(key, asked.user_id)
 
 
 async def _called(memory: MemorySystem, asked: Call) -> Any:
@@ -190,14 +189,14 @@ async def _called(memory: MemorySystem, asked: Call) -> Any:
     if operation.of_system:
         if any(one.name == "user_id" for one in operation.parameters):
             given["user_id"] = asked.user_id
-        return await _result(memory, name, positional, given, asked)
+        return await _result(memory, operation, positional, given, asked)
     user_id = asked.user_id or ""
     if asked.as_of is None:
-        return await _result(memory.user(user_id), name, positional, given, asked)
+        return await _result(memory.user(user_id), operation, positional, given, asked)
     if operation.writes:
         raise InvalidInputError(f"{name} changes a memory, and the past cannot be changed")
     async with memory.replay(user_id, asked.as_of, dropped="mark") as past:
-        return await _result(past, name, positional, given, asked)
+        return await _result(past, operation, positional, given, asked)
 
 
 def _arguments(
@@ -218,15 +217,10 @@ def _arguments(
 
 
 async def _result(
-    target: Any, name: str, positional: list[Any], given: dict[str, Any], asked: Call
+    target: Any, operation: Operation, positional: list[Any], given: dict[str, Any], asked: Call
 ) -> Any:
     """Carry an operation out on what has it; what it yields is gathered."""
-    *owners, method = name.removeprefix("system.").split(".")
-    for owner in owners:
-        target = getattr(target, owner)
-    if owners == ["context"] and asked.document is not None:
-        target = target.document(asked.document)
-    returned = getattr(target, method)(*positional, **given)
+    returned = operation.bound(target, asked.document)(*positional, **given)
     return await (_gathered(returned, asked) if isasyncgen(returned) else returned)
 
 

@@ -26,14 +26,19 @@ The same for programs: <a href="schema">the OpenAPI document</a>.</p>
 @get("/docs", opt=PUBLIC, include_in_schema=False)
 async def page(request: Request[Any, Any, Any]) -> Response[str]:
     """Return the page."""
-    document = request.app.openapi_schema.to_schema()
-    told = _PAGE.format(
+    state = request.app.state
+    if "manual" not in state:  # 40 ms, and whoever has no key may ask
+        state["manual"] = _page(request.app.openapi_schema.to_schema())
+    return Response(state["manual"], media_type="text/html; charset=utf-8", headers=HEADERS)
+
+
+def _page(document: Mapping[str, Any]) -> str:
+    return _PAGE.format(
         title=escape(document["info"]["title"]),
         version=escape(document["info"]["version"]),
         style=_STYLE,
         operations="\n".join(_operations(document)),
     )
-    return Response(told, media_type="text/html; charset=utf-8", headers=HEADERS)
 
 
 def _operations(document: Mapping[str, Any]) -> Iterator[str]:

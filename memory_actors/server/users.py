@@ -196,12 +196,7 @@ def handler(route: Route) -> HTTPRouteHandler:
     """Return the handler of a route."""
     operation = OPERATIONS[route.operation]
     method, path = route.at.split()
-    answered = operation.returns
-    if route.within is not None:
-        name, field = route.within
-        totals = [("total", int)] if route.total is not None else []
-        answered = msgspec.defstruct(name, [(field, answered), *totals], frozen=True)
-        answered.__doc__ = operation.summary
+    answered = _answered(route, operation)
 
     async def answer(
         user: UserMemory, user_id: str, request: Request[Any, Any, Any], **given: Any
@@ -238,6 +233,17 @@ def handler(route: Route) -> HTTPRouteHandler:
     return made
 
 
+def _answered(route: Route, operation: Operation) -> Any:
+    """Return the type of an answer."""
+    if route.within is None:
+        return operation.returns
+    name, field = route.within
+    totals = [("total", int)] if route.total is not None else []
+    answered = msgspec.defstruct(name, [(field, operation.returns), *totals], frozen=True)
+    answered.__doc__ = operation.summary
+    return answered
+
+
 async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]) -> Any:
     """Carry out an operation; fields that are not its own say where its words come from."""
     own = {one.name: one for one in operation.parameters}
@@ -247,12 +253,7 @@ async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]
     given = {name: checked(name, value) for name, value in fields.items()}
     if given.get("filters", ...) is None and own["filters"].is_required:
         given["filters"] = {}
-    called: Any = speaker
-    for name in operation.name.split("."):
-        called = getattr(called, name)
-        if document is not None and name == "context":
-            called = called.document(document)
-    return await called(**given)
+    return await operation.bound(speaker, document)(**given)
 
 
 def _signature(route: Route, operation: Operation) -> list[Taken]:

@@ -48,14 +48,14 @@ function SignIn({ enter }) {
 function UserPicker({ user, go }) {
   const [users, know] = useState([]);
   const [text, write] = useState(user ?? "");
-  useEffect(() => { call("system.users").then(know, () => know([])); }, []);
+  const offer = () => users.length || call("system.users").then(know, () => know([])); // once it is wanted
   useEffect(() => write(user ?? ""), [user]);
   const submit = (event) => {
     event.preventDefault();
     if (text) go(text);
   };
   return html`<form onSubmit=${submit}><label class="check">${T.user}<input
-    list="users" value=${text} onInput=${(event) => write(event.target.value)} onChange=${submit} />
+    list="users" value=${text} onInput=${(event) => write(event.target.value)} onChange=${submit} onFocus=${offer} />
     <datalist id="users">${users.slice(0, 500).map((id) => html`<option key=${id} value=${id} />`)}</datalist>
   </label></form>`;
 }

@@ -46,8 +46,7 @@ export function Details({ user, memory, changed, asOf, toast }) {
 }
 
 function Why({ user, id, asOf, turn }) {
-  const why = useCall("why", { user_id: user, as_of: asOf }, { memory_id: id });
-  useEffect(() => { why.again(); }, [turn]);
+  const why = useCall("why", { user_id: user, as_of: asOf }, { memory_id: id }, { depends: turn });
   return html`<${Waiting} of=${why} />
     ${why.result && html`<p><${Said} text=${why.result.says} /></p>
       <ol class="steps">${why.result.steps.map((step) => html`<li key=${step.position + step.memory_id}>

@@ -17,11 +17,11 @@ export const named = (names, key) => names[key] ?? key;
 /** Somebody's words: shown as they are, whatever direction they run in. */
 export const Said = ({ text }) => html`<span class="text" dir="auto">${text}</span>`;
 
-/** Ask for an operation whenever what it depends on changes; the last answer counts. */
-export function useCall(operation, on, args, isWanted = true) {
+/** Ask for an operation whenever it, or what else it depends on, changes; the last answer counts. */
+export function useCall(operation, on, args, { isWanted = true, depends } = {}) {
   const [state, set] = useState({ loading: isWanted });
   const [turn, again] = useState(0);
-  const asked = JSON.stringify([operation, on, args, isWanted, turn]);
+  const asked = JSON.stringify([operation, on, args, isWanted, depends, turn]);
   useEffect(() => {
     if (!isWanted) return set({ loading: false });
     let isLast = true;
@@ -45,7 +45,7 @@ export function useAction() {
       (error) => { set({ busy: false, error }); },
     );
   };
-  return { ...state, run, clear: () => set({ busy: false }) };
+  return { ...state, run };
 }
 
 export const Failed = ({ error, again }) =>
@@ -55,7 +55,7 @@ export const Failed = ({ error, again }) =>
   </p>`;
 
 export const Waiting = ({ of }) =>
-  html`${of.loading && !of.result && html`<p class="quiet" role="status">${T.loading}</p>`}
+  html`${of.loading && of.result === undefined && html`<p class="quiet" role="status">${T.loading}</p>`}
     <${Failed} error=${of.error} again=${of.again} />`;
 
 /** The pages of a long list, fetched as they are looked at. */
@@ -181,6 +181,16 @@ export const Tags = ({ memory }) => html`
   <span class="tag">${named(T.kinds, memory.source === "compressed" ? "compressed" : memory.memory_type)}</span>
   ${memory.pinned && html`<span class="tag">${T.pinned}</span>`}
   ${memory.trust !== "unknown" && html`<span class=${memory.trust === "untrusted" ? "tag bad" : "tag"}>${named(T.trusts, memory.trust)}</span>`}`;
+
+/** The memories that a call counts, in a list, by the pages that are fetched of it. */
+export const MemoryList = ({ count, pages, label, chosen, choose, short }) => html`
+  <p class="quiet" role="status">${count.result !== undefined && T.memoriesCount(count.result)}</p>
+  <${Waiting} of=${count} /><${Failed} error=${pages.error} />
+  ${count.result !== undefined && html`<${VirtualList}
+    count=${count.result} label=${label} short=${short} seen=${pages.seen} chosen=${chosen?.at}
+    choose=${(at) => pages.item(at) && choose(at, pages.item(at))}
+    row=${(at) => { const memory = pages.item(at); return memory && html`<${MemoryRow} memory=${memory} />`; }}
+  />`}`;
 
 /** A memory in a row of a list: two lines. */
 export const MemoryRow = ({ memory }) => html`

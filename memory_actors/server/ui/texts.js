@@ -33,8 +33,6 @@ export const T = {
   cancel: "Cancel",
   save: "Save",
   none: "Nothing here.",
-  yes: "yes",
-  no: "no",
   number: (value) => number.format(value),
   bytes: (value) => {
     const units = ["B", "KB", "MB", "GB", "TB"];
@@ -42,7 +40,6 @@ export const T = {
     while (value >= 1000 && at < units.length - 1) { value /= 1000; at += 1; }
     return `${at && value < 100 ? value.toFixed(1) : Math.round(value)} ${units[at]}`;
   },
-  rows: (count) => many(count, "row"),
   position: (value) => `row ${number.format(value)}`,
 
   usersCount: (count) => many(count, "user"),
@@ -54,7 +51,6 @@ export const T = {
   userAlert: (quota, part) => `${quota} is ${part} full`,
   userMemories: (count) => many(count, "memory", "memories"),
   never: "never",
-  openUser: "Open",
 
   memoriesCount: (count) => many(count, "memory", "memories"),
   kind: "Kind",
@@ -124,7 +120,6 @@ export const T = {
   live: "Live",
   paused: "Paused",
   event: "Event",
-  everybody: "Everybody",
   byCommand: "Command",
   byAgent: "Agent",
   bySession: "Session",
@@ -139,8 +134,6 @@ export const T = {
   changesCount: (count) => many(count, "change"),
   noChanges: "Nothing changed in between.",
   noEvents: "This user has no events yet.",
-  before: "before",
-  after: "after",
   change: {
     added: "added", changed: "changed", restored: "restored", deleted: "deleted", pruned: "pruned",
     evicted: "evicted", expired: "expired", compressed: "compressed", undone: "undone",
@@ -149,7 +142,6 @@ export const T = {
 
   graphTitle: (nodes, edges) => `${many(nodes, "entity", "entities")}, ${many(edges, "relationship")}`,
   graphAt: "At",
-  graphAlways: "always",
   graphEmpty: "This user has no entities.",
   graphList: "The relationships as a list",
   graphLarge: (shown) => `Only the ${number.format(shown)} latest are drawn.`,
@@ -157,8 +149,6 @@ export const T = {
   validFrom: "from",
   validTo: "to",
   stillValid: "still",
-  relation: "Relationship",
-  entity: "Entity",
 
   document: "Document",
   newDocument: "New document",
@@ -176,13 +166,11 @@ export const T = {
   restore: "Restore",
   history: "History",
   tokenMeter: "Tokens in use",
-  heading: "heading",
 
   compactTitle: "What compaction has done",
   summaries: "Summaries",
   originals: "Originals they stand for",
   saved_: "Bytes saved",
-  ratio: "Bytes left of each 100",
   lastRun: "Last run",
   schedule: "Schedule",
   onlyAsked: "only when asked",

@@ -75,6 +75,9 @@ class ContextWriting(Handle):
         command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=self._scope.prunes(auto_prune))
         return self._receipt(command.memory_id, "add", await self._write(command))
 
+    def _check_pinnable(self, _row: Row) -> None:
+        raise InvalidInputError("context memory cannot be pinned so: use user.context.pin")
+
     def _updating(
         self, row: Row, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Command, list[str]]:

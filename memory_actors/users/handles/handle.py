@@ -33,7 +33,6 @@ from memory_actors.base.validation import (
     plain,
     time_us,
 )
-from memory_actors.kinds import context
 from memory_actors.kinds.kind import Command, Condition, Delete, Kind, Pruned, Restore, Update
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
@@ -158,9 +157,8 @@ class Handle(metaclass=ABCMeta):
 
         :raises InvalidInputError: it is of one of those.
         """
-        if not hasattr(row, "pinned") or self.kind is context:
-            instead = ": use user.context.pin" if self.kind is context else ": none is pruned"
-            raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so{instead}")
+        if not hasattr(row, "pinned"):
+            raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so: none is pruned")
 
     def _pinning(self, command: Command, pinned: bool) -> Command:
         """Return a command of `_updating` that pins the memory, too, or lets it go."""

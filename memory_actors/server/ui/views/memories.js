@@ -4,8 +4,7 @@ import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
 import {
-  Failed, Field, MemoryRow, Select, VirtualList, Waiting, kindOptions, trustOptions, useAction,
-  useCall, usePages,
+  Failed, Field, MemoryList, Select, kindOptions, trustOptions, useAction, useCall, usePages,
 } from "../parts.js";
 import { T } from "../texts.js";
 
@@ -30,7 +29,7 @@ export default function Memories({ user, params, set, toast }) {
   const wanted = useRef(params.id);
   const which = conditions(asked);
   const on = { user_id: user };
-  const count = useCall("count", on, which ?? {}, which !== null);
+  const count = useCall("count", on, which ?? {}, { isWanted: which !== null });
   const pages = usePages(
     (offset, limit) => call("list_memories", on, { ...which, offset, limit }), [user, asked, turn],
   );
@@ -50,9 +49,7 @@ export default function Memories({ user, params, set, toast }) {
     count.again();
   };
   const change = (name) => (value) => { ask({ ...asked, [name]: value }); want(null); };
-  const open = (at) => {
-    const memory = pages.item(at);
-    if (!memory) return;
+  const open = (at, memory) => {
     want(memory.memory_id);
     choose({ at, memory });
     set({ id: memory.memory_id, kind: asked.kind });
@@ -68,12 +65,7 @@ export default function Memories({ user, params, set, toast }) {
     ${which === null && html`<p class="bad" role="alert">${T.badJson}</p>`}
     ${adding && html`<${Adding} on=${on} done=${() => { add(false); toast(T.saved); changed(); }} />`}
     <div class="split">
-      <div><p class="quiet" role="status">${count.result !== undefined && T.memoriesCount(count.result)}</p>
-        <${Waiting} of=${{ ...count, loading: count.loading && count.result === undefined }} /><${Failed} error=${pages.error} />
-        ${count.result !== undefined && html`<${VirtualList}
-          count=${count.result} label=${T.views.memories} seen=${pages.seen} chosen=${chosen?.at} choose=${open}
-          row=${(at) => { const memory = pages.item(at); return memory && html`<${MemoryRow} memory=${memory} />`; }}
-        />`}</div>
+      <div><${MemoryList} count=${count} pages=${pages} label=${T.views.memories} chosen=${chosen} choose=${open} /></div>
       <section class="box aside" tabindex="0" aria-label=${T.details}>
         <${Details} user=${user} memory=${chosen?.memory} changed=${changed} toast=${toast} />
       </section>

@@ -4,7 +4,7 @@
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
-import { Failed, MemoryRow, Said, VirtualList, Waiting, named, snippet, useCall, usePages, when } from "../parts.js";
+import { Failed, MemoryList, Said, VirtualList, Waiting, named, snippet, useCall, usePages, when } from "../parts.js";
 import { T } from "../texts.js";
 import { useEvents } from "./timeline.js";
 
@@ -47,11 +47,7 @@ function Then({ user, position }) {
   const [chosen, choose] = useState(null);
   useEffect(() => choose(null), [position]);
   return html`<section aria-label=${T.thenTitle}><h3>${T.thenTitle}</h3>
-    <p class="quiet" role="status">${count.result !== undefined && T.memoriesCount(count.result)}</p>
-    <${Waiting} of=${{ ...count, loading: count.loading && count.result === undefined }} /><${Failed} error=${pages.error} />
-    ${count.result !== undefined && html`<${VirtualList} short count=${count.result} label=${T.thenTitle} seen=${pages.seen}
-      chosen=${chosen?.at} choose=${(at) => pages.item(at) && choose({ at, memory: pages.item(at) })}
-      row=${(at) => { const memory = pages.item(at); return memory && html`<${MemoryRow} memory=${memory} />`; }} />`}
+    <${MemoryList} short count=${count} pages=${pages} label=${T.thenTitle} chosen=${chosen} choose=${(at, memory) => choose({ at, memory })} />
     ${chosen && html`<div class="box"><${Details} user=${user} memory=${chosen.memory} asOf=${position} /></div>`}
   </section>`;
 }

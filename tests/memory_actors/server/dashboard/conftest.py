@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 from support.compacting import with_a_past
 
-from tests.memory_actors.server.dashboard.pages import HOSTILE, USER, Dashboard, browser_at
+from bench.dashboard import browser_at
+from tests.memory_actors.server.dashboard.pages import HOSTILE, USER, Dashboard
 from tests.memory_actors.server.helpers import Service, serving
 
 MANY = 300

@@ -1,6 +1,5 @@
 """The dashboard in a browser, watched: what it logs, where it asks, whether it can be read."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,12 +20,6 @@ HOSTILE = (
     "👩‍👩‍👧‍👦🏳️‍🌈 Z̸̢a̶l̷g̵o̴ \x00\x07 \ufeff 😀",
     "long " + "x" * (256 * 1024 - 5),
 )
-
-
-def browser_at() -> str | None:
-    """Return where a Chromium is, None where there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return next(filter(None, map(shutil.which, names)), None)
 
 
 class Dashboard:
