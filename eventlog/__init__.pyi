@@ -5,6 +5,8 @@ from eventlog.core.capabilities import BackupStore as BackupStore
 from eventlog.core.capabilities import CountingStore as CountingStore
 from eventlog.core.capabilities import ErasingStore as ErasingStore
 from eventlog.core.capabilities import ExportingStore as ExportingStore
+from eventlog.core.capabilities import Leases as Leases
+from eventlog.core.capabilities import LeasingStore as LeasingStore
 from eventlog.core.capabilities import MeasuredStore as MeasuredStore
 from eventlog.core.capabilities import Progress as Progress
 from eventlog.core.capabilities import ShrinkingStore as ShrinkingStore
@@ -24,6 +26,7 @@ from eventlog.core.errors import IdempotencyConflict as IdempotencyConflict
 from eventlog.core.errors import InvalidAppend as InvalidAppend
 from eventlog.core.errors import KeyGone as KeyGone
 from eventlog.core.errors import KeysUnavailable as KeysUnavailable
+from eventlog.core.errors import LeaseLapsed as LeaseLapsed
 from eventlog.core.errors import LogBusy as LogBusy
 from eventlog.core.errors import LogClosed as LogClosed
 from eventlog.core.errors import LogLocked as LogLocked
@@ -50,6 +53,7 @@ from eventlog.core.records import Archived as Archived
 from eventlog.core.records import ArchiveStatistics as ArchiveStatistics
 from eventlog.core.records import BackedUp as BackedUp
 from eventlog.core.records import Checkpoint as Checkpoint
+from eventlog.core.records import Claim as Claim
 from eventlog.core.records import Dropped as Dropped
 from eventlog.core.records import DroppedPayloads as DroppedPayloads
 from eventlog.core.records import Durability as Durability
@@ -60,6 +64,7 @@ from eventlog.core.records import Heads as Heads
 from eventlog.core.records import Imported as Imported
 from eventlog.core.records import LeftBehind as LeftBehind
 from eventlog.core.records import LogStatistics as LogStatistics
+from eventlog.core.records import Node as Node
 from eventlog.core.records import OnDropped as OnDropped
 from eventlog.core.records import Prepared as Prepared
 from eventlog.core.records import Recorded as Recorded

@@ -6,6 +6,7 @@ append and read still serves everything else.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -13,12 +14,14 @@ from eventlog.core.errors import MissingCapability
 from eventlog.core.records import (
     Archived,
     BackedUp,
+    Claim,
     DroppedPayloads,
     Erased,
     Exported,
     Heads,
     Imported,
     LogStatistics,
+    Node,
     Shrunk,
     VerifyReport,
 )
@@ -211,4 +214,50 @@ class MeasuredStore(Protocol):
 
     def statistics(self) -> LogStatistics:
         """Return counters and sizes."""
+        ...
+
+
+class Leases(Protocol):
+    """The lease of one of the processes that share a store, and the streams that it claims."""
+
+    lapsed: Callable[[], object]
+    """Called on the loop when the lease had expired before it was renewed: see `kept`."""
+
+    async def claim(self, stream: str) -> Claim:
+        """Claim a stream: it is this node's, at a new epoch, unless a node that lives has it.
+
+        :raises LeaseLapsed: this node has no lease at the moment.
+        """
+        ...
+
+    async def release(self, streams: Sequence[str]) -> None:
+        """Give streams up, so that others need not wait for the lease to expire."""
+        ...
+
+    async def kept(self, epochs: Mapping[str, int]) -> set[str]:
+        """Return those of these streams that this node still has, at these epochs."""
+        ...
+
+    async def nodes(self) -> list[Node]:
+        """Return the other nodes whose lease has not expired."""
+        ...
+
+    def seconds_left(self) -> float:
+        """Return for how long this node may answer from what it holds.
+
+        By its own monotonic clock, and less than the lease: at 0 or below others may be about to
+        take over, and what it holds may be old.
+        """
+        ...
+
+
+@runtime_checkable
+class LeasingStore(Protocol):
+    """Lets several processes share it, each of which has some of the streams."""
+
+    def leases(self, address: bytes) -> AbstractAsyncContextManager[Leases]:
+        """Hold a lease for this process, which others reach at `address`, for a block.
+
+        :raises LogUnavailable: the database cannot be reached.
+        """
         ...

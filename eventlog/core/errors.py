@@ -44,6 +44,10 @@ class Fenced(EventLogError):
         self.current = current
 
 
+class LeaseLapsed(EventLogError):
+    """This node could not renew its lease: others may have its streams. Try again when it has."""
+
+
 class UnknownEvent(EventLogError):
     """An event type, schema version or format this program cannot read: upgrade, or register it."""
 

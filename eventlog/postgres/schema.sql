@@ -25,8 +25,12 @@ CREATE TABLE IF NOT EXISTS node ( -- one for each store that is open somewhere
     seq bigint NOT NULL, -- of its last batch that was committed
     position bigint NOT NULL, -- where that batch began
     refused bigint[] NOT NULL, -- the streams of that batch that were refused
-    seen_at timestamptz NOT NULL
+    seen_at timestamptz NOT NULL,
+    address bytea, -- where other nodes reach it; null: it claims no streams
+    expires_at timestamptz -- of its lease
 ) WITH (fillfactor = 50);
+ALTER TABLE node ADD COLUMN IF NOT EXISTS address bytea; -- tables of an earlier version
+ALTER TABLE node ADD COLUMN IF NOT EXISTS expires_at timestamptz;
 
 CREATE TABLE IF NOT EXISTS stream (
     sid bytea PRIMARY KEY,
@@ -37,8 +41,10 @@ CREATE TABLE IF NOT EXISTS stream (
     chain bytea NOT NULL,
     recorded_at bigint NOT NULL, -- of its last event
     erased_version bigint NOT NULL DEFAULT 0,
-    erased_at bigint NOT NULL DEFAULT 0
+    erased_at bigint NOT NULL DEFAULT 0,
+    owner bytea -- the node that claimed it; it is nobody's once the lease of that node has expired
 ) WITH (fillfactor = 70);
+ALTER TABLE stream ADD COLUMN IF NOT EXISTS owner bytea;
 
 CREATE TABLE IF NOT EXISTS event (
     position bigint PRIMARY KEY,
@@ -267,6 +273,33 @@ BEGIN
     ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, name = excluded.name
     WHERE stream.epoch <= excluded.epoch;
     SELECT epoch INTO o_epoch FROM stream WHERE sid = p_sid;
+    COMMIT;
+END
+$$;
+
+-- Claim a stream for a node: if nobody has it, or who has it let its lease expire. Then o_epoch is the
+-- new epoch and o_holder is null. Otherwise o_holder has it, at o_address. o_epoch is null if the
+-- lease of this node has expired itself. A stream that has no events gets no name by this.
+CREATE OR REPLACE PROCEDURE claim_stream(
+    p_sid bytea, p_node bytea, p_chain bytea,
+    INOUT o_epoch bigint, INOUT o_holder bytea, INOUT o_address bytea
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM log_tail FOR UPDATE;
+    SELECT s.epoch, n.id, n.address INTO o_epoch, o_holder, o_address
+    FROM stream AS s JOIN node AS n ON n.id = s.owner
+    WHERE s.sid = p_sid AND n.id <> p_node AND n.expires_at > clock_timestamp();
+    IF FOUND THEN
+        COMMIT;
+        RETURN;
+    END IF;
+    PERFORM FROM node WHERE id = p_node AND expires_at > clock_timestamp();
+    IF FOUND THEN
+        INSERT INTO stream (sid, version, epoch, stored_bytes, chain, recorded_at, owner)
+        VALUES (p_sid, 0, 1, 0, p_chain, -9223372036854775808, p_node)
+        ON CONFLICT (sid) DO UPDATE SET epoch = stream.epoch + 1, owner = excluded.owner
+        RETURNING epoch INTO o_epoch;
+    END IF;
     COMMIT;
 END
 $$;

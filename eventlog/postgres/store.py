@@ -12,12 +12,13 @@ To copy and shrink itself is the database's own work: `pg_dump`, replication, va
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
 import anyio.to_thread
 
 from eventlog.core import frame
+from eventlog.core.capabilities import Leases as LeasesPort
 from eventlog.core.capabilities import Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
@@ -69,6 +70,7 @@ from eventlog.postgres.database import (
     patiently,
     prepare,
 )
+from eventlog.postgres.leases import LEASE_S, Leases
 from eventlog.postgres.plan import U64, Believed, FirstResult, blind, same_request
 from eventlog.postgres.reading import READ_ALL, READ_STREAM, READ_VERSIONS, Reading
 from eventlog.postgres.tail import Tail
@@ -162,6 +164,7 @@ class PgEventStore(TakesAppends):
         super().__init__(registry, clock)
         node = os.urandom(NODE_ID_BYTES)
         self._database = database
+        self._node = node
         self._keys = keys
         self._reading = Reading(registry, keys)
         self._tail = Tail(database, node)
@@ -435,6 +438,12 @@ class PgEventStore(TakesAppends):
     async def wait_beyond(self, position: int) -> int:
         """Wait for an event behind `position`; return that of the last one, 0 at the close."""
         return await self._tail.wait_beyond(position)
+
+    def leases(
+        self, address: bytes, *, lease_s: float = LEASE_S
+    ) -> AbstractAsyncContextManager[LeasesPort]:
+        """Hold a lease for this node. See `LeasingStore`."""
+        return Leases.held(self._database, self._writer, self._node, address, lease_s)
 
     def statistics(self) -> LogStatistics:
         """Return counters of this node, and the size of the tables when it was opened."""

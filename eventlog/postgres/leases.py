@@ -1,0 +1,169 @@
+"""Leases: which node has a stream, and whether that node may still vouch for what it holds.
+
+A node renews one row, by the clock of the database alone. A stream belongs to the node that claimed
+it for as long as that row is not expired; a claim by another node raises the epoch of the stream.
+So safety rests on the append, which carries the epoch and is fenced, and never on a lease. A lease
+only says who is asked, and when a node that cannot reach the database has to stop answering from
+what it holds: after `VOUCH_SHARE` of the time, by its own monotonic clock, counted from before the
+renewal was sent. Whoever takes its streams over has to wait for all of the time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final, Self
+
+from eventlog.core import frame
+from eventlog.core.errors import EventLogError, LeaseLapsed
+from eventlog.core.logs import get_logger
+from eventlog.core.records import Claim, Node
+from eventlog.core.requests import check_stream_name
+from eventlog.postgres.database import (
+    RETRY_S,
+    Busy,
+    Bytes,
+    Connection,
+    Database,
+    Ints,
+    Lost,
+    Place,
+    connect,
+    run,
+)
+from eventlog.postgres.writer import Writer
+
+LEASE_S: Final = 2.0
+VOUCH_SHARE: Final = 0.8
+RENEWALS: Final = 5
+"""In the time of a lease: a few of them may be lost."""
+
+RENEW = """
+    WITH was AS (SELECT id, expires_at FROM node WHERE id = %b FOR UPDATE)
+    UPDATE node SET address = %b, seen_at = now(),
+        expires_at = clock_timestamp() + make_interval(secs => %b)
+    FROM was WHERE node.id = was.id
+    RETURNING coalesce(was.expires_at > clock_timestamp(), false)
+"""
+CLAIM = "CALL claim_stream(%b, %b, %b, NULL, NULL, NULL)"
+RELEASE = "UPDATE stream SET owner = NULL WHERE owner = %b AND sid = ANY (%b)"
+KEPT = """
+    SELECT sid FROM stream JOIN unnest(%b, %b) AS held (held_sid, held_epoch)
+    ON sid = held_sid AND epoch = held_epoch WHERE owner = %b
+"""
+NODES = """
+    SELECT id, address FROM node
+    WHERE id <> %b AND address IS NOT NULL AND expires_at > clock_timestamp()
+"""
+
+_logger = get_logger("eventlog")
+
+
+class Leases:
+    """The lease of one node, and the streams that it claims. Make one with `held`."""
+
+    def __init__(
+        self, database: Database, writer: Writer, node: bytes, address: bytes, lease_s: float
+    ):
+        self.lapsed: Callable[[], object] = lambda: None
+        """Called when the lease had expired before it was renewed: others may have taken over."""
+        self._database = database
+        self._writer = writer
+        self._node = node
+        self._address = address
+        self._lease_s = lease_s
+        self._loop = asyncio.get_running_loop()
+        self._vouched_until_s = float("-inf")
+
+    @classmethod
+    @asynccontextmanager
+    async def held(
+        cls,
+        database: Database,
+        writer: Writer,
+        node: bytes,
+        address: bytes,
+        lease_s: float = LEASE_S,
+    ) -> AsyncIterator[Self]:
+        """Hold a lease for a node whose row is there, and renew it until the end of the block."""
+        leases = cls(database, writer, node, address, lease_s)
+        connection = await connect(database.place)
+        try:
+            await leases._renew(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        renewing = asyncio.create_task(leases._renew_forever(database.place, connection))
+        try:
+            yield leases
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+
+    # --- streams
+
+    async def claim(self, stream: str) -> Claim:
+        """Claim a stream; see `Leases` in eventlog/core/capabilities.py."""
+        check_stream_name(stream)
+        sid = frame.stream_id(stream)
+        values = [sid, self._node, frame.chain_start(sid)]
+        [(epoch, holder, address)] = await self._writer.call(CLAIM, values)
+        if epoch is None:
+            raise LeaseLapsed("the lease of this node has expired: try again when it is renewed")
+        if holder is not None:
+            return Claim(epoch, Node(holder.hex(), address))
+        self._writer.forget(sid)
+        return Claim(epoch)
+
+    async def release(self, streams: Sequence[str]) -> None:
+        """Give streams up: the next node that wants one need not wait."""
+        sids = Bytes(map(frame.stream_id, streams))
+        await self._database.run(RELEASE, [self._node, sids])
+
+    async def kept(self, epochs: Mapping[str, int]) -> set[str]:
+        """Return those of these streams that are this node's still, at these epochs."""
+        names = {frame.stream_id(stream): stream for stream in epochs}
+        values = [Bytes(names), Ints(epochs.values()), self._node]
+        return {names[sid] for [sid] in await self._database.run(KEPT, values)}
+
+    # --- nodes
+
+    async def nodes(self) -> list[Node]:
+        """Return the other nodes whose lease has not expired."""
+        rows = await self._database.run(NODES, [self._node])
+        return [Node(node.hex(), address) for node, address in rows]
+
+    def seconds_left(self) -> float:
+        """Return for how long this node may answer from what it holds; 0 or less: it may not."""
+        return self._vouched_until_s - self._loop.time()
+
+    # --- renewing
+
+    async def _renew(self, connection: Connection) -> None:
+        """Renew the lease once.
+
+        :raises Lost, Busy: it may not be renewed.
+        """
+        asked_s, had_one = self._loop.time(), self._vouched_until_s > float("-inf")
+        values = [self._node, self._address, self._lease_s]
+        rows = await asyncio.wait_for(run(connection, RENEW, values), self._lease_s)
+        if not rows:
+            raise Lost("the row of this node is gone: the writer makes it again")
+        if had_one and not rows[0][0]:
+            _logger.warning("the lease of this node had expired, and is renewed")
+            self.lapsed()
+        self._vouched_until_s = asked_s + self._lease_s * VOUCH_SHARE
+
+    async def _renew_forever(self, place: Place, connection: Connection) -> None:
+        try:
+            while True:
+                await asyncio.sleep(self._lease_s / RENEWALS)
+                try:
+                    if connection.closed:
+                        connection = await connect(place)
+                    await self._renew(connection)
+                except (Lost, Busy, TimeoutError, EventLogError):
+                    await connection.close()
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            with suppress(Exception):
+                await connection.close()

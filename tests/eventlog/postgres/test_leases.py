@@ -1,0 +1,176 @@
+"""Leases of nodes on one database, and which of them has a stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+from contracts.stores import Noted, registry
+from support.postgres import lent_url
+
+from eventlog import Fenced, LeaseLapsed, LeasingStore, require
+
+pytestmark = pytest.mark.anyio
+LEASE_S = 0.5
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with lent_url() as lent:
+        yield lent
+
+
+@pytest.fixture
+async def nodes(url: str) -> AsyncIterator[list]:
+    """Yield two stores on one database, each with its leases."""
+    from eventlog import PgEventStore
+
+    async with AsyncExitStack() as opened:
+        found = []
+        for address in (b"one", b"other"):
+            store = await opened.enter_async_context(PgEventStore.open(url, registry))
+            require(store, LeasingStore)
+            leases = await opened.enter_async_context(store.leases(address, lease_s=LEASE_S))
+            found.append((store, leases))
+        yield found
+
+
+async def freeze(leases) -> None:
+    """Stop a node's renewals, as a process that is stopped does, until its lease has expired."""
+    leases._renew = never
+    await asyncio.sleep(LEASE_S * 1.4)
+
+
+async def never(_connection) -> None:
+    await asyncio.sleep(0.01)
+
+
+async def test_a_stream_that_nobody_has_is_claimed(nodes):
+    [(store, leases), _] = nodes
+
+    claim = await leases.claim("s")
+
+    assert (claim.epoch, claim.holder) == (1, None)
+    appended = await store.append("s", [Noted("a")], 0, epoch=claim.epoch)
+    assert appended.last_version == 1
+
+
+async def test_a_claim_names_the_node_that_has_the_stream(nodes):
+    [(_, leases), (_, other)] = nodes
+    mine = await leases.claim("s")
+
+    claim = await other.claim("s")
+
+    assert claim.epoch == mine.epoch
+    assert claim.holder is not None
+    assert claim.holder.address == b"one"
+    assert [node.address for node in await other.nodes()] == [b"one"]
+
+
+async def test_competing_claims_have_one_winner(nodes):
+    [(_, leases), (_, other)] = nodes
+
+    claims = await asyncio.gather(*(side.claim("s") for side in [leases, other] * 8))
+
+    holders = {claim.holder.address for claim in claims if claim.holder is not None}
+    assert len(holders) == 1
+    won = [claim for claim in claims if claim.holder is None]
+    assert sorted(claim.epoch for claim in won) == list(range(1, len(won) + 1))
+
+
+async def test_a_released_stream_is_free_at_once(nodes):
+    [(_, leases), (_, other)] = nodes
+    first = await leases.claim("s")
+    await leases.release(["s"])
+
+    claim = await other.claim("s")
+
+    assert (claim.epoch, claim.holder) == (first.epoch + 1, None)
+
+
+async def test_a_node_whose_lease_expired_loses_its_streams(nodes):
+    """After the takeover the former owner is fenced, whatever it believes."""
+    [(store, leases), (taking, other)] = nodes
+    claim = await leases.claim("s")
+    await store.append("s", [Noted("a")], 0, epoch=claim.epoch)
+    await freeze(leases)
+
+    taken = await other.claim("s")
+
+    assert (taken.epoch, taken.holder) == (claim.epoch + 1, None)
+    with pytest.raises(Fenced):
+        await store.append("s", [Noted("late")], 1, epoch=claim.epoch)
+    await taking.append("s", [Noted("b")], 1, epoch=taken.epoch)
+
+
+async def test_an_owner_is_fenced_on_a_stream_without_events(nodes):
+    """A claim alone fences: nothing has to be written first."""
+    [(store, leases), (_, other)] = nodes
+    claim = await leases.claim("s")
+    await freeze(leases)
+    await other.claim("s")
+
+    with pytest.raises(Fenced):
+        await store.append("s", [Noted("late")], 0, epoch=claim.epoch)
+
+
+async def test_a_node_vouches_for_less_than_its_lease(nodes):
+    [(_, leases), (_, other)] = nodes
+    assert 0 < leases.seconds_left() < LEASE_S
+    await leases.claim("s")
+    leases._renew = never
+
+    while leases.seconds_left() > 0:
+        await asyncio.sleep(0.01)
+
+    assert (await other.claim("s")).holder is not None
+
+
+async def test_a_node_without_a_lease_claims_nothing(nodes):
+    [(_, leases), _] = nodes
+    await freeze(leases)
+
+    with pytest.raises(LeaseLapsed):
+        await leases.claim("s")
+
+
+async def test_a_node_learns_that_its_lease_had_expired(nodes):
+    """It keeps those of its streams that nobody claimed meanwhile."""
+    [(_, leases), (_, other)] = nodes
+    epochs = {name: (await leases.claim(name)).epoch for name in ("kept", "lost")}
+    learned = asyncio.Event()
+    leases.lapsed = learned.set
+    renew = leases._renew
+    await freeze(leases)
+    await other.claim("lost")
+    leases._renew = renew
+
+    async with asyncio.timeout(5):
+        await learned.wait()
+
+    assert await leases.kept(epochs) == {"kept"}
+    assert leases.seconds_left() > 0
+
+
+async def test_a_node_that_closes_leaves_its_streams_at_once(nodes, url):
+    from eventlog import PgEventStore
+
+    async with (
+        PgEventStore.open(url, registry) as store,
+        store.leases(b"third", lease_s=60) as leases,
+    ):
+        await leases.claim("s")
+    [_, (_, other)] = nodes
+
+    assert (await other.claim("s")).holder is None
+
+
+async def test_a_claim_gives_a_stream_no_name(nodes):
+    """A user who was only asked for is not among the users."""
+    [(store, leases), _] = nodes
+
+    await leases.claim("s")
+
+    assert await store.streams() == []
+    assert (await store.head("s")).version == 0
+    assert (await store.verify()).findings == []
