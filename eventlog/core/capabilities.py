@@ -221,7 +221,8 @@ class Leases(Protocol):
     """The lease of one of the processes that share a store, and the streams that it claims."""
 
     lapsed: Callable[[], object]
-    """Called on the loop when the lease had expired before it was renewed: see `kept`."""
+    """Called on the loop when the lease had expired before it was renewed, and before this node
+    vouches for anything again: others may have any of its streams."""
 
     async def claim(self, stream: str) -> Claim:
         """Claim a stream: it is this node's, at a new epoch, unless a node that lives has it.
@@ -230,12 +231,8 @@ class Leases(Protocol):
         """
         ...
 
-    async def release(self, streams: Sequence[str]) -> None:
-        """Give streams up, so that others need not wait for the lease to expire."""
-        ...
-
-    async def kept(self, epochs: Mapping[str, int]) -> set[str]:
-        """Return those of these streams that this node still has, at these epochs."""
+    async def release(self, stream: str, epoch: int) -> None:
+        """Give a claim up, so that others need not wait for the lease to expire."""
         ...
 
     async def nodes(self) -> list[Node]:

@@ -9,7 +9,7 @@ renewal was sent. Whoever takes its streams over has to wait for all of the time
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Self
 
@@ -21,10 +21,8 @@ from eventlog.core.requests import check_stream_name
 from eventlog.postgres.database import (
     RETRY_S,
     Busy,
-    Bytes,
     Connection,
     Database,
-    Ints,
     Lost,
     Place,
     connect,
@@ -45,11 +43,7 @@ RENEW = """
     RETURNING coalesce(was.expires_at > clock_timestamp(), false)
 """
 CLAIM = "CALL claim_stream(%b, %b, %b, NULL, NULL, NULL)"
-RELEASE = "UPDATE stream SET owner = NULL WHERE owner = %b AND sid = ANY (%b)"
-KEPT = """
-    SELECT sid FROM stream JOIN unnest(%b, %b) AS held (held_sid, held_epoch)
-    ON sid = held_sid AND epoch = held_epoch WHERE owner = %b
-"""
+RELEASE = "UPDATE stream SET owner = NULL WHERE owner = %b AND sid = %b AND epoch = %b"
 NODES = """
     SELECT id, address FROM node
     WHERE id <> %b AND address IS NOT NULL AND expires_at > clock_timestamp()
@@ -114,16 +108,9 @@ class Leases:
         self._writer.forget(sid)
         return Claim(epoch)
 
-    async def release(self, streams: Sequence[str]) -> None:
-        """Give streams up: the next node that wants one need not wait."""
-        sids = Bytes(map(frame.stream_id, streams))
-        await self._database.run(RELEASE, [self._node, sids])
-
-    async def kept(self, epochs: Mapping[str, int]) -> set[str]:
-        """Return those of these streams that are this node's still, at these epochs."""
-        names = {frame.stream_id(stream): stream for stream in epochs}
-        values = [Bytes(names), Ints(epochs.values()), self._node]
-        return {names[sid] for [sid] in await self._database.run(KEPT, values)}
+    async def release(self, stream: str, epoch: int) -> None:
+        """Give a claim up: the next node that wants the stream need not wait."""
+        await self._database.run(RELEASE, [self._node, frame.stream_id(stream), epoch])
 
     # --- nodes
 

@@ -12,6 +12,7 @@ What can go wrong:
 - A command is refused (a `MemoryActorsError`): its caller gets the error, nothing else happens.
 - The append fails: every caller of the batch gets a typed error, and the state is read again from
   the log, which alone knows what happened.
+- The append is fenced: another process has the stream. All who wait are told so, and it ends.
 - A decision crashes (any other exception): that caller gets `CommandCrashedError`, the rest of the
   batch is decided again after a rebuild. An actor that crashes too often is quarantined: it takes
   no more commands, keeps its last confirmed state for readers, and nobody else notices.
@@ -120,6 +121,7 @@ class Actor(Generic[S]):
         self._task: asyncio.Task[None] | None = None
         self._restarts: deque[float] = deque()
         self._retired = False
+        self._fenced: Exception | None = None
 
     @property
     def busy(self) -> bool:
@@ -167,6 +169,8 @@ class Actor(Generic[S]):
         return decided
 
     def _post(self, request: Request) -> "asyncio.Future[Reply]":
+        if self._fenced is not None:
+            raise self._fenced
         if self._retired:
             raise SystemClosedError("this user's memory has been put away: ask again")
         if self.quarantined is not None:
@@ -364,7 +368,11 @@ class Actor(Generic[S]):
         answer = unavailable(error) if isinstance(error, EventLogError) else crashed(error)
         for ask, _ in batch.outcomes:
             settle(ask.answer, answer)
-        if isinstance(error, Fenced | LogClosed):
+        if isinstance(error, Fenced):
+            self._fenced = answer
+            self._refuse_waiting(answer)
+            self._behaviour.fenced()
+        elif isinstance(error, LogClosed):
             self.quarantine(str(error))
         elif not isinstance(error, DiskFull):  # which kept nothing, so the state still holds
             await self._reload()
@@ -397,7 +405,9 @@ class Actor(Generic[S]):
         """Take no more commands; answer those that wait with the reason."""
         self.quarantined = why
         _logger.critical("actor quarantined", user=hashed(user_of(self.stream)))
-        refusal = QuarantinedError(f"this user's memory takes no writes: {why}")
+        self._refuse_waiting(QuarantinedError(f"this user's memory takes no writes: {why}"))
+
+    def _refuse_waiting(self, refusal: Exception) -> None:
         while self._mailbox:
             settle(self._mailbox.popleft().answer, refusal)
         self._room.wake(len(self._room))

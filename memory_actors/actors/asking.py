@@ -9,6 +9,7 @@ from eventlog import (
     DiskFull,
     Durability,
     EventLogError,
+    Fenced,
     IdempotencyConflict,
     InvalidAppend,
     Recorded,
@@ -17,6 +18,7 @@ from memory_actors.base.errors import (
     CommandCrashedError,
     InvalidInputError,
     MemoryActorsError,
+    MovedError,
     StorageFullError,
     UnavailableError,
 )
@@ -89,6 +91,10 @@ class Behaviour(Protocol[Seen]):
         """Take note that the state was read again from the log."""
         ...
 
+    def fenced(self) -> None:
+        """Take note that another process has the stream: this actor writes to it no more."""
+        ...
+
 
 def unavailable(error: EventLogError) -> MemoryActorsError:
     """Return an error of the log in this package's terms: by what the caller does next."""
@@ -97,6 +103,8 @@ def unavailable(error: EventLogError) -> MemoryActorsError:
         kind = InvalidInputError
     elif isinstance(error, DiskFull):
         kind = StorageFullError
+    elif isinstance(error, Fenced):
+        kind = MovedError
     translated = kind(f"the log refused the write: {error}")
     translated.__cause__ = error
     return translated

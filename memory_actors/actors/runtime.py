@@ -4,6 +4,10 @@ A key's actor is activated on first use and shared by all who use it. It leaves 
 it was idle for long, or when all live actors together hold more than the byte budget, least
 recently used first; never while somebody uses it. A key that is wanted while its actor leaves waits
 and gets a new one, so there is never more than one actor a key.
+
+Where several processes share a store, an actor is claimed before it is live and given up when it
+has left (placement.py). One that another process may have taken over is forgotten at once: who
+holds it is told so, whatever they found, and whoever comes claims it anew.
 """
 
 import asyncio
@@ -16,7 +20,13 @@ from typing import Generic, Protocol, TypeVar
 import anyio
 
 from eventlog.core.logs import get_logger
-from memory_actors.base.errors import BeingErasedError, SystemClosedError, WrongLoopError
+from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
+from memory_actors.base.errors import (
+    BeingErasedError,
+    MovedError,
+    SystemClosedError,
+    WrongLoopError,
+)
 from memory_actors.base.privacy import reason
 from memory_actors.base.statistics import RuntimeStatistics
 
@@ -54,7 +64,10 @@ L = TypeVar("L", bound=Live)
 @dataclass(slots=True, eq=False)
 class _Slot(Generic[L]):
     activation: "asyncio.Task[L]"
+    epoch: int | None = None
     users: int = 0
+    moved: asyncio.Event | None = None
+    """There once another process may have it; set when nobody holds it any more."""
     last_used_s: float = 0.0
     size_bytes: int = 0
     leaving: "asyncio.Task[None] | None" = None
@@ -64,9 +77,16 @@ class Runtime(Generic[L]):
     """Live actors by key, from `start` to `close`. Belongs to the event loop it was made on."""
 
     def __init__(
-        self, activate: Callable[[str], Awaitable[L]], *, budget_bytes: int, idle_s: float
+        self,
+        activate: Callable[[str, int | None], Awaitable[L]],
+        *,
+        budget_bytes: int,
+        idle_s: float,
+        placement: Placement = EVERYWHERE_HERE,
     ):
         self._activate = activate
+        """(key, epoch of the claim) -> the actor."""
+        self._placement = placement
         self._loop = asyncio.get_running_loop()
         self._budget_bytes = budget_bytes
         self._idle_s = idle_s
@@ -83,6 +103,7 @@ class Runtime(Generic[L]):
         self._unused = asyncio.Event()
         self._unused.set()
         self._barred: dict[str, asyncio.Event] = {}  # set when a user of the key has left
+        self._forgotten: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._relief: asyncio.Task[None] | None = None
 
@@ -95,6 +116,8 @@ class Runtime(Generic[L]):
         """Hold a key's actor live, activated if need be.
 
         :raises SystemClosedError: the runtime is closing.
+        :raises MovedError: another process has the actor, or may have had it meanwhile: nothing
+            that was read from it holds. What was written and acknowledged does.
         """
         self.check_open()
         self.uses += 1
@@ -102,9 +125,15 @@ class Runtime(Generic[L]):
         try:
             slot = await self._enter(key)
             try:
-                yield slot.activation.result()
+                self._check_held(slot)
+                try:
+                    yield slot.activation.result()
+                except Exception:
+                    self._check_held(slot)  # what failed may have failed on what is old
+                    raise
+                self._check_held(slot)
             finally:
-                slot.users -= 1
+                self._leave_slot(slot)
                 if key in self._barred:
                     self._barred[key].set()
                 slot.last_used_s = asyncio.get_running_loop().time()
@@ -119,6 +148,7 @@ class Runtime(Generic[L]):
         """Keep everybody from a key; its actor is discarded when those who are at it have left.
 
         :raises BeingErasedError: somebody else is alone with it, as who comes is told meanwhile.
+        :raises MovedError: another process has it.
         :raises SystemClosedError: the runtime is closing.
         """
         self._may_enter(key)
@@ -135,15 +165,53 @@ class Runtime(Generic[L]):
                     self._barred[key].clear()
                 else:
                     slot.leaving = asyncio.create_task(self._left(key, slot, keep=False))
-            yield
+            epoch = await self._placement.claim(key)
+            try:
+                yield
+            finally:
+                await self._placement.leave(key, epoch)
         finally:
             del self._barred[key]
             self._count(-1)
 
+    def _check_held(self, slot: _Slot[L]) -> None:
+        if slot.moved is not None or not self._placement.is_vouched():
+            raise MovedError("another process may have this user's memory now: ask again")
+
+    def moved(self, key: str, live: L) -> None:
+        """Forget an actor that another process has. It is discarded when nobody holds it."""
+        slot = self._slots.get(key)
+        if slot is not None and live in _result(slot.activation):
+            self._forget(key, slot)
+
+    def all_moved(self) -> None:
+        """Forget every actor: others may have any of them."""
+        for key, slot in list(self._slots.items()):
+            self._forget(key, slot)
+
+    def _forget(self, key: str, slot: _Slot[L]) -> None:
+        slot.moved = asyncio.Event()
+        if not slot.users:
+            slot.moved.set()
+        if slot.leaving is None:
+            self._drop(key, slot)
+            slot.leaving = asyncio.create_task(self._discarded(slot, slot.moved))
+            self._forgotten.add(slot.leaving)
+            slot.leaving.add_done_callback(self._forgotten.discard)
+
+    async def _discarded(self, slot: _Slot[L], unused: asyncio.Event) -> None:
+        """Discard an actor that has moved, once nobody holds it."""
+        await asyncio.wait([slot.activation])
+        await unused.wait()
+        for live in _result(slot.activation):
+            try:
+                await live.discard()
+            except Exception as error:  # it is as good as gone
+                _logger.warning("discarding failed", error=reason(error))
+
     def lives(self) -> list[L]:
         """Return every actor that is live now; from any thread."""
-        activations = [slot.activation for slot in list(self._slots.values())]
-        return [a.result() for a in activations if a.done() and _succeeded(a)]
+        return [live for slot in list(self._slots.values()) for live in _result(slot.activation)]
 
     def relieve(self) -> None:
         """Begin to passivate everyone who is idle, however short: memory runs out."""
@@ -171,6 +239,7 @@ class Runtime(Generic[L]):
         with anyio.move_on_after(deadline_s):
             await self._unused.wait()
         leaving = [asyncio.create_task(self._passivate(key)) for key in self._slots]
+        leaving += self._forgotten
         if leaving:
             await asyncio.wait(leaving, timeout=max(deadline_s, PASSIVATE_S_MIN))
 
@@ -189,9 +258,14 @@ class Runtime(Generic[L]):
                     await asyncio.wait([slot.activation])
                 slot.activation.result()
             except BaseException:
-                slot.users -= 1
+                self._leave_slot(slot)
                 raise
             return slot
+
+    def _leave_slot(self, slot: _Slot[L]) -> None:
+        slot.users -= 1
+        if slot.moved is not None and not slot.users:
+            slot.moved.set()
 
     def check_open(self) -> None:
         """Refuse who comes too late, or from another event loop.
@@ -235,7 +309,8 @@ class Runtime(Generic[L]):
             self._unused.set()
 
     def _new_slot(self, key: str) -> _Slot[L]:
-        slot = _Slot(asyncio.create_task(self._activated(key)))
+        slot: _Slot[L]
+        slot = _Slot(asyncio.create_task(self._activated(key, lambda: slot)))
         self._slots[key] = slot
 
         def activated(done: "asyncio.Task[L]") -> None:
@@ -245,10 +320,15 @@ class Runtime(Generic[L]):
         slot.activation.add_done_callback(activated)
         return slot
 
-    async def _activated(self, key: str) -> L:
+    async def _activated(self, key: str, slot: Callable[[], _Slot[L]]) -> L:
         await self._shrink()
+        epoch = slot().epoch = await self._placement.claim(key)
         self._activations += 1
-        return await self._activate(key)
+        try:
+            return await self._activate(key, epoch)
+        except BaseException:
+            await self._placement.leave(key, epoch)
+            raise
 
     def _measure(self) -> None:
         """Ask those for their size that were used meanwhile: all parts of them are walked."""
@@ -308,7 +388,14 @@ class Runtime(Generic[L]):
             _logger.warning("passivation failed", error=reason(error))
         finally:
             self._passivations += 1
+            await self._placement.leave(key, slot.epoch)
             self._drop(key, slot)
+
+
+def _result(activation: "asyncio.Task[L]") -> list[L]:
+    """Return the actor that an activation has led to, none if there is none yet."""
+    is_there = activation.done() and _succeeded(activation)
+    return [activation.result()] if is_there else []
 
 
 def _succeeded(done: "asyncio.Task[L]") -> bool:

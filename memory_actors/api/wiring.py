@@ -6,7 +6,12 @@ first, then the job it runs, then users, alerts, derived data and, last, the log
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +35,7 @@ from eventlog.core.requests import checked_clock
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import DIRECTORY_MODE
 from eventlog.keys import keyfile
+from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
 from memory_actors.actors.runtime import Runtime
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.settings_check import check
@@ -68,6 +74,15 @@ OpenLog: TypeAlias = Callable[
 """Opens the log of a data directory: with the keys of an encrypted one, and a clock."""
 
 
+Place: TypeAlias = Callable[[EventStore], AbstractAsyncContextManager[Placement]]
+"""Says which users may be live in this process, of a log that is open."""
+
+
+def alone(_log: EventStore) -> AbstractAsyncContextManager[Placement]:
+    """Place every user in this process."""
+    return nullcontext(EVERYWHERE_HERE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """The parts that a system is made of: those that were chosen, and the defaults of others."""
@@ -100,7 +115,7 @@ class Wired:
 
 @asynccontextmanager
 async def wired(
-    directory: Path, chosen: StoreParts, open_log: OpenLog = open_log
+    directory: Path, chosen: StoreParts, open_log: OpenLog = open_log, place: Place = alone
 ) -> AsyncIterator[Wired]:
     """Open all parts, and close them in reverse.
 
@@ -119,7 +134,8 @@ async def wired(
         _check_capabilities(parts.settings, log)
         embeddings = await _embeddings(parts, keys, stack)
         alerts = AlertDispatcher(parts.sinks)
-        services = _services(parts, log, embeddings, alerts)
+        placement = await stack.enter_async_context(place(log))
+        services = _services(parts, log, placement, embeddings, alerts)
         _start(services, alerts, stack)
         compaction = _compaction(parts, services, stack)
         if schedule is not None:
@@ -207,8 +223,10 @@ class _Activation:
     limits: LimitsByTier
     totals: Totals
 
-    async def activate(self, stream: str) -> LiveUser:
-        """Return a user, read from the log."""
+    async def activate(
+        self, runtime: Callable[[], Runtime[LiveUser]], stream: str, epoch: int | None
+    ) -> LiveUser:
+        """Return a user, read from the log, who writes under an epoch."""
         live = LiveUser(
             stream,
             log=self.log,
@@ -217,8 +235,9 @@ class _Activation:
             index_path=index_path(self.parts.directory, stream),
             totals=self.totals,
             on_alert=self._raise_alert,
+            on_fenced=lambda stream, live: runtime().moved(stream, live),
         )
-        await live.activate(self.parts.clock)
+        await live.activate(self.parts.clock, epoch)
         return live
 
     def _raise_alert(self, stream: str, change: AlertChanged, state: UserState) -> None:
@@ -228,7 +247,11 @@ class _Activation:
 
 
 def _services(
-    parts: Resolved, log: EventStore, embeddings: EmbeddingService, alerts: AlertDispatcher
+    parts: Resolved,
+    log: EventStore,
+    placement: Placement,
+    embeddings: EmbeddingService,
+    alerts: AlertDispatcher,
 ) -> Services:
     settings, limits = parts.settings, parts.settings.limits_by_tier()
     activation = _Activation(
@@ -241,8 +264,11 @@ def _services(
         totals=Totals(require(log, CountingStore), settings.global_limits),
     )
     _make_indexes(parts.directory / INDEXES)
-    runtime = Runtime(
-        activation.activate, budget_bytes=settings.live_bytes_max, idle_s=settings.idle_s
+    runtime: Runtime[LiveUser] = Runtime(
+        lambda stream, epoch: activation.activate(lambda: runtime, stream, epoch),
+        budget_bytes=settings.live_bytes_max,
+        idle_s=settings.idle_s,
+        placement=placement,
     )
     return Services(
         log=log,

@@ -96,6 +96,15 @@ class UnavailableError(MemoryActorsError):
     """The work could not be taken on now: try again later."""
 
 
+class MovedError(UnavailableError):
+    """Another process has this user's memory, or may have it: ask again, and it is asked there."""
+
+    def __init__(self, message: str, *, address: bytes | None = None):
+        super().__init__(message)
+        self.address = address
+        """Of the process that has it, if that is known."""
+
+
 class DeadlineExceededError(UnavailableError, TimeoutError):
     """No answer within the deadline. The command may still be carried out."""
 

@@ -105,6 +105,7 @@ class LiveUser:
         index_path: Path,
         totals: Totals,
         on_alert: AlertHandler,
+        on_fenced: Callable[[str, "LiveUser"], None],
     ):
         self.stream = stream
         self._tasks = BackgroundTasks()
@@ -123,6 +124,7 @@ class LiveUser:
         self._decider = decider
         self._totals = totals
         self._on_alert = on_alert
+        self._on_fenced = on_fenced
         self._snapshot_version = 0
         self._written = 0
         """Events about memories that are kept, since the last snapshot, or somewhat more."""
@@ -263,6 +265,10 @@ class LiveUser:
         for kind in KINDS:
             self.indexes.compare(kind, kind.rows(state.of(kind)))
 
+    def fenced(self) -> None:
+        """Take note that another process has this user."""
+        self._on_fenced(self.stream, self)
+
     # --- the order of last use
 
     def touch(self, memory_id: str) -> None:
@@ -313,13 +319,17 @@ class LiveUser:
 
     # --- activation
 
-    async def activate(self, clock: Callable[[], int]) -> None:
-        """Read the state from snapshot and log, and the index from its files and the vectors."""
+    async def activate(self, clock: Callable[[], int], epoch: int | None = None) -> None:
+        """Read the state from snapshot and log, and the index from its files and the vectors.
+
+        It writes under this epoch; None: under that which its stream has.
+        """
         head = await self._log.head(self.stream)
         state, version, poison = await self._read_state(head.erased_version)
         self.actor = Actor(
             self.stream, decider=self._decider, behaviour=self, log=self._log, clock=clock,
-            rebuild=self._replayed, state=state, version=version, epoch=head.epoch,
+            rebuild=self._replayed, state=state, version=version,
+            epoch=head.epoch if epoch is None else epoch,
         )  # fmt: skip
         if poison is not None:
             self.actor.quarantine(str(poison))

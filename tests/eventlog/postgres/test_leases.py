@@ -81,7 +81,7 @@ async def test_competing_claims_have_one_winner(nodes):
 async def test_a_released_stream_is_free_at_once(nodes):
     [(_, leases), (_, other)] = nodes
     first = await leases.claim("s")
-    await leases.release(["s"])
+    await leases.release("s", first.epoch)
 
     claim = await other.claim("s")
 
@@ -134,22 +134,30 @@ async def test_a_node_without_a_lease_claims_nothing(nodes):
         await leases.claim("s")
 
 
-async def test_a_node_learns_that_its_lease_had_expired(nodes):
-    """It keeps those of its streams that nobody claimed meanwhile."""
+async def test_a_claim_that_was_made_again_is_not_released_by_the_former(nodes):
     [(_, leases), (_, other)] = nodes
-    epochs = {name: (await leases.claim(name)).epoch for name in ("kept", "lost")}
-    learned = asyncio.Event()
-    leases.lapsed = learned.set
+    first = await leases.claim("s")
+    second = await leases.claim("s")
+
+    await leases.release("s", first.epoch)
+
+    assert second.epoch == first.epoch + 1
+    assert (await other.claim("s")).holder is not None
+
+
+async def test_a_node_learns_that_its_lease_had_expired(nodes):
+    """It learns so before it vouches for anything again."""
+    [(_, leases), _] = nodes
+    learned, left = asyncio.Event(), []
+    leases.lapsed = lambda: (left.append(leases.seconds_left()), learned.set())
     renew = leases._renew
     await freeze(leases)
-    await other.claim("lost")
     leases._renew = renew
 
     async with asyncio.timeout(5):
         await learned.wait()
 
-    assert await leases.kept(epochs) == {"kept"}
-    assert leases.seconds_left() > 0
+    assert left[0] <= 0 < leases.seconds_left()
 
 
 async def test_a_node_that_closes_leaves_its_streams_at_once(nodes, url):

@@ -23,6 +23,7 @@ from memory_actors.base.errors import (
     CommandCrashedError,
     DeadlineExceededError,
     InvalidInputError,
+    MovedError,
     QuarantinedError,
     StorageFullError,
     SystemClosedError,
@@ -84,6 +85,9 @@ class Watch:
 
     def rebuilt(self, state: int) -> None:
         self.rebuilds.append(state)
+
+    def fenced(self) -> None:
+        self.is_fenced = True
 
 
 class FlakyLog(InMemoryLog):
@@ -248,13 +252,14 @@ async def test_a_full_disk_is_told_apart_and_needs_no_rebuild() -> None:
 
 
 async def test_a_fenced_actor_stops_writing() -> None:
-    actor, log, _ = make()
+    actor, log, watch = make()
     await actor.ask(add(1))
     await log.acquire("s", 5)
-    with pytest.raises(UnavailableError, match="epoch"):
+    with pytest.raises(MovedError, match="epoch"):
         await actor.ask(add(1))
-    with pytest.raises(QuarantinedError):
+    with pytest.raises(MovedError):
         await actor.ask(add(1))
+    assert (watch.is_fenced, actor.quarantined) == (True, None)
 
 
 async def test_another_writer_is_noticed_and_read() -> None:

@@ -43,7 +43,7 @@ class World:
         self.failure: Exception | None = None
         self.passivation_failure = False
 
-    async def activate(self, key: str) -> FakeLive:
+    async def activate(self, key: str, _epoch: int | None) -> FakeLive:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
