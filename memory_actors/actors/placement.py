@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 
 class Placement(Protocol):
-    """Claims actors for this process. Safety rests on the epoch of a claim: by it the log fences."""
+    """Claims actors for this process. Safety rests on the epoch of a claim: it fences appends."""
 
     async def claim(self, key: str) -> int | None:
         """Return the epoch under which an actor writes; None: that which its stream has.

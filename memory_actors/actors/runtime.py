@@ -178,6 +178,10 @@ class Runtime(Generic[L]):
         if slot.moved is not None or not self._placement.is_vouched():
             raise MovedError("another process may have this user's memory now: ask again")
 
+    def is_live(self, key: str) -> bool:
+        """Say whether an actor is live here, or about to be."""
+        return key in self._slots
+
     def moved(self, key: str, live: L) -> None:
         """Forget an actor that another process has. It is discarded when nobody holds it."""
         slot = self._slots.get(key)

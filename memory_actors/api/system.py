@@ -25,7 +25,7 @@ from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
-from memory_actors.api.wiring import Wired, wired
+from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Time, Trust
@@ -50,6 +50,7 @@ from memory_actors.base.validation import (
 from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
 from memory_actors.kinds.user_state import KINDS
+from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.services import Services
 from memory_actors.users.usage import system_usage
@@ -276,12 +277,19 @@ class MemorySystem(SystemUpkeep):
         )
 
 
-async def open_alone(directory: Path, parts: StoreParts, held: AsyncExitStack) -> MemorySystem:
+async def open_alone(
+    directory: Path,
+    parts: StoreParts,
+    held: AsyncExitStack,
+    open_log: OpenLog = open_log,
+    place: Place = alone,
+) -> MemorySystem:
     """Open a store in this process alone. See `memory_actors.MemorySystem.open`.
 
-    `held` is closed with it, at the end.
+    `held` is closed with it, at the end. Another log, and a placement of users, make it a node of
+    many: see sharing/nodes.
     """
-    made = await held.enter_async_context(wired(directory, parts))
+    made = await held.enter_async_context(wired(directory, parts, open_log, place))
     memory = MemorySystem(made, held)
     watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
     held.callback(watched)

@@ -99,7 +99,7 @@ class UnavailableError(MemoryActorsError):
 class MovedError(UnavailableError):
     """Another process has this user's memory, or may have it: ask again, and it is asked there."""
 
-    def __init__(self, message: str, *, address: bytes | None = None):
+    def __init__(self, message: str, *, address: str | None = None):
         super().__init__(message)
         self.address = address
         """Of the process that has it, if that is known."""

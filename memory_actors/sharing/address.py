@@ -30,6 +30,7 @@ SOCKET: Final = "owner.sock"
 OWNER_ONLY: Final = 0o600
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
+SCHEMES: Final = ("postgresql://", "postgres://")
 LOOK_S_MAX: Final = 0.2
 LOOK_AGAIN_S: Final = 0.02
 GIVEN_UP_LOOKS: Final = 50
@@ -46,6 +47,12 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     secret: str
     port: int | None = None
     """None: the socket in the directory."""
+    host: str = "127.0.0.1"
+
+
+def database_url(place: str | Path) -> str | None:
+    """Return the URL of a database, if a store is named by one; None: it is a directory."""
+    return place if isinstance(place, str) and place.startswith(SCHEMES) else None
 
 
 def read_address(directory: Path) -> Address | None:
@@ -164,7 +171,7 @@ def _forgotten(directory: Path, secrets: Container[str]) -> bool:
 def reachable(directory: Path, address: Address) -> Iterator[tuple[socket.socket, Any]]:
     """Hold a socket for an owner, and what it is to be connected with. The caller closes it."""
     if address.port is not None:
-        yield socket.socket(socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", address.port)
+        yield socket.socket(socket.AF_INET, socket.SOCK_STREAM), (address.host, address.port)
         return
     with _short(directory) as path:
         yield socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path

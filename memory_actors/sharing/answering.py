@@ -12,7 +12,7 @@ been heard. A client that is stopped holds nobody up for long.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from functools import partial
 from inspect import isasyncgen
 from typing import Any, Final
@@ -134,9 +134,9 @@ class Answering:
 
     def at_once(self, call: frames.Call) -> bytes:
         """Answer a call that is not awaited."""
-        return result(self._called(self._user(call.on), call, no_functions))
+        return result(self.called(self.user(call.on), call, no_functions))
 
-    def _user(self, on: On) -> UserMemory | None:
+    def user(self, on: On) -> UserMemory | None:
         """Return the handle of a user; None: the system is meant."""
         if on.user_id is None:
             return None
@@ -149,23 +149,45 @@ class Answering:
             self._handles.popitem(last=False)
         return handle
 
-    def _called(self, user: UserMemory | None, call: frames.Call, found: Any) -> Any:
+    async def user_again(self, on: On, call: str, after: int) -> UserMemory | None:
+        """Return the handle for a call that is asked again: what was done is not done twice.
+
+        `call` is its name in the log, `after` a position that it was first asked behind.
+        """
+        if on.user_id is not None:
+            was = await done(self.memory._open, stream_of(on.user_id), call, after)  # noqa: SLF001
+            if was is not None:
+                return UserMemory(RetriedScope.of(_scope(self.memory, on), was))
+        return self.user(on)
+
+    def called(self, user: UserMemory | None, call: frames.Call, found: Any) -> Any:
         """Call the method that is meant."""
         args, kwargs = unpacked(call.arguments, found)
-        method = self._method(user, call)
+        return self.carried_out(user, call.operation, call.on, args, kwargs)
+
+    def carried_out(
+        self,
+        user: UserMemory | None,
+        operation: str,
+        on: On,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call the method of an operation; what it returns may have to be awaited."""
+        method = self._method(user, operation, on)
         return method(*args, **kwargs) if callable(method) else method
 
-    def _method(self, user: UserMemory | None, call: frames.Call) -> Any:
-        if call.operation not in DECLARED:
-            raise InvalidInputError(f"there is no operation {call.operation!r:.80}")
-        part, _, name = call.operation.rpartition(".")
-        if call.operation == "context":
+    def _method(self, user: UserMemory | None, operation: str, on: On) -> Any:
+        if operation not in DECLARED:
+            raise InvalidInputError(f"there is no operation {operation!r:.80}")
+        part, _, name = operation.rpartition(".")
+        if operation == "context":
             part, name = "context", "__call__"
         if (part == "system") != (user is None):
-            raise InvalidInputError(f"{call.operation} is no operation of that")
+            raise InvalidInputError(f"{operation} is no operation of that")
         handle: Any = self.memory if user is None else getattr(user, part) if part else user
-        if part == "context" and call.on.document is not None:
-            handle = handle.document(call.on.document)
+        if part == "context" and on.document is not None:
+            handle = handle.document(on.document)
         return getattr(handle, name)
 
     def _tell(self, user_id: str) -> None:
@@ -223,7 +245,7 @@ class ClientSession:
         if call.operation == ERASURES:
             return await self._iterated(call.number, self._answering.erasures())
         user = await self._user(call)
-        value = self._answering._called(user, call, partial(self._found, call.number))  # noqa: SLF001
+        value = self._answering.called(user, call, partial(self._found, call.number))
         if isasyncgen(value):
             return await self._iterated(call.number, value)
         return result(await value if asyncio.iscoroutine(value) else value)
@@ -265,13 +287,9 @@ class ClientSession:
         on, answering = call.on, self._answering
         if on.then is not None:
             return self._replays.get(on) or await self._replayed(on)
-        if call.after is not None and on.user_id is not None:
-            services = answering.memory._open  # noqa: SLF001
-            was = await done(services, stream_of(on.user_id), self._name(call), call.after)
-            if was is not None:
-                scope = _scope(answering.memory, on)
-                return UserMemory(RetriedScope.of(scope, was))
-        return answering._user(on)  # noqa: SLF001
+        if call.after is not None:
+            return await answering.user_again(on, self._name(call), call.after)
+        return answering.user(on)
 
     async def _replay(self, call: frames.Call) -> bytes:
         _, said = unpacked(call.arguments, no_functions)

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,15 @@ REPLAY: Final = "system.replay"
 REPLAYED: Final = decoder(tuple[Moment, int])
 
 Answer: TypeAlias = frames.Result | frames.CallFailed | frames.Yielded | frames.Called
+
+
+class Asked(NamedTuple):
+    """The name of a call among those of its client, and whether it was asked before."""
+
+    number: int
+    after: int | None = None
+    """The position of the log behind which it was first asked; None: it is asked for the first
+    time."""
 
 
 class Client:
@@ -69,7 +78,11 @@ class Client:
         self._number = 0
         self._waiting: dict[int, Waiting] = {}
         self._followers: set[asyncio.Task[None]] = set()
-        self._at = Connection(
+        self._at = self._connection()
+        self._closed = False
+
+    def _connection(self) -> Connection:
+        return Connection(
             self.directory,
             self.choices,
             self._own,
@@ -81,7 +94,6 @@ class Client:
             failed=self._fail,
             is_waiting=lambda: bool(self._waiting),
         )
-        self._closed = False
 
     async def start(self) -> Any:
         """Find the owner and connect, or become it; return the store if it is open here.
@@ -113,20 +125,30 @@ class Client:
         return DECLARED[name].decoded(await self._answer(name, on, args, kwargs))
 
     async def _answer(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self,
+        name: str,
+        on: On,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        asked: Asked | None = None,
     ) -> bytes:
-        waiting = await self._asked(name, on, args, kwargs)
+        waiting = await self._asked(name, on, args, kwargs, asked)
         try:
             return await waiting.result
         finally:
             self._done(waiting)
 
     async def iterate(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self,
+        name: str,
+        on: On,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        asked: Asked | None = None,
     ) -> AsyncIterator[Any]:
         """Yield what an operation does. After a change of owners it goes on where it was."""
         decoded, seen, position = DECLARED[name].decoded, set[int](), 0
-        waiting = await self._asked(name, on, args, kwargs)
+        waiting = await self._asked(name, on, args, kwargs, asked)
         try:
             while (said := await waiting.items.get()) is not None:
                 self._wanted(waiting)
@@ -207,21 +229,34 @@ class Client:
     # --- asking
 
     async def _asked(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self,
+        name: str,
+        on: On,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        asked: Asked | None,
     ) -> Waiting:
         """Send a call, when the owner has read most of what was sent before."""
         self._check_here()
         if self._at.link is not None:
             await self._at.link.drained()
-        return self._asked_now(name, on, args, kwargs)
+        return self._asked_now(name, on, args, kwargs, asked)
 
     def _asked_now(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self,
+        name: str,
+        on: On,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        asked: Asked | None = None,
     ) -> Waiting:
         """Send a call, or keep it until there is an owner."""
-        self._number += 1
-        message, kept = call_of(self._number, name, on, args, kwargs, deadline_s())
+        if asked is None:
+            self._number += 1
+            asked = Asked(self._number)
+        message, kept = call_of(asked.number, name, on, args, kwargs, deadline_s())
         waiting = Waiting(message, kept)
+        waiting.after = asked.after
         if not self._waiting:
             self._at.begin_waiting()
         self._waiting[message.number] = waiting

@@ -219,7 +219,7 @@ class Connection:
         :raises OSError: there is none.
         :raises DeadlineExceededError: it says nothing.
         """
-        address = read_address(self.directory)
+        address = self._address()
         if address is None:
             raise FileNotFoundError(self.directory)
         link = await self._linked(address)
@@ -236,7 +236,7 @@ class Connection:
             raise DeadlineExceededError(_silent(address.pid)) from None
         except RefusedError as refused:
             link.abort()
-            if read_address(self.directory) != address:  # it was the last owner's
+            if self._address() != address:  # it was the last owner's
                 raise ConnectionRefusedError(str(refused)) from None
             raise
         except BaseException:
@@ -245,6 +245,10 @@ class Connection:
         self.link = link
         if self._pings is None:
             self._pings = asyncio.create_task(self._watch())
+
+    def _address(self) -> Address | None:
+        """Return where the owner listens; None: nobody says so."""
+        return read_address(self.directory)
 
     async def _linked(self, address: Address) -> FrameLink:
         with reachable(self.directory, address) as (found, where):

@@ -17,6 +17,8 @@ class Then(msgspec.Struct, frozen=True, array_like=True):
 
     as_of: int | datetime
     dropped: str
+    opening: int = 0
+    """Tells two replays of the same moment apart, where they are kept by this."""
 
 
 class On(msgspec.Struct, frozen=True, array_like=True):

@@ -15,6 +15,7 @@ import os
 import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.api.user import UserMemory
 from memory_actors.api.user_context import UserContext
 from memory_actors.sharing import remote
-from memory_actors.sharing.address import forget_owner
+from memory_actors.sharing.address import forget_owner, forget_socket, listening
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.client import Client
@@ -60,7 +61,13 @@ async def owned(
         forget_owner, directory, secrets
     )  # last: who waits for the end reads it
     memory = await open_alone(directory, parts, held)
-    server = OwnerServer(memory, directory, choices, give_up)
+    server = OwnerServer(
+        memory,
+        choices,
+        give_up,
+        listen=partial(listening, directory),
+        unlisten=partial(forget_socket, directory),
+    )
     held.push_async_callback(server.close)
     try:
         await to_the_end(server.start())

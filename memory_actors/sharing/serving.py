@@ -12,14 +12,14 @@ for the one that runs: so it is carried out once.
 import asyncio
 import hmac
 import os
+import socket
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
-from memory_actors.sharing.address import Address, forget_socket, listening
+from memory_actors.sharing.address import Address
 from memory_actors.sharing.answering import Answering, ClientSession
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, check
@@ -27,9 +27,6 @@ from memory_actors.sharing.declaration import How
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_bytes
-
-if TYPE_CHECKING:
-    import socket
 
 CONNECTIONS_MAX: Final = 512
 STRANGERS_MAX: Final = 128  # who have not said hello yet: more than are accepted in one turn
@@ -47,10 +44,13 @@ class OwnerServer:
     def __init__(
         self,
         memory: MemorySystem,
-        directory: Path,
         choices: Choices,
-        give_up: Callable[[], object] | None,
+        give_up: Callable[[], object] | None = None,
+        *,
+        listen: Callable[[], tuple[socket.socket, Address]],
+        unlisten: Callable[[], object] = lambda: None,
     ):
+        """Make one that listens on what `listen` returns; `unlisten` takes its address down."""
         self.choices = choices
         self.give_up = give_up
         """None: this process keeps the store. Otherwise it goes to the first who wants to."""
@@ -59,7 +59,7 @@ class OwnerServer:
         self.closing = False
         self.running: dict[str, asyncio.Future[frames.Message]] = {}
         """The answers of calls that are being carried out, by client and number."""
-        self._directory = directory
+        self._listen, self._unlisten = listen, unlisten
         self._peers: set[_Peer] = set()
         self._strangers: dict[_Peer, None] = {}
         """Those of them who have not said hello, in the order in which they came."""
@@ -68,7 +68,7 @@ class OwnerServer:
 
     async def start(self) -> None:
         """Listen."""
-        self._listening, self.address = listening(self._directory)
+        self._listening, self.address = self._listen()
         OWNED_HERE[self.address.secret] = self.answering.at_once
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._came, sock=self._listening)
@@ -117,7 +117,7 @@ class OwnerServer:
         if self._server is None:
             return
         OWNED_HERE.pop(self.address.secret, None)
-        forget_socket(self._directory)
+        self._unlisten()
         self._server.close()
         for peer in self._peers:
             peer.link.send(frames.Closing())

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from eventlog.core.lazy import collector_at_rest
 from eventlog.files.datafile import named
 from memory_actors.api.parts import StoreParts
-from memory_actors.base.errors import UnavailableError
+from memory_actors.base.errors import InvalidInputError, UnavailableError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
+from memory_actors.sharing.address import database_url
 from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
 from memory_actors.sharing.declaration import Caller
@@ -122,6 +123,8 @@ class MemorySystem(Operations):
         )
 
         async def opened() -> Any:
+            if (url := database_url(directory)) is not None:
+                return await _node(url, parts, share=share)
             store = named(directory)
             if share:
                 return await _shared(store, parts)
@@ -219,6 +222,17 @@ async def _shared(directory: Path, parts: StoreParts) -> Any:
 
     client = Client(directory, choices, own)
     return await client.start() or _remote(client)
+
+
+async def _node(url: str, parts: StoreParts, *, share: bool) -> Any:
+    """Open a store in a database, as one of its nodes."""
+    if not share:
+        raise InvalidInputError(
+            "a store in a database is there for all who may connect to it: leave share=False out"
+        )
+    with collector_at_rest():
+        from memory_actors.sharing.nodes.opening import opened_node
+    return _remote(await opened_node(url, parts))
 
 
 def _engine() -> Any:

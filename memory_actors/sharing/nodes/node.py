@@ -1,0 +1,287 @@
+"""A node: a process that shares a store in a database with others, and has some of its users.
+
+A call about a user is carried out where the user is. That is here if the user is live here, or
+nobody has them: then this node claims them. Otherwise it is asked of the node that has them. Where
+the user has moved meanwhile, or the other node is gone, the call is asked again, of whoever has the
+user then, under the same name: what of it is in the log already is not done twice (retrying.py).
+
+While another node is silent, this one asks the database every `LOOK_S` whether the user is still
+there. So a call outlives the node that it was asked of by the rest of that node's lease.
+
+What is no call about one user (events, totals, the past) is answered from the log, by any node.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from eventlog import EventLogError
+from eventlog.core.waiting import to_the_end
+from memory_actors.base.asked import ASKED, ClientCall
+from memory_actors.base.errors import (
+    MovedError,
+    SystemClosedError,
+    UnavailableError,
+    WrongLoopError,
+)
+from memory_actors.base.reports import Moment
+from memory_actors.base.streams import stream_of
+from memory_actors.base.validation import check_name
+from memory_actors.sharing.answering import Answering
+from memory_actors.sharing.client import Asked
+from memory_actors.sharing.declaration import On, Then
+from memory_actors.sharing.nodes.peers import PeerLostError, Peers
+from memory_actors.sharing.nodes.placement import LeasedPlacement
+
+if TYPE_CHECKING:
+    from memory_actors.api.past import PastMemory
+
+LOOK_S: Final = 0.5
+AGAIN_S: Final = 0.05
+"""Between two attempts: a lease that expires, or a node that wakes a user up, takes longer."""
+PATIENCE_S: Final = 30.0
+KNOWN_MAX: Final = 100_000
+"""Users of whom it is known where they are: some 300 bytes each."""
+OF_ONE_USER: Final = {"system.compact", "system.compaction_stats", "system.erase"}
+"""Operations of the system that are about one user, if their first argument names one."""
+
+
+class _Call(NamedTuple):
+    number: int
+    name: str
+    on: On
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+class Node:
+    """Carries out operations: a `Caller`. It belongs to the event loop that it was opened on."""
+
+    def __init__(
+        self,
+        answering: Answering,
+        placement: LeasedPlacement,
+        close: Callable[[], Coroutine[Any, Any, None]],
+    ):
+        self.id = secrets.token_urlsafe(9)
+        self.memory = answering.memory
+        self.peers = Peers(self.id)
+        self._answering = answering
+        self._placement = placement
+        self._close = close
+        self._runtime = answering.memory._services.runtime  # noqa: SLF001 - this process's own
+        self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self._number = 0
+        self._elsewhere: dict[str, str] = {}
+        """The addresses of the nodes that have a user, by stream, as far as this one knows."""
+        self._replays: dict[On, PastMemory] = {}
+        self._closed = False
+
+    # --- what handles ask
+
+    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Carry out an operation where its user is, and return its result.
+
+        :raises UnavailableError: the node that has the user cannot be reached, and lives.
+        """
+        self._check_here()
+        stream = _stream(name, on, args, kwargs)
+        call = self._named(name, on, args, kwargs)
+        if stream is None:
+            return await self._here(call, Asked(call.number))
+        return await self._anywhere(stream, call)
+
+    async def iterate(
+        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AsyncIterator[Any]:
+        """Yield what an operation does; where the user moves meanwhile, what was not yielded."""
+        self._check_here()
+        stream = _stream(name, on, args, kwargs)
+        if stream is None:
+            async for item in self._answering.carried_out(self._handle(on), name, on, args, kwargs):
+                yield item
+            return
+        seen = set[str]()
+        route = _Route(self, stream)
+        while True:
+            try:
+                async for item in self._items(route, name, on, args, kwargs):
+                    if item.memory_id not in seen:
+                        seen.add(item.memory_id)
+                        yield item
+                return
+            except (MovedError, PeerLostError) as error:
+                await route.changed(error)
+
+    def _items(
+        self, route: "_Route", name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AsyncIterator[Any]:
+        if (address := route.address) is None:
+            found: AsyncIterator[Any] = self._answering.carried_out(
+                self._handle(on), name, on, args, kwargs
+            )
+            return found
+        number = self._named(name, on, args, kwargs).number
+        return self.peers.at(address).iterate(name, on, args, kwargs, Asked(number))
+
+    def at_once(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Carry out an operation that is not awaited: here, for it reads no user."""
+        return self._answering.carried_out(self._handle(on), name, on, args, kwargs)
+
+    async def replay(self, _on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
+        """Open a replay, which any node can; return its handle, moment, and how much is lost."""
+        self._check_here()
+        past = await self.memory.replay(**kwargs)
+        self._number += 1
+        then = Then(past.moment.at, kwargs["dropped"], self._number)
+        past_on = On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then)
+        self._replays[past_on] = past
+        return past_on, past.moment, past.lost
+
+    async def end_replay(self, on: On) -> None:
+        """Let go of a replay."""
+        past = self._replays.pop(on, None)
+        if past is not None:
+            await past.close()
+
+    def watch_erasures(self, forget: Callable[[str], object]) -> None:
+        """Have a function called when a user is erased, at whatever node."""
+        self._check_here()
+        self.memory.watch_erasures(forget)
+
+    async def close(self) -> None:
+        """Take no more calls, give the users up, and close."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._check_here()
+        self._closed = True
+        for past in self._replays.values():
+            await past.close()
+        self._replays.clear()
+        await to_the_end(self._close())
+
+    # --- here or elsewhere
+
+    async def _anywhere(self, stream: str, call: _Call) -> Any:
+        asked, after = Asked(call.number), self._answering.position
+        route = _Route(self, stream)
+        while True:
+            try:
+                if route.address is None:
+                    return await self._here(call, asked)
+                return await self._there(route.address, stream, call, asked)
+            except (MovedError, PeerLostError) as error:
+                await route.changed(error)
+                asked = Asked(call.number, after)
+
+    async def _here(self, call: _Call, asked: Asked) -> Any:
+        name = f"{self.id}:{call.number}"
+        token = ASKED.set(ClientCall(name))
+        try:
+            user = self._handle(call.on)
+            if asked.after is not None and call.on.then is None:
+                user = await self._answering.user_again(call.on, name, asked.after)
+            value = self._answering.carried_out(user, call.name, call.on, call.args, call.kwargs)
+            return await value if asyncio.iscoroutine(value) else value
+        finally:
+            ASKED.reset(token)
+
+    async def _there(self, address: str, stream: str, call: _Call, asked: Asked) -> Any:
+        """Have it carried out at another node, as long as that has the user."""
+        peer = self.peers.at(address)
+        answer = asyncio.create_task(
+            peer.carried_out(asked, call.name, call.on, call.args, call.kwargs)
+        )
+        try:
+            while not (await asyncio.wait([answer], timeout=LOOK_S))[0]:
+                if await self._has_left(stream, address):
+                    raise MovedError("its node has lost this user")
+            return answer.result()
+        finally:
+            answer.cancel()
+
+    async def _has_left(self, stream: str, address: str) -> bool:
+        """Say whether a node no longer has a user; if nobody has them, this one has from now."""
+        try:
+            claim = await self._placement.leases.claim(stream)
+        except EventLogError:
+            return False
+        return claim.holder is None or claim.holder.address.decode() != address
+
+    def _handle(self, on: On) -> Any:
+        if on.then is not None:
+            past = self._replays.get(on)
+            if past is None:
+                raise SystemClosedError("this replay is closed: open it again")
+            return past
+        return self._answering.user(on)
+
+    def _named(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
+        self._number += 1
+        return _Call(self._number, name, on, args, kwargs)
+
+    def _check_here(self) -> None:
+        if os.getpid() != self._pid:
+            raise UnavailableError("a forked child is no node: open the store again in it")
+        if self._closed:
+            raise SystemClosedError("the memory system is closed: open it again")
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoopError
+
+    def where(self, stream: str) -> str | None:
+        """Return the address of the node that has a user; None: this one may have them."""
+        return None if self._runtime.is_live(stream) else self._elsewhere.get(stream)
+
+    def note(self, stream: str, address: str | None) -> None:
+        """Take note of where a user is; None: nobody knows."""
+        self._elsewhere.pop(stream, None)
+        if address is not None:
+            if len(self._elsewhere) >= KNOWN_MAX:
+                self._elsewhere.clear()  # the next call of each of them asks the database
+            self._elsewhere[stream] = address
+
+
+class _Route:
+    """Where a call goes, and how long it may go on looking."""
+
+    def __init__(self, node: Node, stream: str):
+        self.address = node.where(stream)
+        """None: here."""
+        self._node = node
+        self._stream = stream
+        self._until_s = asyncio.get_running_loop().time() + PATIENCE_S
+
+    async def changed(self, error: Exception) -> None:
+        """Look where the user is, after a node was gone, or no longer had them.
+
+        :raises UnavailableError: that takes too long.
+        """
+        known = error.address if isinstance(error, MovedError) else None
+        if isinstance(error, PeerLostError) and self.address is not None:
+            with suppress(Exception):
+                await self._node.peers.lost(self.address)
+        if asyncio.get_running_loop().time() > self._until_s:
+            raise UnavailableError(
+                "the node that has this user cannot be reached: a write may have been carried "
+                "out; read, then try again"
+            ) from error
+        if known is None or known == self.address:
+            await asyncio.sleep(AGAIN_S)
+        self._node.note(self._stream, known)
+        self.address = known
+
+
+def _stream(name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Return the stream of the user who has to be live for an operation; None: nobody has to."""
+    if on.then is not None:
+        return None
+    if on.user_id is not None:
+        return stream_of(on.user_id)
+    if name not in OF_ONE_USER:
+        return None
+    user_id = args[0] if args else kwargs.get("user_id")
+    return None if user_id is None else stream_of(check_name(user_id, "user_id"))

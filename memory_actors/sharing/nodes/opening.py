@@ -1,0 +1,136 @@
+"""Opening a node: the log in the database, a lease in it, and a socket that other nodes reach.
+
+What a node keeps on its own disk can be made again: vectors and index files of the users it has. It
+lies in a directory of its own below the user's cache, locked while the node lives. Whoever opens a
+node removes what others left there that were killed, so that it holds nothing for long that was
+erased meanwhile.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+import platformdirs
+
+from eventlog import LogUnavailable
+from eventlog.core.waiting import to_the_end
+from memory_actors.api.parts import StoreParts
+from memory_actors.api.system import open_alone
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.sharing.nodes.node import Node
+from memory_actors.sharing.nodes.peers import listening_for_peers
+from memory_actors.sharing.nodes.placement import LeasedPlacement, leased
+from memory_actors.sharing.serving import OwnerServer
+from memory_actors.upkeep.database import LogInDatabase
+
+LOCK: Final = "lock"
+PORT: Final = 5432
+LOOPBACK: Final = "127.0.0.1"
+
+
+async def opened_node(url: str, parts: StoreParts) -> Node:
+    """Open a store in a database, as one of its nodes.
+
+    :raises InvalidInputError: a choice that a store in a database cannot have.
+    """
+    _check(parts)
+    held = AsyncExitStack()
+    try:
+        directory = held.enter_context(_cache())
+        listening, address = listening_for_peers(_own_host(url))
+        held.callback(listening.close)
+        placed: list[LeasedPlacement] = []
+        place = partial(leased, address=msgspec.json.encode(address), began=placed.append)
+        memory = await open_alone(directory, parts, AsyncExitStack(), LogInDatabase(url), place)
+        held.push_async_callback(memory.close)
+        [placement] = placed
+        placement.leases.lapsed = memory._services.runtime.all_moved  # noqa: SLF001 - its own
+        server = OwnerServer(memory, {}, listen=lambda: (listening, address))
+        held.push_async_callback(server.close)
+        await server.start()
+        node = Node(server.answering, placement, held.aclose)
+        held.push_async_callback(node.peers.close)
+        return node
+    except BaseException:
+        await to_the_end(held.aclose())
+        raise
+
+
+def _check(parts: StoreParts) -> None:
+    if parts.encrypt:
+        raise InvalidInputError(
+            "a store in a database is not encrypted by a file of keys, which other nodes would not "
+            "have: encrypt the disk of the database, and connect with sslmode=verify-full"
+        )
+    if parts.settings is not None and parts.settings.recall_audit == "hashed":
+        raise InvalidInputError(
+            'recall_audit="hashed" rests on a key in the data directory, and nodes have none in '
+            'common: use "plain", or None'
+        )
+
+
+def _own_host(url: str) -> str:
+    """Return the address of this machine on the network that the database is reached through."""
+    parts = urlsplit(url)
+    if not parts.hostname:
+        return LOOPBACK
+    with suppress(OSError, ValueError):
+        family, _, _, _, where = socket.getaddrinfo(parts.hostname, parts.port or PORT)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as one:
+            one.connect(where)  # sends nothing: it asks which way it would go
+            return str(one.getsockname()[0])
+    return LOOPBACK
+
+
+@contextmanager
+def _cache() -> Iterator[Path]:
+    """Hold a directory for a node; first remove those of nodes that died."""
+    parent = Path(platformdirs.user_cache_dir("memory-actors")) / "nodes"
+    try:
+        parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in parent.iterdir():
+            with suppress(OSError):
+                _remove_if_dead(left)
+        directory = parent / secrets.token_hex(8)
+        directory.mkdir(mode=0o700)
+        lock = _locked(directory)
+    except OSError as error:
+        raise LogUnavailable(
+            f"cannot keep a cache in {parent}: {error.strerror}: set XDG_CACHE_HOME"
+        ) from error
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(directory: Path) -> int:
+    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _remove_if_dead(directory: Path) -> None:
+    """Remove the directory of a node that no longer runs.
+
+    :raises OSError: it runs.
+    """
+    descriptor = _locked(directory)
+    try:
+        shutil.rmtree(directory, ignore_errors=True)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,120 @@
+"""The connections of a node with other nodes, over which it has calls carried out there.
+
+A call has the same name wherever it is asked: the id of the node that asks, and a number. So it can
+be asked of one node after another, and is carried out once (retrying.py). A connection that is lost
+is tried once more; then whoever waits is told so, and looks where the user is now.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from memory_actors.base.errors import UnavailableError
+from memory_actors.sharing.address import BACKLOG, Address
+from memory_actors.sharing.client import Asked, Client
+from memory_actors.sharing.connecting import Connection, RefusedError
+from memory_actors.sharing.declaration import On
+from memory_actors.sharing.declared import DECLARED
+
+CONNECT_S: Final = 1.0
+"""A node that lives takes a connection at once; where another one is, the database says."""
+
+
+class PeerLostError(ConnectionError):
+    """Another node cannot be reached: what it was asked may have been carried out."""
+
+
+class _PeerConnection(Connection):
+    """A connection with one node. It never opens a store in the place of that node."""
+
+    address: Address
+
+    def _address(self) -> Address:
+        return self.address
+
+    async def start(self) -> None:
+        """Connect.
+
+        :raises PeerLostError: nobody answers, or another process does.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self.join()
+        except (OSError, RefusedError) as error:
+            raise PeerLostError(f"node {self.address.host}:{self.address.port}: {error}") from error
+
+
+class Peer(Client):
+    """Another node. The calls of this one are known everywhere by `node`, its id."""
+
+    def __init__(self, address: Address, node: str):
+        super().__init__(Path(), {}, _never)
+        self._address = address
+        self._node = node
+
+    def _connection(self) -> Connection:
+        self._id = self._node
+        made = _PeerConnection(
+            self.directory, {}, _never, self._id, owning={}, keeps=True, heard=self._heard,
+            again=self._send_all, failed=self._fail, is_waiting=lambda: bool(self._waiting),
+        )  # fmt: skip
+        made.address = self._address
+        return made
+
+    async def carried_out(
+        self, asked: Asked, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Have an operation carried out there, and return its result.
+
+        :raises PeerLostError: the node is gone; nobody knows what came of it.
+        :raises MovedError: the user is elsewhere.
+        """
+        return DECLARED[name].decoded(await self._answer(name, on, args, kwargs, asked))
+
+    async def told(self, asked: Asked, name: str, *args: Any) -> None:
+        """Tell the node something, and wait until it has done what follows."""
+        await self._answer(name, On(), args, {}, asked)
+
+
+async def _never(_give_up: Callable[[], object]) -> Any:
+    raise UnavailableError("a node is asked, and never replaced")
+
+
+class Peers:
+    """The other nodes, by address, as long as they answer."""
+
+    def __init__(self, node: str):
+        self._node = node
+        self._at: dict[str, Peer] = {}
+
+    def at(self, address: str) -> Peer:
+        """Return the node at an address."""
+        if address not in self._at:
+            self._at[address] = Peer(msgspec.json.decode(address, type=Address), self._node)
+        return self._at[address]
+
+    async def lost(self, address: str) -> None:
+        """Forget a node that cannot be reached."""
+        peer = self._at.pop(address, None)
+        if peer is not None:
+            await peer.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        for address in list(self._at):
+            await self.lost(address)
+
+
+def listening_for_peers(host: str) -> tuple[socket.socket, Address]:
+    """Return a socket that listens for other nodes, on a port of its own, and its address."""
+    found = socket.create_server((host, 0), backlog=BACKLOG)
+    port = found.getsockname()[1]
+    secret = secrets.token_hex(32)
+    return found, Address(pid=os.getpid(), since=time.time(), secret=secret, port=port, host=host)

@@ -1,0 +1,240 @@
+"""Nodes: memory systems that share a store in PostgreSQL, here two in one process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from support.fakes import FakeEmbedder
+from support.postgres import lent_url
+
+from memory_actors import (
+    InvalidInputError,
+    Item,
+    MemorySystem,
+    NotFoundError,
+    Settings,
+    SystemClosedError,
+)
+from memory_actors.base.streams import stream_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with lent_url() as lent:
+        yield lent
+
+
+def opened(url: str, **more: Any) -> Any:
+    settings = Settings(latency_targets_ms={}, **more)
+    return MemorySystem.open(url, embedder=FakeEmbedder(), settings=settings)
+
+
+@pytest.fixture
+async def nodes(url) -> AsyncIterator[list[MemorySystem]]:
+    async with AsyncExitStack() as held:
+        yield [await held.enter_async_context(opened(url)) for _ in range(2)]
+
+
+def node_of(memory: MemorySystem) -> Any:
+    return memory._caller
+
+
+def is_live(memory: MemorySystem, user_id: str) -> bool:
+    return node_of(memory)._runtime.is_live(stream_of(user_id))
+
+
+async def freeze(memory: MemorySystem) -> None:
+    """Stop the renewals of a node, and wait until its lease has expired."""
+    leases = node_of(memory)._placement.leases
+
+    async def never(_connection) -> None:
+        await asyncio.sleep(0.01)
+
+    leases._renew = never
+    await asyncio.sleep(leases._lease_s * 1.1)
+
+
+async def test_a_memory_is_kept_in_a_database(url):
+    async with opened(url) as memory:
+        user = memory.user("ada", session_id="s")
+        added = await user.add("Ada enjoys skiing")
+        await user.working.set("mood", "good")
+        hits = await user.retrieve("skiing")
+
+    async with opened(url) as memory:
+        user = memory.user("ada")
+        assert (await user.get(added.memory_id)).content == "Ada enjoys skiing"
+        assert await user.working.get("mood") == "good"
+        assert {hit.memory_id for hit in await user.retrieve("skiing")} == {
+            hit.memory_id for hit in hits
+        }
+        assert await memory.users() == ["ada"]
+
+
+async def test_a_user_is_live_at_one_node_and_reached_from_every_node(nodes):
+    one, other = nodes
+    added = await one.user("ada").add("Ada enjoys skiing")
+
+    assert (await other.user("ada").get(added.memory_id)).content == "Ada enjoys skiing"
+    await other.user("ada").add("Ada lives in Davos")
+    assert await one.user("ada").count() == 2
+
+    assert (is_live(one, "ada"), is_live(other, "ada")) == (True, False)
+
+
+async def test_writes_from_both_nodes_all_land_once(nodes):
+    async def write(memory: MemorySystem, name: str) -> None:
+        for number in range(20):
+            await memory.user("ada").add(f"{name} {number}")
+
+    await asyncio.gather(*(write(memory, str(at)) for at, memory in enumerate(nodes)))
+
+    contents = [one.content for one in await nodes[0].user("ada").list_memories(limit=100)]
+    assert sorted(contents) == sorted(f"{at} {n}" for at in range(2) for n in range(20))
+    assert (await nodes[1].verify()).findings == []
+
+
+async def test_a_user_moves_when_their_node_closes(url):
+    async with opened(url) as staying:
+        async with opened(url) as leaving:
+            added = await leaving.user("ada").add("Ada enjoys skiing")
+            await staying.user("ada").get(added.memory_id)
+            assert is_live(leaving, "ada")
+
+        async with asyncio.timeout(1):
+            assert (await staying.user("ada").get(added.memory_id)).memory_id == added.memory_id
+        assert is_live(staying, "ada")
+
+
+async def test_a_node_that_lost_its_lease_answers_nothing_from_memory(nodes):
+    """It asks the node that took the user over."""
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    await freeze(one)
+    added = await other.user("ada").add("Ada lives in Davos")
+
+    del node_of(one)._placement.leases._renew
+    assert (await one.user("ada").get(added.memory_id)).content == "Ada lives in Davos"
+    assert await one.user("ada").count() == 2
+    assert (is_live(one, "ada"), is_live(other, "ada")) == (False, True)
+
+
+async def test_a_call_outlives_the_node_it_was_asked_of(nodes):
+    """The node stops in the middle of it, and the call is carried out once, by another."""
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    await other.user("ada").count()
+    held = asyncio.Event()
+    append = node_of(one).memory._eventlog.append
+
+    async def stuck(*args, **kwargs):
+        held.set()
+        await asyncio.sleep(3)
+        return await append(*args, **kwargs)
+
+    node_of(one).memory._eventlog.append = stuck
+    adding = asyncio.create_task(other.user("ada").add("Ada lives in Davos"))
+    await held.wait()
+    await freeze(one)
+
+    added = await adding
+    await asyncio.sleep(1.5)
+    assert [m.memory_id for m in await other.user("ada").list_memories()].count(
+        added.memory_id
+    ) == 1
+    assert await other.user("ada").count() == 2
+
+
+async def test_an_answer_that_was_lost_is_given_again(nodes):
+    """The write has landed when the connection to its node is lost: it is not made twice."""
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    await other.user("ada").count()
+    append = node_of(one).memory._eventlog.append
+
+    async def lands_late(*args, **kwargs):
+        appended = await append(*args, **kwargs)
+        await asyncio.sleep(3)
+        return appended
+
+    node_of(one).memory._eventlog.append = lands_late
+    adding = asyncio.create_task(other.user("ada").add("Ada lives in Davos"))
+    await asyncio.sleep(0.1)
+    await freeze(one)
+    added = await adding
+
+    assert (await other.user("ada").get(added.memory_id)).content == "Ada lives in Davos"
+    assert await other.user("ada").count() == 2
+
+
+async def test_errors_cross_between_nodes(nodes):
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+
+    with pytest.raises(NotFoundError):
+        await other.user("ada").get("mem_none")
+
+
+async def test_the_past_is_read_at_any_node(nodes):
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    async with other.replay("ada") as first, other.replay("ada") as second:
+        await one.user("ada").add("Ada lives in Davos")
+        assert [hit.content for hit in await first.retrieve("skiing")] == ["Ada enjoys skiing"]
+        await first.close()
+        assert len(await second.list_memories()) == 1
+    assert not is_live(other, "ada")
+
+
+async def test_an_export_is_yielded_from_another_node(nodes):
+    one, other = nodes
+    await one.user("ada").add_many([Item(content=f"fact {n}") for n in range(5)])
+
+    exported = [memory.content async for memory in other.user("ada").export()]
+
+    assert sorted(exported) == [f"fact {n}" for n in range(5)]
+
+
+async def test_totals_are_those_of_all_nodes(nodes):
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    await other.user("bob").add("Bob enjoys rowing")
+
+    async with asyncio.timeout(3):
+        while (await one.usage()).users < 2 or node_of(one).memory._services.totals.now().get(
+            "long_term.count"
+        ) != 2:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_closed_node_refuses(url):
+    async with opened(url) as memory:
+        user = memory.user("ada")
+    with pytest.raises(SystemClosedError):
+        await user.count()
+
+
+async def test_what_a_database_cannot_have_is_refused(url):
+    for choice in ({"encrypt": True}, {"share": False}):
+        with pytest.raises(InvalidInputError):
+            await MemorySystem.open(url, **choice)
+
+
+async def test_what_a_killed_node_left_on_the_disk_is_removed(url, tmp_path):
+    left = tmp_path / "cache" / "memory-actors" / "nodes" / "dead"
+    left.mkdir(parents=True)
+    (left / "derived.mdb").write_text("somebody's")
+
+    async with opened(url):
+        assert not left.exists()
+        assert len(list(left.parent.iterdir())) == 1
+    assert list(left.parent.iterdir()) == []
