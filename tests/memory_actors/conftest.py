@@ -1,14 +1,22 @@
 """A memory system over a fake model, a fake clock and a real log."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.fakes import FakeClock, FakeEmbedder, FakeIds
 from support.llm_server import server
-from support.through import HttpServer, OtherLoop, is_offered, over_http, through_client
+from support.postgres import lent_url
+from support.through import (
+    HttpServer,
+    OtherLoop,
+    at_node,
+    is_offered,
+    over_http,
+    through_client,
+)
 
 from memory_actors import MemorySystem, Settings
 from memory_actors.sharing import http
@@ -35,7 +43,8 @@ def http_server(
     made.stop()
 
 
-CONTRACT = ("tests/memory_actors/api/", "tests/memory_actors/test_scenarios.py")
+SCENARIOS = "tests/memory_actors/test_scenarios.py"
+CONTRACT = ("tests/memory_actors/api/", SCENARIOS)
 """The tests of the public API: what they say holds for whoever has the store."""
 
 
@@ -46,22 +55,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     opens = "contract" in marks or "open_memory" in metafunc.fixturenames
     if where.startswith(CONTRACT) and opens and "owner" not in marks:
         is_too = "no_http" not in marks and is_offered(metafunc.function)
-        ways = ["owner", "client", "http"] if is_too else ["owner", "client"]
+        ways: list[Any] = ["owner", "client", "http"] if is_too else ["owner", "client"]
+        if "no_node" not in marks:
+            # All of them take minutes; the scenarios tell at once whether anything works there.
+            long = [] if where.startswith(SCENARIOS) else [pytest.mark.slow]
+            ways.append(pytest.param("node", marks=[pytest.mark.node, *long]))
         metafunc.parametrize("through", ways, indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def through(request: pytest.FixtureRequest) -> str:
+def through(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Have `MemorySystem.open` give what the test runs through; the test sees no difference."""
-    chosen = getattr(request, "param", "owner")
+    chosen, held = getattr(request, "param", "owner"), ExitStack()
     if chosen == "client":
         opened = through_client(request.getfixturevalue("other_loop"))
     elif chosen == "http":
         opened = over_http(request.getfixturevalue("http_server"))
         request.getfixturevalue("monkeypatch").setattr(http, "PAUSES_S", ())  # no second attempts
+    elif chosen == "node":
+        opened = at_node(lambda: held.enter_context(lent_url()))
+        request.getfixturevalue("monkeypatch").setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if chosen != "owner":
         request.getfixturevalue("monkeypatch").setattr(MemorySystem, "open", opened)
-    return chosen
+    with held:
+        yield chosen
 
 
 @pytest.fixture

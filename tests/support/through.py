@@ -165,6 +165,24 @@ def over_http(server: HttpServer) -> Open:
     return open_
 
 
+def at_node(lend_url: Callable[[], str]) -> Open:
+    """Return what stands in for `MemorySystem.open`: a node of a store in a database.
+
+    Each directory has a database of its own, which `lend_url` returns.
+    """
+    opened_here, urls = MemorySystem.open, dict[Path, str]()
+
+    def open_(directory: str | Path, *, share: bool = True, **parts: Any) -> Opening[MemorySystem]:
+        if not share or parts.get("encrypt"):
+            return opened_here(directory, share=share, **parts)
+        path = Path(directory)
+        if path not in urls:
+            urls[path] = lend_url()
+        return opened_here(urls[path], **parts)
+
+    return open_
+
+
 # --- which tests can run over HTTP
 
 NAMES: Final = {name.rpartition(".")[2] for name in DECLARED} | {

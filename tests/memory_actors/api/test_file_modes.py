@@ -27,6 +27,7 @@ def others_may_enter(root: Path) -> list[str]:
     return [f"{p.relative_to(root)} {m:o}" for p, m in found.items() if m != wanted[p.is_dir()]]
 
 
+@pytest.mark.no_node
 @pytest.mark.parametrize("encrypt", [False, True])
 async def test_everything_in_a_store_is_for_its_owner_alone(
     open_memory, tmp_path: Path, encrypt: bool
@@ -56,6 +57,7 @@ async def test_everything_in_a_store_is_for_its_owner_alone(
     assert others_may_enter(tmp_path) == []
 
 
+@pytest.mark.no_node
 async def test_index_files_left_readable_are_closed(open_memory, tmp_path: Path) -> None:
     """Index files that an earlier version let others read are closed to them."""
     async with open_memory() as memory:

@@ -106,6 +106,7 @@ def test_a_loop_of_links_is_a_typed_error(whole: Path, tmp_path: Path, place: st
 NAMES = {"a zero byte": "a\0b", "5,000 characters": "n" * 5000, "no Unicode": "\ud800"}
 
 
+@pytest.mark.no_node
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 async def test_an_impossible_file_name_is_a_typed_error(
     open_memory: Any, tmp_path: Path, name: str

@@ -74,6 +74,7 @@ async def test_an_import_can_be_repeated_after_changes(open_memory) -> None:
             await user.add("not what it was", memory_id="id1")
 
 
+@pytest.mark.no_node
 async def test_a_full_log_allows_deletes(open_memory) -> None:
     """In a full log deletes work, and working memory says that the log is full."""
     async with open_memory(log_bytes_max=200_000, check_replay=False) as memory:
@@ -97,6 +98,7 @@ async def test_a_full_log_allows_deletes(open_memory) -> None:
         assert lost <= 2, "what was acknowledged before the log was known to be full, and no more"
 
 
+@pytest.mark.no_node
 async def test_in_a_full_log_a_context_document_can_be_deleted(open_memory) -> None:
     async with open_memory(log_bytes_max=200_000, check_replay=False) as memory:
         user = memory.user("u")
@@ -123,6 +125,7 @@ async def test_a_write_begun_before_closing_is_finished(open_memory) -> None:
         assert (await memory.user("u").usage()).kinds["long_term"].count == expected
 
 
+@pytest.mark.no_node
 @pytest.mark.no_http
 async def test_a_memory_whose_caller_timed_out_is_found(open_memory, monkeypatch) -> None:
     """A memory whose caller ran out of time is found later."""
@@ -209,6 +212,7 @@ async def test_the_newest_working_memory_is_in_its_history(open_memory) -> None:
             assert entries[-1].data["value"] == n
 
 
+@pytest.mark.no_node
 async def test_damaged_derived_data_is_put_aside(open_memory, tmp_path: Path) -> None:
     async with open_memory() as memory:
         await memory.user("u").add("likes tea")
@@ -219,6 +223,7 @@ async def test_damaged_derived_data_is_put_aside(open_memory, tmp_path: Path) ->
     assert path.with_suffix(".damaged").exists()
 
 
+@pytest.mark.no_node
 @pytest.mark.no_http
 async def test_a_quarantined_user_stays_so_however_long_it_is_idle(open_memory, tmp_path) -> None:
     from memory_actors import QuarantinedError

@@ -53,6 +53,7 @@ async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
     assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 9_999, True)
 
 
+@pytest.mark.no_node
 async def test_a_generated_id_is_not_searched_in_the_log(
     open_memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,6 +511,7 @@ async def test_derived_data_may_be_deleted(open_memory, tmp_path: Path) -> None:
         assert len(hits) == 40
 
 
+@pytest.mark.no_node
 async def test_a_store_opens_once_for_itself_alone(open_memory, tmp_path: Path) -> None:
     async with open_memory():
         with pytest.raises(LogLocked):

@@ -40,6 +40,7 @@ pairs = st.one_of(
 ).filter(lambda pair: pair[0] != pair[1])
 
 
+@pytest.mark.no_node
 @pytest.mark.no_http
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pair=pairs)
