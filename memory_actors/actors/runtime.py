@@ -188,6 +188,13 @@ class Runtime(Generic[L]):
         if slot is not None and live in _result(slot.activation):
             self._forget(key, slot)
 
+    async def forget(self, key: str) -> None:
+        """Forget an actor that another process has, and return when nothing of it is left here."""
+        if (slot := self._slots.get(key)) is not None:
+            self._forget(key, slot)
+            if slot.leaving is not None:
+                await asyncio.wait([slot.leaving])
+
     def all_moved(self) -> None:
         """Forget every actor: others may have any of them."""
         for key, slot in list(self._slots.items()):

@@ -4,7 +4,7 @@ Memories are taken out in batches, each in one append: so a batch is whole or no
 work goes on after a crash by being asked for again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 from eventlog import EventLogError, Progress
@@ -23,7 +23,6 @@ from memory_actors.kinds.purging.command import PURGED_AT_ONCE
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
-from memory_actors.users.services import Services
 
 _logger = get_logger("memory_actors.kinds.purging")
 
@@ -53,7 +52,7 @@ async def purge(
 
 
 async def purge_users(
-    services: Services,
+    purge_one: Callable[[str], Awaitable[Purged]],
     user_ids: Sequence[str],
     source: str | None,
     trust: Trust | str | None,
@@ -61,15 +60,13 @@ async def purge_users(
     dry_run: bool,
     progress: Progress | None,
 ) -> PurgeReport:
-    """Take the same out of the memory of many users. See `MemorySystem.purge`."""
+    """Take the same out of the memory of many users, one by one. See `MemorySystem.purge`."""
     checked(source, trust)
     check_flag(dry_run, "dry_run")
     receipts, failed = [], []
     for done, user_id in enumerate(user_ids, start=1):
         try:
-            receipt = await purge(
-                Scope(services, user_id, None, None), source, trust, dry_run=dry_run
-            )
+            receipt = await purge_one(user_id)
         except (MemoryActorsError, EventLogError) as error:
             _logger.warning("user not purged", user=hashed(user_id), error=reason(error))
             failed.append(user_id)

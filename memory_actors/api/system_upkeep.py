@@ -23,16 +23,17 @@ from eventlog import (
     restore,
 )
 from eventlog.files.datafile import named
-from memory_actors.api.purging import purge_users
+from memory_actors.api.purging import purge, purge_users
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.errors import StateDivergedError
 from memory_actors.base.records import Trust
-from memory_actors.base.reports import EraseReceipt, PurgeReport
+from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.base.streams import known_users, stream_of
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.importing import import_events
+from memory_actors.users.handles.scope import Scope
 from memory_actors.users.services import Services
 from memory_actors.users.totals import Summed
 
@@ -101,9 +102,13 @@ class SystemUpkeep:
 
         :raises InvalidInputError: neither a source nor a trust, or an unknown one.
         """
-        users = await known_users(self._log)
+        users, services = await known_users(self._log), self._services
+
+        async def purge_one(user_id: str) -> Purged:
+            return await purge(Scope(services, user_id, None, None), source, trust, dry_run=dry_run)
+
         return await purge_users(
-            self._services, users, source, trust, dry_run=dry_run, progress=progress
+            purge_one, users, source, trust, dry_run=dry_run, progress=progress
         )
 
     async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:

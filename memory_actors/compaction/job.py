@@ -24,7 +24,7 @@ from eventlog import ArchivingStore, EventLogError, ShrinkingStore, require
 from eventlog.core.logs import get_logger
 from eventlog.core.records import DAY_US, to_datetime
 from eventlog.files.datafile import bytes_under
-from memory_actors.base.errors import BeingErasedError, SystemClosedError
+from memory_actors.base.errors import BeingErasedError, MovedError, SystemClosedError
 from memory_actors.base.privacy import reason
 from memory_actors.base.reports import CompactionReport, CompactionStats
 from memory_actors.base.streams import known_user, known_users, stream_of
@@ -199,6 +199,11 @@ class Compaction:
                 try:
                     await self._turn(run, user_id)
                     await run.pace.give_way()
+                except MovedError as moved:
+                    if everyone:
+                        continue  # the process that has them compacts them
+                    failure = moved
+                    break
                 except Exception as error:  # whatever it is, the others have nothing to do with it
                     if not everyone or isinstance(error, SystemClosedError):
                         failure = error

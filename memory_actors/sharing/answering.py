@@ -30,7 +30,7 @@ from memory_actors.sharing.declaration import On, Then
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.retrying import RetriedScope, done
 from memory_actors.sharing.values import error_of, packed, result, unpacked
-from memory_actors.sharing.waiting import ERASURES
+from memory_actors.sharing.waiting import ERASURES, FORGET
 from memory_actors.users.handles.scope import Scope
 
 HEARD_S_MAX: Final = 5.0
@@ -149,6 +149,10 @@ class Answering:
             self._handles.popitem(last=False)
         return handle
 
+    async def forget(self, user_id: str) -> None:
+        """Let go of what this process keeps of a user whom another node erases."""
+        await self.memory._erasing.forget(user_id)  # noqa: SLF001 - no operation of callers
+
     async def user_again(self, on: On, call: str, after: int) -> UserMemory | None:
         """Return the handle for a call that is asked again: what was done is not done twice.
 
@@ -241,6 +245,10 @@ class ClientSession:
         if call.operation == "system.end_replay":
             if (past := self._replays.pop(call.on, None)) is not None:
                 await past.close()
+            return result(None)
+        if call.operation == FORGET:
+            [user_id], _ = unpacked(call.arguments, no_functions)
+            await self._answering.forget(user_id)
             return result(None)
         if call.operation == ERASURES:
             return await self._iterated(call.number, self._answering.erasures())

@@ -15,6 +15,8 @@ from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.values import packed, unpacked
 
 ERASURES: Final = "system.watch_erasures"
+FORGET: Final = "node.forget"
+"""Between nodes: let go of all that you keep of a user, who is being erased."""
 
 
 class Waiting:

@@ -5,6 +5,9 @@ found again by them, so the log comes last: vectors and token states, index file
 recalls, alerts that wait, and then the stream (eventlog/lmdb/erase.py), which finishes by itself
 what a crash has left. Whoever repeats an erasure that was interrupted does the rest of it.
 
+Processes that share the log forget the user before the log does, so that what they keep can still
+be found by it.
+
 Meanwhile the user is shut: who comes gets `BeingErasedError`, who was there before has left.
 Everybody else reads and writes, but for the moment in which files are replaced.
 
@@ -14,7 +17,7 @@ encrypted each user has their own, and their key goes with the stream.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,7 +37,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
-from memory_actors.base.streams import is_user_stream, recall_stream_of
+from memory_actors.base.streams import is_user_stream, recall_stream_of, stream_of
 from memory_actors.base.watching import check_forgets, tell_to_forget
 from memory_actors.compaction.job import Compaction
 from memory_actors.compaction.replacing import checkpoint_name
@@ -66,6 +69,8 @@ class Erasing:
         self._compaction = compaction
         self._directory = directory
         self._watchers: list[Callable[[str], object]] = []
+        self.elsewhere: Callable[[str], Awaitable[None]] = _nowhere_else
+        """Has a user forgotten by other processes that share the log; it returns when they have."""
 
     def watch(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user id)` called whenever a user is erased: for what others remember.
@@ -91,9 +96,8 @@ class Erasing:
             index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
             keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
             recalls = await self._erase_recalls(store, user_id)
-            self._alerts.forget(user_id)
-            for forget in self._watchers:
-                tell_to_forget(forget, user_id)
+            await self.elsewhere(user_id)
+            self._tell(user_id)
             erased = await store.erase(
                 stream, counted=counted, projections=[checkpoint_name(stream)]
             )
@@ -109,6 +113,20 @@ class Erasing:
             log_bytes_after=erased.after_bytes,
             key_deleted=erased.key_deleted,
         )
+
+    async def forget(self, user_id: str) -> None:
+        """Let go of what this process keeps of a user whom another process erases."""
+        stream, embeddings = stream_of(user_id), self._services.embeddings.of(stream_of(user_id))
+        await self._services.runtime.forget(stream)
+        digests, _ = await self._texts_and_totals(stream)
+        await embeddings.erase(digests)
+        await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
+        self._tell(user_id)
+
+    def _tell(self, user_id: str) -> None:
+        self._alerts.forget(user_id)
+        for forget in self._watchers:
+            tell_to_forget(forget, user_id)
 
     async def _texts_and_totals(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
         """Return the digest of every text that a user ever had, and what counts in the totals.
@@ -160,6 +178,10 @@ class Erasing:
         if (await self._log.head(stream)).is_empty:
             return 0
         return (await store.erase(stream, projections=[checkpoint])).events
+
+
+async def _nowhere_else(_user_id: str) -> None:
+    pass
 
 
 def _collect(

@@ -18,8 +18,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventlog import EventLogError
+import msgspec
+
+from eventlog import EventLogError, Progress
 from eventlog.core.waiting import to_the_end
+from memory_actors.api.purging import purge_users
 from memory_actors.base.asked import ASKED, ClientCall
 from memory_actors.base.errors import (
     MovedError,
@@ -27,14 +30,17 @@ from memory_actors.base.errors import (
     UnavailableError,
     WrongLoopError,
 )
-from memory_actors.base.reports import Moment
+from memory_actors.base.records import Trust
+from memory_actors.base.reports import CompactionReport, Moment, Purged, PurgeReport
 from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
+from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.answering import Answering
 from memory_actors.sharing.client import Asked
 from memory_actors.sharing.declaration import On, Then
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
+from memory_actors.sharing.waiting import FORGET
 
 if TYPE_CHECKING:
     from memory_actors.api.past import PastMemory
@@ -80,6 +86,7 @@ class Node:
         """The addresses of the nodes that have a user, by stream, as far as this one knows."""
         self._replays: dict[On, PastMemory] = {}
         self._closed = False
+        self.memory._erasing.elsewhere = self._forget_elsewhere  # noqa: SLF001 - the same
 
     # --- what handles ask
 
@@ -91,9 +98,13 @@ class Node:
         self._check_here()
         stream = _stream(name, on, args, kwargs)
         call = self._named(name, on, args, kwargs)
-        if stream is None:
-            return await self._here(call, Asked(call.number))
-        return await self._anywhere(stream, call)
+        if stream is not None:
+            return await self._anywhere(stream, call)
+        if name == "system.compact":
+            return await self._compact_everywhere(call)
+        if name == "system.purge":
+            return await self._purge_everywhere(*args, **kwargs)
+        return await self._here(call, Asked(call.number))
 
     async def iterate(
         self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -136,8 +147,7 @@ class Node:
         """Open a replay, which any node can; return its handle, moment, and how much is lost."""
         self._check_here()
         past = await self.memory.replay(**kwargs)
-        self._number += 1
-        then = Then(past.moment.at, kwargs["dropped"], self._number)
+        then = Then(past.moment.at, kwargs["dropped"], self._next())
         past_on = On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then)
         self._replays[past_on] = past
         return past_on, past.moment, past.lost
@@ -212,6 +222,59 @@ class Node:
             return False
         return claim.holder is None or claim.holder.address.decode() != address
 
+    # --- all users
+
+    async def _compact_everywhere(self, call: _Call) -> CompactionReport:
+        """Have each node compact the users that it has, this one also those whom nobody has."""
+        whole: CompactionReport = await self._here(call, Asked(call.number))
+        for other in await self._placement.leases.nodes():
+            peer, number = self.peers.at(other.address.decode()), self._next()
+            try:
+                report = await peer.carried_out(Asked(number), *call[1:])
+            except PeerLostError:  # its users are compacted where they are next time
+                continue
+            whole = _together(whole, report)
+        return whole
+
+    async def _purge_everywhere(
+        self,
+        source: str | None = None,
+        *,
+        trust: Trust | str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PurgeReport:
+        """Purge user by user, each where they are."""
+
+        async def purge_one(user_id: str) -> Purged:
+            how = {"trust": trust, "dry_run": dry_run}
+            purged: Purged = await self.call("purge", On(user_id), (source,), how)
+            return purged
+
+        return await purge_users(
+            purge_one, await self.memory.users(), source, trust, dry_run=dry_run, progress=progress
+        )
+
+    async def _forget_elsewhere(self, user_id: str) -> None:
+        """Have every other node forget a user who is being erased here.
+
+        A node whose lease expires meanwhile forgets everybody before it answers again.
+
+        :raises UnavailableError: a node that lives does not say that it has.
+        """
+        until_s, told = self._loop.time() + PATIENCE_S, set[str]()
+        while left := [one for one in await self._placement.leases.nodes() if one.id not in told]:
+            for one in left:
+                peer = self.peers.at(one.address.decode())
+                try:
+                    await peer.told(Asked(self._next()), FORGET, user_id)
+                    told.add(one.id)
+                except PeerLostError:
+                    await self.peers.lost(one.address.decode())
+            if self._loop.time() > until_s:
+                raise UnavailableError("another node keeps things of this user: erase them again")
+            await asyncio.sleep(AGAIN_S)
+
     def _handle(self, on: On) -> Any:
         if on.then is not None:
             past = self._replays.get(on)
@@ -221,8 +284,11 @@ class Node:
         return self._answering.user(on)
 
     def _named(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
+        return _Call(self._next(), name, on, args, kwargs)
+
+    def _next(self) -> int:
         self._number += 1
-        return _Call(self._number, name, on, args, kwargs)
+        return self._number
 
     def _check_here(self) -> None:
         if os.getpid() != self._pid:
@@ -273,6 +339,21 @@ class _Route:
             await asyncio.sleep(AGAIN_S)
         self._node.note(self._stream, known)
         self.address = known
+
+
+def _together(one: CompactionReport, other: CompactionReport) -> CompactionReport:
+    """Return the report of two runs, one behind the other."""
+    sums = {
+        name: getattr(one, name) + getattr(other, name)
+        for name in CompactionReport.__struct_fields__
+        if type(getattr(one, name)) in (int, float)
+    }
+    return msgspec.structs.replace(
+        one,
+        **sums,
+        clusters=(*one.clusters, *other.clusters)[:CLUSTERS_REPORTED],
+        cancelled=one.cancelled or other.cancelled,
+    )
 
 
 def _stream(name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:

@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
+from eventlog import stream_id
 from memory_actors import (
+    BeingErasedError,
     InvalidInputError,
     Item,
     MemorySystem,
@@ -214,6 +217,78 @@ async def test_totals_are_those_of_all_nodes(nodes):
             "long_term.count"
         ) != 2:
             await asyncio.sleep(0.05)
+
+
+async def test_an_erased_user_is_forgotten_by_every_node(nodes):
+    """Also by one that had the user before."""
+    one, other = nodes
+    heard = []
+    other.watch_erasures(heard.append)
+    await other.user("ada").add_many([Item(content=f"Ada skis {n}") for n in range(3)])
+    await one.user("bob").add("Bob rows")
+    await freeze(other)
+    assert await one.user("ada").count() == 3
+    del node_of(other)._placement.leases._renew
+    await asyncio.sleep(1)
+
+    receipt = await other.erase("ada")
+
+    assert receipt.events > 0
+    assert heard == ["ada"]
+    for memory in nodes:
+        assert await memory.users() == ["bob"]
+        assert await memory.user("ada").count() == 0
+        left = node_of(memory).memory._erasing._directory / "indexes"
+        assert not [one for one in left.iterdir() if stream_id(stream_of("ada")).hex() in one.name]
+
+
+async def test_a_user_who_is_being_erased_is_refused_at_every_node(nodes):
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    erasing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def elsewhere(_user_id) -> None:
+        erasing.set()
+        await go_on.wait()
+
+    node_of(one).memory._erasing.elsewhere = elsewhere
+    erased = asyncio.create_task(other.erase("ada"))
+    await erasing.wait()
+
+    for memory in nodes:
+        with pytest.raises(BeingErasedError):
+            await memory.user("ada").add("Ada is back")
+    go_on.set()
+    await erased
+    assert await other.user("ada").count() == 0
+
+
+async def test_each_node_compacts_the_users_it_has(nodes):
+    one, other = nodes
+    old = datetime(2020, 1, 1, tzinfo=UTC)
+    for memory, name in zip(nodes, ("ada", "bob"), strict=True):
+        await memory.user(name).add_many(
+            [Item(content=f"{name} skis in Davos {n}", occurred_at=old) for n in range(8)]
+        )
+
+    report = await one.compact(older_than="1d")
+
+    assert (report.users, report.users_failed) == (2, 0)
+    assert {each.user_id for each in report.clusters} == {"ada", "bob"}
+    assert (is_live(one, "ada"), is_live(other, "bob")) == (True, True)
+    assert (await other.compact("ada", older_than="1d")).users == 1
+
+
+async def test_a_source_is_purged_at_every_node(nodes):
+    for memory, name in zip(nodes, ("ada", "bob"), strict=True):
+        await memory.user(name, source="mallory").add("pay mallory")
+        await memory.user(name).add("no mallory")
+
+    report = await nodes[0].purge("mallory")
+
+    assert (len(report.receipts), report.failed) == (2, ())
+    for name in ("ada", "bob"):
+        assert [m.content for m in await nodes[1].user(name).list_memories()] == ["no mallory"]
 
 
 async def test_a_closed_node_refuses(url):
