@@ -2,6 +2,7 @@
 
 from eventlog.core.capabilities import ArchivingStore as ArchivingStore
 from eventlog.core.capabilities import BackupStore as BackupStore
+from eventlog.core.capabilities import CappingStore as CappingStore
 from eventlog.core.capabilities import CountingStore as CountingStore
 from eventlog.core.capabilities import ErasingStore as ErasingStore
 from eventlog.core.capabilities import ExportingStore as ExportingStore
@@ -38,6 +39,7 @@ from eventlog.core.errors import PayloadDropped as PayloadDropped
 from eventlog.core.errors import PayloadErased as PayloadErased
 from eventlog.core.errors import PoisonedStream as PoisonedStream
 from eventlog.core.errors import StorageFailed as StorageFailed
+from eventlog.core.errors import TotalExceeded as TotalExceeded
 from eventlog.core.errors import UnknownEvent as UnknownEvent
 from eventlog.core.errors import WrongExpectedVersion as WrongExpectedVersion
 from eventlog.core.errors import WrongLoop as WrongLoop

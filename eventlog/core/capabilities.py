@@ -71,6 +71,18 @@ class CountingStore(Protocol):
 
 
 @runtime_checkable
+class CappingStore(CountingStore, Protocol):
+    """Keeps totals below caps, whichever process appends: for stores that several share."""
+
+    def cap_totals(self, caps: Mapping[str, int]) -> None:
+        """Refuse each later append of this process that adds to a total and would pass its cap.
+
+        Such an append raises `TotalExceeded`, and nothing of it is kept.
+        """
+        ...
+
+
+@runtime_checkable
 class ArchivingStore(Protocol):
     """Moves the payloads of events that are hardly ever read out of the store's hot part.
 

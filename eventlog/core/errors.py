@@ -44,6 +44,17 @@ class Fenced(EventLogError):
         self.current = current
 
 
+class TotalExceeded(EventLogError):
+    """A total would pass what it is capped at: nothing was kept. Take something away first."""
+
+    def __init__(self, total: str, used: int, more: int, cap: int):
+        super().__init__(f"total {total!r} is {used:,} of {cap:,}, and {more:,} more do not fit")
+        self.total = total
+        self.used = used
+        self.more = more
+        self.cap = cap
+
+
 class LeaseLapsed(EventLogError):
     """This node could not renew its lease: others may have its streams. Try again when it has."""
 

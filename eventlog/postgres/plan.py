@@ -25,7 +25,7 @@ from eventlog.core.errors import (
 )
 from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import ANY_VERSION, Appended, StreamHead
-from eventlog.core.requests import AppendRequest
+from eventlog.core.requests import I64_MAX, AppendRequest
 from eventlog.core.rows import blind_id, key_id
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
 from eventlog.postgres.database import Bytes, Ints
@@ -119,6 +119,7 @@ class Rows(NamedTuple):
     n_stream: Ints
     n_name: Bytes
     n_delta: Ints
+    n_cap: Ints
 
 
 def _no_rows() -> Rows:
@@ -141,6 +142,8 @@ class Plan:
     keys: Keys | None
     believed: Mapping[bytes, Believed]
     requests: dict[RequestKey, FirstResult]
+    caps: Mapping[str, int]
+    """The most that a total may be, by name."""
     rows: Rows = field(default_factory=_no_rows)
     _streams: dict[bytes, _Stream] = field(default_factory=dict)
     _decided: list[_Decided] = field(default_factory=list)
@@ -298,6 +301,7 @@ class Plan:
             rows.n_stream.append(stream.number)
             rows.n_name.append(total.encode())
             rows.n_delta.append(delta)
+            rows.n_cap.append(self.caps.get(total, I64_MAX))
 
 
 def first_result(request: AppendRequest, first: FirstResult, cipher: Cipher | None) -> Appended:

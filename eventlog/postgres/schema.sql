@@ -128,7 +128,8 @@ $$;
 -- rightly, it knows the outcome itself.
 --
 -- o_state: 'done'; 'superseded': a later incarnation of the node has come, so nothing was done;
--- 'totals': one might leave its range, so nothing was done, and o_totals say what they are.
+-- 'totals': one might leave its range or pass its cap (n_cap), so nothing was done, and o_totals say
+-- what they are.
 CREATE OR REPLACE PROCEDURE append_batch(
     p_node bytea, p_incarnation bigint, p_seq bigint,
     s_sid bytea[], s_version bigint[], s_epoch bigint[], s_erased bigint[], s_chain bytea[],
@@ -140,7 +141,7 @@ CREATE OR REPLACE PROCEDURE append_batch(
     r_last bigint[],
     c_stream bigint[], c_name bytea[], c_position bytea[],
     w_stream bigint[], w_name bytea[], w_key bytea[], w_value bytea[],
-    n_stream bigint[], n_name bytea[], n_delta bigint[],
+    n_stream bigint[], n_name bytea[], n_delta bigint[], n_cap bigint[],
     INOUT o_state text, INOUT o_position bigint, INOUT o_refused bigint[],
     INOUT o_names bytea[], INOUT o_totals bigint[], INOUT o_revision bigint
 ) LANGUAGE plpgsql AS $$
@@ -170,11 +171,12 @@ BEGIN
     IF n_name <> '{}' THEN
         SELECT coalesce(array_agg(name), '{}'), coalesce(array_agg(up + down), '{}'),
             coalesce(bool_or(coalesce(total, 0) + down < 0
-                OR coalesce(total, 0) + up > 9223372036854775807), false)
+                OR up > 0 AND coalesce(total, 0) + up > cap), false)
         INTO v_names, v_deltas, v_trouble
         FROM (
-            SELECT name, sum(greatest(delta, 0)) AS up, sum(least(delta, 0)) AS down
-            FROM unnest(n_stream, n_name, n_delta) AS n (stream, name, delta)
+            SELECT name, sum(greatest(delta, 0)) AS up, sum(least(delta, 0)) AS down,
+                min(cap) AS cap
+            FROM unnest(n_stream, n_name, n_delta, n_cap) AS n (stream, name, delta, cap)
             WHERE stream <> ALL (o_refused)
             GROUP BY name
         ) AS added

@@ -435,6 +435,10 @@ class PgEventStore(TakesAppends):
         """Return the committed totals, those of other nodes as they were a second ago at most."""
         return dict(self._tail.totals)
 
+    def cap_totals(self, caps: Mapping[str, int]) -> None:
+        """Refuse what would take a total above its cap. See `CappingStore`."""
+        self._writer.caps = dict(caps)
+
     async def wait_beyond(self, position: int) -> int:
         """Wait for an event behind `position`; return that of the last one, 0 at the close."""
         return await self._tail.wait_beyond(position)

@@ -12,7 +12,7 @@ reached in time is a caller told that the outcome is unknown.
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from eventlog.core.errors import (
     LogClosed,
     LogUnavailable,
     StorageFailed,
+    TotalExceeded,
     WrongLoop,
 )
 from eventlog.core.keys import Keys
@@ -108,7 +109,7 @@ class _Landed(NamedTuple):
 
 
 class _OverTotals(Exception):
-    """A total might leave its range."""
+    """A total might leave its range, or pass its cap."""
 
     def __init__(self, totals: dict[str, int]):
         super().__init__()
@@ -127,6 +128,8 @@ class Writer:
         self.queued_events = 0
         self._queued_bytes = 0
         self.counts: Counter[str] = Counter()
+        self.caps: Mapping[str, int] = {}
+        """See `CappingStore`."""
         self._queue: deque[_Append | _Call] = deque()
         self._turns = Turns()
         self._arrived = asyncio.Event()
@@ -262,11 +265,18 @@ class Writer:
                     await self._commit([job])
             return
         try:
+            self._check_caps(over.totals, batch[0].request.counters)
             count(over.totals, batch[0].request.counters)
-        except InvalidAppend as refusal:
+        except (InvalidAppend, TotalExceeded) as refusal:
             self._fail(batch, refusal)
         else:  # what was over has gone in between
             await self._commit(batch)
+
+    def _check_caps(self, totals: Mapping[str, int], counters: Mapping[str, int]) -> None:
+        for name, cap in self.caps.items():
+            used, delta = totals.get(name, 0), counters.get(name, 0)
+            if delta > 0 and used + delta > cap:
+                raise TotalExceeded(name, used, delta, cap)
 
     def _fail(self, batch: Sequence[_Append], error: Exception) -> None:
         for job in batch:
@@ -310,7 +320,8 @@ class Writer:
         unknown = sids - self._believed.keys()
         if unknown:
             await patiently(lambda: self._look_up(unknown))
-        plan = Plan(self._keys, {sid: self._believed[sid] for sid in sids}, dict(requests))
+        believed = {sid: self._believed[sid] for sid in sids}
+        plan = Plan(self._keys, believed, dict(requests), self.caps)
         for job in batch:
             plan.add(job.request)
         if self._keys is not None:
@@ -426,7 +437,7 @@ class Writer:
         if state == "superseded":
             raise Lost(state)
         named = dict(zip((name.decode() for name in names), totals, strict=True))
+        self._tail.count(revision, names, totals)
         if state == "totals":
             raise _OverTotals(named)
-        self._tail.count(revision, names, totals)
         return _Landed(position, refused)

@@ -36,6 +36,7 @@ from eventlog import (
     LogClosed,
     Prepared,
     Recorded,
+    TotalExceeded,
 )
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import Turns, settle
@@ -374,7 +375,7 @@ class Actor(Generic[S]):
             self._behaviour.fenced()
         elif isinstance(error, LogClosed):
             self.quarantine(str(error))
-        elif not isinstance(error, DiskFull):  # which kept nothing, so the state still holds
+        elif not isinstance(error, DiskFull | TotalExceeded):  # they kept nothing: the state holds
             await self._reload()
 
     async def _restart(self, error: Exception) -> None:

@@ -13,9 +13,11 @@ from eventlog import (
     IdempotencyConflict,
     InvalidAppend,
     Recorded,
+    TotalExceeded,
 )
 from memory_actors.base.errors import (
     CommandCrashedError,
+    GlobalQuotaExceededError,
     InvalidInputError,
     MemoryActorsError,
     MovedError,
@@ -98,6 +100,8 @@ class Behaviour(Protocol[Seen]):
 
 def unavailable(error: EventLogError) -> MemoryActorsError:
     """Return an error of the log in this package's terms: by what the caller does next."""
+    if isinstance(error, TotalExceeded):
+        return _over(error)
     kind: type[MemoryActorsError] = UnavailableError
     if isinstance(error, IdempotencyConflict | InvalidAppend):
         kind = InvalidInputError
@@ -108,6 +112,21 @@ def unavailable(error: EventLogError) -> MemoryActorsError:
     translated = kind(f"the log refused the write: {error}")
     translated.__cause__ = error
     return translated
+
+
+def _over(error: TotalExceeded) -> GlobalQuotaExceededError:
+    """Return the refusal of what other processes left no room for since it was decided."""
+    refusal = GlobalQuotaExceededError(
+        f"All users together hold {error.used:,} of {error.cap:,} ({error.total}), and this adds "
+        f"{error.more:,}: delete memories of some, or raise Settings.global_limits.",
+        kind=error.total.partition(".")[0],
+        used=error.used,
+        limit=error.cap,
+        unit="bytes" if error.total.endswith("bytes") else "count",
+        tier="all users",
+    )
+    refusal.__cause__ = error
+    return refusal
 
 
 def crashed(error: Exception) -> CommandCrashedError:

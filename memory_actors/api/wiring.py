@@ -21,6 +21,7 @@ import anyio.to_thread
 
 from eventlog import (
     ArchivingStore,
+    CappingStore,
     CorruptLog,
     CountingStore,
     EventStore,
@@ -263,6 +264,8 @@ def _services(
         limits=limits,
         totals=Totals(require(log, CountingStore), settings.global_limits),
     )
+    if isinstance(log, CappingStore):  # others write to it, too
+        log.cap_totals(activation.totals.caps())
     _make_indexes(parts.directory / INDEXES)
     runtime: Runtime[LiveUser] = Runtime(
         lambda stream, epoch: activation.activate(lambda: runtime, stream, epoch),

@@ -79,6 +79,10 @@ class Totals:
             if change > 0:
                 self._claimed[name] -= change
 
+    def caps(self) -> dict[str, int]:
+        """Return the limits by the names that the log has for what they limit."""
+        return {limited.total: self._limit_of(limited) for limited in LIMITED}
+
     def now(self) -> dict[str, int]:
         """Return the totals of everything that is in the log."""
         return dict(self._log.totals_nowait())

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,8 @@ from support.postgres import lent_url
 from eventlog import stream_id
 from memory_actors import (
     BeingErasedError,
+    GlobalLimits,
+    GlobalQuotaExceededError,
     InvalidInputError,
     Item,
     MemorySystem,
@@ -289,6 +291,32 @@ async def test_a_source_is_purged_at_every_node(nodes):
     assert (len(report.receipts), report.failed) == (2, ())
     for name in ("ada", "bob"):
         assert [m.content for m in await nodes[1].user(name).list_memories()] == ["no mallory"]
+
+
+async def test_a_limit_over_all_users_holds_across_nodes(url):
+    """However many nodes write at once, and whatever each of them knows of the others."""
+    limits = GlobalLimits(long_term_bytes=200)
+    async with AsyncExitStack() as held:
+        nodes = [
+            await held.enter_async_context(opened(url, global_limits=limits)) for _ in range(3)
+        ]
+
+        async def write(at: int) -> int:
+            written = 0
+            for number in range(20):
+                with suppress(GlobalQuotaExceededError):
+                    await nodes[at].user(f"user{at}").add(f"fact {at} {number:02}")
+                    written += 1
+            return written
+
+        written = sum(await asyncio.gather(*(write(at) for at in range(3))))
+
+        totals = await node_of(nodes[0]).memory._eventlog.totals()
+        assert totals["long_term.size_bytes"] == 9 * written <= 200
+        assert written == 200 // 9
+        for at, memory in enumerate(nodes):
+            user = memory.user(f"user{at}")
+            assert await user.count() == len(await user.list_memories())
 
 
 async def test_a_closed_node_refuses(url):
