@@ -3,6 +3,7 @@
 from eventlog.core.capabilities import ArchivingStore as ArchivingStore
 from eventlog.core.capabilities import BackupStore as BackupStore
 from eventlog.core.capabilities import CountingStore as CountingStore
+from eventlog.core.capabilities import DerivingStore as DerivingStore
 from eventlog.core.capabilities import ErasingStore as ErasingStore
 from eventlog.core.capabilities import ExportingStore as ExportingStore
 from eventlog.core.capabilities import MeasuredStore as MeasuredStore
