@@ -320,6 +320,7 @@ DECLARE
 BEGIN
     o_events := 0;
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
+    DELETE FROM derived WHERE sid = p_sid; -- goes with the mark; nobody waits for it at the tail
     PERFORM FROM log_tail FOR UPDATE;
     SELECT * INTO v_stream FROM stream WHERE sid = p_sid;
     IF NOT FOUND THEN
@@ -354,7 +355,6 @@ BEGIN
     WHERE e.sid = p_sid AND r.sid = p_sid AND r.last_version <= e.erased_version;
     DELETE FROM snapshot AS s USING stream AS e
     WHERE e.sid = p_sid AND s.sid = p_sid AND s.version <= e.erased_version;
-    DELETE FROM derived WHERE sid = p_sid;
     IF o_events = 0 AND v_stream.erased_at = p_at THEN
         SELECT count(*) INTO o_events FROM event WHERE sid = p_sid AND gone_at = p_at;
     END IF;
