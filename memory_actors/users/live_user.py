@@ -117,6 +117,7 @@ class LiveUser:
             find=self._find,
             version=lambda: self.actor.version,
         )
+        self.embeddings = embeddings
         self.values = Values(log, stream)
         self.actor: Actor[UserState]
         self._log = log
@@ -168,6 +169,7 @@ class LiveUser:
                 await self.snapshot()
             await self.indexes.save()
         finally:
+            await self.embeddings.leave()
             self.indexes.retire()
             self.actor.retire()
 
@@ -177,6 +179,7 @@ class LiveUser:
             await self.actor.drain()
             await self._tasks.cancel()
         finally:
+            await self.embeddings.drop()
             self.indexes.retire()
             self.actor.retire()
 
@@ -316,6 +319,7 @@ class LiveUser:
     async def activate(self, clock: Callable[[], int]) -> None:
         """Read the state from snapshot and log, and the index from its files and the vectors."""
         head = await self._log.head(self.stream)
+        self.embeddings.own(head.epoch)
         state, version, poison = await self._read_state(head.erased_version)
         self.actor = Actor(
             self.stream, decider=self._decider, behaviour=self, log=self._log, clock=clock,
