@@ -140,6 +140,16 @@ def postgres(events: int, url: str | None, options: Options) -> Any:
     return run(events, options, url)
 
 
+@measurement(runs=3)
+@click.option("--memories", default=10_000, show_default=True, type=click.IntRange(1))
+@click.option("--url", help="A database to write to; by default one of the `dev` extra is started.")
+def takeover(memories: int, url: str | None, options: Options) -> Any:
+    """Time the first answer of a node that takes a user over from another, in PostgreSQL."""
+    from bench.takeover import run
+
+    return run(memories, options, url)
+
+
 @measurement(runs=5)
 @click.option("--events", default=100_000, show_default=True, type=click.IntRange(1))
 def replay(events: int, options: Options) -> Any:

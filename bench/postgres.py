@@ -53,9 +53,9 @@ class Shape(NamedTuple):
 def run(events: int, options: Options, url: str | None) -> Report:
     """Measure every shape, all subjects in turn."""
     rows = []
-    with scratch(options) as directory, _served(directory, url) as served:
+    with scratch(options) as directory, served(directory, url) as base:
         for shape in SHAPES:
-            rows += _compare(directory, served, Shape(*shape), events, options)
+            rows += _compare(directory, base, Shape(*shape), events, options)
         about = facts(directory, options, ("psycopg", "lmdb"), events_max=events)
     columns = [
         "subject", "nodes", "producers", "events", "events/s", "slowest run", "fastest run",
@@ -65,7 +65,7 @@ def run(events: int, options: Options, url: str | None) -> Report:
 
 
 @contextmanager
-def _served(directory: Path, url: str | None) -> Any:
+def served(directory: Path, url: str | None) -> Any:
     """Yield the URL of a database: the one that was named, or one of our own in the directory."""
     if url is not None:
         yield url

@@ -122,14 +122,41 @@ class ErasingStore(Protocol):
     ) -> Erased:
         """Delete the payloads of all events of a stream, wherever they are, for good.
 
-        Also its name, its snapshots, idempotency keys and index of keys, and the checkpoints and
-        entries of `projections`. `counted`, what the stream has added to the totals, is taken out
-        of them, down to 0. What stays of each event is its place, type, times, sizes and digest, so
-        that the chain verifies; it reads as an event whose payload was dropped, under another name.
+        Also its name, its snapshots, idempotency keys and index of keys, what was derived from it,
+        and the checkpoints and entries of `projections`. `counted`, what the stream has added to
+        the totals, is taken out of them, down to 0. What stays of each event is its place, type,
+        times, sizes and digest, so that the chain verifies; it reads as an event whose payload was
+        dropped, under another name.
 
         The stream may be written to again: it goes on behind what was erased, and `StreamHead` says
         up to where that is. To erase what is erased is to erase nothing.
         """
+        ...
+
+
+@runtime_checkable
+class DerivingStore(Protocol):
+    """Keeps what was derived from a stream beside it, for whichever process has the stream next.
+
+    It is kept in pieces under names. None of it is needed: what is not there is derived again.
+    """
+
+    async def save_derived(
+        self, stream: str, pieces: Mapping[bytes, bytes | None], *, epoch: int
+    ) -> bool:
+        """Keep pieces by name, all or none; None deletes one. Say whether they were kept.
+
+        They are not if the stream has another epoch, or nothing to read: it never was, or it was
+        erased. So an owner that was fenced, or is late, leaves nothing behind.
+
+        :raises InvalidAppend: a name is no bytes, empty, or over 400 of them; a piece is no bytes.
+        """
+        ...
+
+    async def load_derived(
+        self, stream: str, names: Sequence[bytes] | None = None
+    ) -> dict[bytes, bytes]:
+        """Return those of these pieces that there are, by name; without `names`, all there are."""
         ...
 
 

@@ -1,7 +1,7 @@
 """The port over plain dictionaries: for tests, and the shortest statement of what a store does.
 
-Of the capabilities (capabilities.py) it counts, archives, erases and measures; there is no file of
-it to back up, export, shrink or verify.
+Of the capabilities (capabilities.py) it counts, archives, erases, keeps what was derived and
+measures; there is no file of it to back up, export, shrink or verify.
 
 Events still go through the registry, so what does not serialise here does not serialise on disk.
 Nothing is durable; everything else holds.
@@ -47,6 +47,7 @@ from eventlog.core.requests import (
     AppendRequest,
     TakesAppends,
     check_checkpoint,
+    check_derived,
     check_entry,
     check_int,
     check_snapshot,
@@ -69,6 +70,7 @@ class _HeldStream:
     archived: dict[int, int] = field(default_factory=dict)
     """The time at which the payload of a version was archived."""
     erased_version: int = 0
+    derived: dict[bytes, bytes] = field(default_factory=dict)
 
 
 class InMemoryLog(TakesAppends):
@@ -310,7 +312,8 @@ class InMemoryLog(TakesAppends):
         for version in range(held.erased_version + 1, len(held.events) + 1):
             self._drop(held, version, name, instead)
         held.erased_version = len(held.events)
-        for gone in (held.keys, held.requests, held.archived, self._snapshots[stream]):
+        snapshots = self._snapshots[stream]
+        for gone in (held.keys, held.requests, held.archived, held.derived, snapshots):
             gone.clear()
         for projection in projections:
             self._checkpoints.pop(projection, None)
@@ -319,6 +322,30 @@ class InMemoryLog(TakesAppends):
         taken = {total: -min(n, self._totals.get(total, 0)) for total, n in (counted or {}).items()}
         self._totals = count(self._totals, taken)
         return erased
+
+    async def save_derived(
+        self, stream: str, pieces: Mapping[bytes, bytes | None], *, epoch: int
+    ) -> bool:
+        """Keep pieces beside a stream. See `DerivingStore`."""
+        check_derived(stream, pieces, epoch)
+        self._check_open()
+        held = self._held(stream)
+        if held.epoch != epoch or len(held.events) == held.erased_version:
+            return False
+        for name, piece in pieces.items():
+            if piece is None:
+                held.derived.pop(name, None)
+            else:
+                held.derived[name] = piece
+        return True
+
+    async def load_derived(
+        self, stream: str, names: Sequence[bytes] | None = None
+    ) -> dict[bytes, bytes]:
+        """Return pieces that are kept beside a stream."""
+        derived = self._held(stream).derived
+        sought = derived if names is None else set(names)
+        return {name: derived[name] for name in sought if name in derived}
 
     async def totals(self) -> dict[str, int]:
         """Return the totals."""

@@ -225,6 +225,20 @@ def _check_entry_key(key: bytes) -> None:
         raise InvalidAppend(f"an entry's key takes {len(key)} bytes (max: {ENTRY_KEY_BYTES_MAX})")
 
 
+def check_derived(stream: str, pieces: Mapping[bytes, bytes | None], epoch: int) -> None:
+    """Refuse pieces that no store could keep beside a stream.
+
+    :raises InvalidAppend: a name or a piece that is not bytes, a name of a size that no name has.
+    """
+    check_stream_name(stream)
+    check_int("epoch", epoch, 0, I64_MAX)
+    for name, piece in pieces.items():
+        if not isinstance(name, bytes) or not 0 < len(name) <= ENTRY_KEY_BYTES_MAX:
+            raise InvalidAppend(f"the name of a piece is 1 to {ENTRY_KEY_BYTES_MAX} bytes")
+        if not isinstance(piece, bytes | None):
+            raise InvalidAppend("a piece is bytes")
+
+
 def check_snapshot(stream: str, snapshot: Snapshot, fingerprint: str) -> None:
     """Refuse a snapshot that no store could keep."""
     check_stream_name(stream)

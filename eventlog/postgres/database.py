@@ -35,7 +35,7 @@ except ImportError as error:
         "a store in PostgreSQL needs psycopg: run `pip install 'memory-actors[postgres]'`"
     ) from error
 
-FORMAT = 1
+FORMAT = 2  # 1 had no table of what is derived
 SERVER_VERSION_MIN = 160_000
 TRANSACTION_TIMEOUT_VERSION = 170_000
 SCHEMA = "eventlog"
@@ -301,7 +301,7 @@ async def patiently(attempt: Callable[[], Awaitable[T]], patience_s: float = PAT
 async def prepare(
     connection: Connection, place: Place, make_identity: Callable[[], bytes]
 ) -> tuple[bytes, list[str]]:
-    """Make the tables if they are not there. Of two who come at once, one makes them.
+    """Make the tables that are not there. Of two who come at once, one makes them.
 
     Return the identity of the keys that the store has, and if it has keys, the names of the streams
     that have something to read.
@@ -311,16 +311,20 @@ async def prepare(
     """
     if connection.info.server_version < SERVER_VERSION_MIN:
         raise LogUnavailable("the database is older than PostgreSQL 16: upgrade it")
-    if await _find(place, connection) is None:
+    found = await _find(place, connection)
+    if found is None:
         await _make(connection, place, make_identity())
-    identity = await _find(place, connection)
-    assert identity is not None
+    elif found[0] < FORMAT:
+        await _make(connection, place, found[1])
+    found = await _find(place, connection)
+    assert found is not None
+    identity = found[1]
     names = await run(connection, READABLE) if identity else []
     return identity, [name.decode() for [name] in names]
 
 
-async def _find(place: Place, connection: Connection) -> bytes | None:
-    """Return the identity of the keys of the store, None if there is no store.
+async def _find(place: Place, connection: Connection) -> tuple[int, bytes] | None:
+    """Return the format of the store and the identity of its keys, None if there is no store.
 
     :raises UnknownEvent: a later version made it.
     """
@@ -332,11 +336,14 @@ async def _find(place: Place, connection: Connection) -> bytes | None:
     [(made_format, identity)] = rows
     if made_format > FORMAT:
         raise UnknownEvent(f"schema {place.schema!r} has format {made_format}: upgrade")
-    return bytes(identity)
+    return made_format, bytes(identity)
 
 
 async def _make(connection: Connection, place: Place, identity: bytes) -> None:
-    """Make everything in one transaction, which is one message, behind a lock of its own."""
+    """Make what is missing in one transaction, which is one message, behind a lock of its own.
+
+    An older store is brought to this format so: the others who have it open go on.
+    """
     tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
     script = sql.SQL("{before} {tables} {after}").format(
         before=sql.SQL(
@@ -346,7 +353,8 @@ async def _make(connection: Connection, place: Place, identity: bytes) -> None:
         tables=sql.SQL(tables),
         after=sql.SQL(
             "INSERT INTO store (format, keys_identity) VALUES ({made_format}, {identity}) "
-            "ON CONFLICT DO NOTHING;"
+            "ON CONFLICT (only_row) DO UPDATE SET format = excluded.format "
+            "WHERE store.format < excluded.format;"
         ).format(made_format=sql.Literal(FORMAT), identity=sql.Literal(identity)),
     )
     with translated():

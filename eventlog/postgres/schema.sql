@@ -89,6 +89,13 @@ CREATE TABLE IF NOT EXISTS snapshot (
     PRIMARY KEY (sid, version)
 );
 
+CREATE TABLE IF NOT EXISTS derived ( -- what can be derived from a stream again
+    sid bytea NOT NULL,
+    name bytea NOT NULL,
+    piece bytea STORAGE EXTERNAL NOT NULL,
+    PRIMARY KEY (sid, name)
+);
+
 CREATE TABLE IF NOT EXISTS checkpoint (
     name bytea PRIMARY KEY, -- the id of the name
     position bytea NOT NULL -- unsigned, 64 bits
@@ -264,11 +271,40 @@ BEGIN
 END
 $$;
 
+-- The lock that orders the pieces derived from a stream with its epoch and its erasure. Who saves
+-- pieces shares it; who changes the owner or erases has it alone, and takes it before any other. The
+-- row of the stream would do as well, but appends wait for that one, and hold up everybody then.
+CREATE OR REPLACE FUNCTION derived_lock(p_sid bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT hashtextextended('derived ' || encode(p_sid, 'hex'), 0)
+$$;
+
+-- Keep pieces derived from a stream, or delete those that are null; not if it has another epoch.
+CREATE OR REPLACE PROCEDURE save_derived(
+    p_sid bytea, p_epoch bigint, p_names bytea[], p_pieces bytea[], INOUT o_kept boolean
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(derived_lock(p_sid));
+    PERFORM FROM stream WHERE sid = p_sid AND epoch = p_epoch AND version > erased_version;
+    o_kept := FOUND;
+    IF o_kept THEN
+        DELETE FROM derived AS d USING unnest(p_names, p_pieces) AS p (name, piece)
+        WHERE d.sid = p_sid AND d.name = p.name AND p.piece IS NULL;
+        INSERT INTO derived (sid, name, piece)
+        SELECT p_sid, name, piece FROM unnest(p_names, p_pieces) AS p (name, piece)
+        WHERE piece IS NOT NULL
+        ORDER BY name -- so that two who save the same ones do not wait for each other
+        ON CONFLICT (sid, name) DO UPDATE SET piece = excluded.piece;
+    END IF;
+    COMMIT;
+END
+$$;
+
 -- Raise the epoch of a stream; o_epoch is higher than p_epoch if it was.
 CREATE OR REPLACE PROCEDURE acquire_stream(
     p_sid bytea, p_name bytea, p_epoch bigint, p_chain bytea, INOUT o_epoch bigint
 ) LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
     PERFORM FROM log_tail FOR UPDATE;
     INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at)
     VALUES (p_sid, p_name, 0, p_epoch, 0, p_chain, -9223372036854775808)
@@ -318,6 +354,8 @@ DECLARE
     v_deltas numeric[];
 BEGIN
     o_events := 0;
+    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
+    DELETE FROM derived WHERE sid = p_sid; -- goes with the mark; nobody waits for it at the tail
     PERFORM FROM log_tail FOR UPDATE;
     SELECT * INTO v_stream FROM stream WHERE sid = p_sid;
     IF NOT FOUND THEN

@@ -6,7 +6,8 @@ locks, checks, inserts and commits (schema.sql). Acknowledged means committed by
 whatever standbys it waits for. `relaxed` appends are no faster: what another node may read must not
 vanish again.
 
-Of the capabilities (core/capabilities.py) it counts, archives, erases, verifies and measures.
+Of the capabilities (core/capabilities.py) it counts, archives, erases, keeps what was derived,
+verifies and measures.
 To copy and shrink itself is the database's own work: `pg_dump`, replication, vacuum.
 """
 
@@ -47,6 +48,7 @@ from eventlog.core.requests import (
     AppendRequest,
     TakesAppends,
     check_checkpoint,
+    check_derived,
     check_entry,
     check_int,
     check_snapshot,
@@ -78,6 +80,8 @@ from eventlog.postgres.verification import Verification, read_heads
 from eventlog.postgres.writer import REQUESTS, STREAMS, Writer
 
 NODE_ID_BYTES = 16
+PIECES_MAX = 4096  # read at once: 4 MB of embeddings
+PIECES_BYTES_MAX = 16 << 20  # read at once, but for the last of them
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"
 VERSIONS_ABOUT = """
@@ -117,6 +121,21 @@ SAVE_CHECKPOINT = """
 """
 LOAD_CHECKPOINT = "SELECT position FROM checkpoint WHERE name = %b"
 LOAD_ENTRY = "SELECT value FROM entry WHERE name = %b AND key = %b"
+SAVE_DERIVED = "CALL save_derived(%b, %b, %b, %b, NULL)"
+LOAD_DERIVED, FIND_DERIVED = (
+    f"""
+        SELECT name, piece FROM (
+            SELECT name, piece, sum(size) OVER (ORDER BY name) - size AS before
+            FROM (
+                SELECT d.name, d.piece, octet_length(d.piece) AS size
+                FROM derived AS d JOIN stream AS s USING (sid)
+                WHERE d.sid = %b AND d.name > %b {named} AND s.version > s.erased_version
+                ORDER BY d.name LIMIT {PIECES_MAX}
+            ) AS next
+        ) AS page WHERE before < {PIECES_BYTES_MAX}
+    """  # noqa: S608 - of constants
+    for named in ("", "AND d.name = ANY (%b)")
+)
 ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, NULL)"
 ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, NULL)"
 ARCHIVE = """
@@ -311,6 +330,16 @@ class PgEventStore(TakesAppends):
             is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
 
+    async def save_derived(
+        self, stream: str, pieces: Mapping[bytes, bytes | None], *, epoch: int
+    ) -> bool:
+        """Keep pieces beside a stream. See `DerivingStore`."""
+        check_derived(stream, pieces, epoch)
+        self._writer.check_open()
+        values = [frame.stream_id(stream), epoch, Bytes(pieces), Bytes(pieces.values())]
+        [[kept]] = await self._database.run(SAVE_DERIVED, values)
+        return bool(kept)
+
     # --- read
 
     async def head(self, stream: str) -> StreamHead:
@@ -414,6 +443,31 @@ class PgEventStore(TakesAppends):
                 continue  # the one before it, or the whole stream, is read instead
             return Snapshot(version, data)
         return None
+
+    async def load_derived(
+        self, stream: str, names: Sequence[bytes] | None = None
+    ) -> dict[bytes, bytes]:
+        """Return pieces that are kept beside a stream, read in pages."""
+        check_stream_name(stream)
+        sid = frame.stream_id(stream)
+        if names is None:
+            return await self._pages(LOAD_DERIVED, sid)
+        sought, found = sorted(set(names)), dict[bytes, bytes]()
+        for start in range(0, len(sought), PIECES_MAX):
+            some = Bytes(sought[start : start + PIECES_MAX])
+            found |= await self._pages(FIND_DERIVED, sid, some)
+        return found
+
+    async def _pages(self, query: str, sid: bytes, *named: Bytes) -> dict[bytes, bytes]:
+        """Return the pieces that a query finds, a page of them at a time."""
+        after, found = b"", dict[bytes, bytes]()
+        while page := await self._database.run(query, [sid, after, *named]):
+            found |= page
+            after = page[-1][0]
+            size = sum(len(piece) for _, piece in page)
+            if len(page) < PIECES_MAX and size < PIECES_BYTES_MAX:
+                break
+        return found
 
     async def load_checkpoint(self, name: str) -> int:
         """Return a subscriber's position, 0 if it has none."""

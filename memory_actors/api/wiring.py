@@ -133,7 +133,7 @@ async def wired(
             open_log(parts.directory, keys, parts.clock, parts.settings)
         )
         _check_capabilities(parts.settings, log)
-        embeddings = await _embeddings(parts, keys, stack)
+        embeddings = await _embeddings(parts, log, keys, stack)
         alerts = AlertDispatcher(parts.sinks)
         placement = await stack.enter_async_context(place(log))
         services = _services(parts, log, placement, embeddings, alerts)
@@ -179,10 +179,10 @@ def _check_capabilities(settings: Settings, log: EventStore) -> None:
 
 
 async def _embeddings(
-    parts: Resolved, keys: Keys | None, stack: AsyncExitStack
+    parts: Resolved, log: EventStore, keys: Keys | None, stack: AsyncExitStack
 ) -> EmbeddingService:
     async def opening() -> EmbeddingService:
-        opened = await anyio.to_thread.run_sync(_open_embeddings, parts, keys)
+        opened = await anyio.to_thread.run_sync(_open_embeddings, parts, log, keys)
         stack.push_async_callback(opened.close, min(parts.settings.shutdown_s, LEAVE_S_MAX))
         return opened
 
@@ -192,7 +192,7 @@ async def _embeddings(
     return embeddings
 
 
-def _open_embeddings(parts: Resolved, keys: Keys | None) -> EmbeddingService:
+def _open_embeddings(parts: Resolved, log: EventStore, keys: Keys | None) -> EmbeddingService:
     """Open the derived data; put a damaged file aside, for all of it can be made again."""
     path, settings = parts.directory / DERIVED, parts.settings
     opened = partial(
@@ -203,6 +203,7 @@ def _open_embeddings(parts: Resolved, keys: Keys | None) -> EmbeddingService:
         cache_texts_max=settings.embedding_cache_texts,
         checked_bytes_max=settings.checked_bytes_max,
         keys=keys,
+        log=log,
     )
     try:
         return opened()

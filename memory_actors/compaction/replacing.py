@@ -251,10 +251,12 @@ async def _forget(scope: Scope, digests: set[bytes]) -> None:
 
     Where another user has the same text it is embedded again when it is missed.
     """
-    state = await scope.state()
+    async with scope.writable() as live:
+        state = live.state
 
-    def unused() -> list[bytes]:
-        living = {p.digest for k in KINDS for row in k.rows(state.of(k)) for p in k.passages(row)}
-        return sorted(digests - living)
+        def unused() -> list[bytes]:
+            rows = ((k, row) for k in KINDS for row in k.rows(state.of(k)))
+            living = {p.digest for kind, row in rows for p in kind.passages(row)}
+            return sorted(digests - living)
 
-    await scope.embeddings.forget(await anyio.to_thread.run_sync(unused))
+        await live.embeddings.forget(await anyio.to_thread.run_sync(unused))

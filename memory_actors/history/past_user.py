@@ -332,6 +332,7 @@ async def fill(
     for start in range(0, len(said), PAGE):
         page = said[start : start + PAGE]
         wanted = {one.passage.digest: one.text for one in page}
+        await embeddings.recall(wanted)
         embedded, failed = await embeddings.embed_each(wanted, background=True)
         if failed:
             raise next(iter(failed.values()))

@@ -118,6 +118,7 @@ class LiveUser:
             find=self._find,
             version=lambda: self.actor.version,
         )
+        self.embeddings = embeddings
         self.values = Values(log, stream)
         self.actor: Actor[UserState]
         self._log = log
@@ -170,6 +171,7 @@ class LiveUser:
                 await self.snapshot()
             await self.indexes.save()
         finally:
+            await self.embeddings.leave()
             self.indexes.retire()
             self.actor.retire()
 
@@ -179,6 +181,7 @@ class LiveUser:
             await self.actor.drain()
             await self._tasks.cancel()
         finally:
+            await self.embeddings.drop()
             self.indexes.retire()
             self.actor.retire()
 
@@ -325,6 +328,7 @@ class LiveUser:
         It writes under this epoch; None: under that which its stream has.
         """
         head = await self._log.head(self.stream)
+        self.embeddings.own(head.epoch)
         state, version, poison = await self._read_state(head.erased_version)
         self.actor = Actor(
             self.stream, decider=self._decider, behaviour=self, log=self._log, clock=clock,

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from support.postgres import server
 
 from bench import processes, report
 from bench.__main__ import main
@@ -73,6 +74,12 @@ def test_replay_reads_one_stream_in_every_way(tmp_path: Path) -> None:
     found = rows(bench(tmp_path, "replay", "--events", "300"))
     assert len(found) == 5
     assert all(row["events"] == 300 and row["events/s"] > 0 for row in found)
+
+
+def test_takeover_embeds_the_query_alone(tmp_path: Path) -> None:
+    found = rows(bench(tmp_path, "takeover", "--memories", "120", "--url", server().url))
+    assert [row["texts embedded"] for row in found] == [1.0] * 3
+    assert all(row["first answer ms"] > 0 for row in found)
 
 
 def test_memory_times_each_call_and_each_activation(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from eventlog import (
     ArchivingStore,
     BackupStore,
     CountingStore,
+    DerivingStore,
     ErasingStore,
     ExportingStore,
     MeasuredStore,
@@ -21,11 +22,13 @@ from eventlog import (
 
 pytestmark = pytest.mark.anyio
 
-IN_MEMORY = {ArchivingStore, CountingStore, ErasingStore, MeasuredStore}
-ALL = IN_MEMORY | {BackupStore, ExportingStore, ShrinkingStore, VerifyingStore}
+EVERYWHERE = {ArchivingStore, CountingStore, ErasingStore, MeasuredStore}
+ON_DISK = EVERYWHERE | {BackupStore, ExportingStore, ShrinkingStore, VerifyingStore}
+IN_MEMORY = EVERYWHERE | {DerivingStore}
+ALL = ON_DISK | IN_MEMORY
 CAN = {
-    "lmdb": ALL,
-    "encrypted": ALL,
+    "lmdb": ON_DISK,
+    "encrypted": ON_DISK,
     "memory": IN_MEMORY,
     "postgres": IN_MEMORY | {VerifyingStore},
     "encrypted postgres": IN_MEMORY | {VerifyingStore},

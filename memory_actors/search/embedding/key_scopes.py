@@ -4,11 +4,15 @@ In a store that is not encrypted embeddings are everybody's: they lie in the cle
 of their text. In one that is, each user has their own, under a keyed hash of the digest and
 encrypted, so that neither the row nor its name says anything to who has not the user's key.
 
+Where the store keeps them beside each user's stream (shared.py), each user has their own in any
+case: in the clear they lie under a hash of the user and the digest.
+
 Who has no key has nothing on disk. The first text of a new user may be embedded before the log has
 made the key: then it is made here, and is durable with the first event (keyfile.py). Only a live
 user writes, so nobody whose key is gone gets another one this way.
 """
 
+import hashlib
 from typing import Final
 
 from eventlog import Cipher, CorruptLog, KeyGone, Keys
@@ -32,6 +36,16 @@ class KeyScope:
     def read(self, data: bytes, place: bytes) -> bytes | None:  # noqa: ARG002 - in the clear
         """Return what was written, None if it is not readable."""
         return data
+
+
+class _UsersScope(KeyScope):
+    """Rows of one user that lie in the clear."""
+
+    def __init__(self, prefix: bytes):
+        self._prefix = prefix
+
+    def row(self, digest: bytes) -> bytes:
+        return hashlib.sha256(self._prefix + digest).digest()[:ROW_BYTES]
 
 
 class _EncryptedScope(KeyScope):
@@ -75,6 +89,18 @@ class Owner:
 
 
 class _User(Owner):
+    def __init__(self, name: str):
+        self.prefix = stream_id(name)
+        self._scope = _UsersScope(self.prefix)
+
+    def scope(self) -> KeyScope | None:
+        return self._scope
+
+    def scope_to_write(self) -> KeyScope:
+        return self._scope
+
+
+class _EncryptedUser(Owner):
     def __init__(self, keys: Keys, name: str):
         self.prefix = stream_id(name)
         self._keys = keys
@@ -92,6 +118,11 @@ class _User(Owner):
 EVERYBODY: Final = Owner()
 
 
-def owner_of(keys: Keys | None, stream: str) -> Owner:
-    """Return the owner of what is derived from a user's stream."""
-    return EVERYBODY if keys is None else _User(keys, derived_of(stream))
+def owner_of(keys: Keys | None, stream: str, *, apart: bool = False) -> Owner:
+    """Return the owner of what is derived from a user's stream.
+
+    In a store that is not encrypted that is everybody, unless users' rows are kept `apart`.
+    """
+    if keys is not None:
+        return _EncryptedUser(keys, derived_of(stream))
+    return _User(derived_of(stream)) if apart else EVERYBODY

@@ -1,8 +1,12 @@
-"""Embeddings for everybody: from memory, from disk, or from the model, in that order."""
+"""Embeddings for everybody: from memory, from disk, or from the model, in that order.
+
+Where the log keeps derived data (shared.py), the disk is a cache: before texts of the log are
+embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
+"""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +14,7 @@ import anyio.to_thread
 import numpy as np
 import numpy.typing as npt
 
-from eventlog import EventLogError, Keys
+from eventlog import Checkpoint, DerivingStore, EventLogError, EventStore, Keys
 from eventlog.core.logs import get_logger
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVectorsError
@@ -24,10 +28,13 @@ from memory_actors.search.embedding.batcher import LEAVE_S_MAX, Batcher, Outcome
 from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
+from memory_actors.search.embedding.shared import Shared
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
+MEANS = "background means"
+"""Of the entries in the log that have the mean vectors of models."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.search.embedding")
@@ -36,7 +43,8 @@ _logger = get_logger("memory_actors.search.embedding")
 class EmbeddingService:
     """One embedder, one table of vectors, one cache, for all users of a store.
 
-    With `keys` each user's embeddings are their own, and what is nobody's stays in memory.
+    With `keys`, or a `log` that keeps derived data, each user's embeddings are their own, and what
+    is nobody's stays in memory.
     """
 
     def __init__(
@@ -48,9 +56,13 @@ class EmbeddingService:
         cache_texts_max: int = Settings().embedding_cache_texts,
         checked_bytes_max: int = CHECKED_BYTES_MAX,
         keys: Keys | None = None,
+        log: EventStore | None = None,
     ):
         self.embedder = embedder
         self._keys = keys
+        self._store: DerivingStore | None = log if isinstance(log, DerivingStore) else None
+        self._facts: EventStore | None = None if self._store is None else log
+        """The log, where what is derived of models is kept there too."""
         self._table = VectorTable(path, checked_bytes_max=checked_bytes_max)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
@@ -119,7 +131,11 @@ class EmbeddingService:
 
     def of(self, stream: str) -> "Embeddings":
         """Return the embeddings that a user's memories are found by."""
-        return Embeddings(self, owner_of(self._keys, stream))
+        if self._store is None:
+            return Embeddings(self, owner_of(self._keys, stream), None)
+        owner = owner_of(self._keys, stream, apart=True)
+        seal = partial(self._table.sealed, owner=owner)
+        return Embeddings(self, owner, Shared(self._store, stream, seal))
 
     async def embed(
         self,
@@ -202,8 +218,9 @@ class EmbeddingService:
 
         For texts that the log has: who erases a user finds them there.
         """
+        is_apart = self._keys is not None or self._store is not None
         unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
-        if not unkept or (self._keys is not None and owner.is_everybody):
+        if not unkept or (is_apart and owner.is_everybody):
             return
         self._unkept -= {owner.prefix + digest for digest in unkept}
         full = self._table.put(unkept, owner)
@@ -262,6 +279,28 @@ class EmbeddingService:
             self._remember(stored, owner)
             found |= stored
         return found
+
+    async def fetch(self, digests: Collection[bytes], owner: Owner, shared: Shared) -> None:
+        """Put what lies beside a user's stream of texts, and not here, into the table on disk."""
+        _, values = await self._beside(digests, owner, shared)
+        if values:
+            await anyio.to_thread.run_sync(self._table.take, values)
+
+    async def recall(self, digests: Collection[bytes], owner: Owner, shared: Shared) -> None:
+        """Take the same into memory alone."""
+        keys, values = await self._beside(digests, owner, shared)
+        self._remember(self._table.opened(values, keys, self.embedder.dimension, owner), owner)
+
+    async def _beside(
+        self, digests: Collection[bytes], owner: Owner, shared: Shared
+    ) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        """Return the keys of texts that are not here, with their digests, and what lies there."""
+        try:
+            keys = await anyio.to_thread.run_sync(self._table.lacking, digests, owner)
+            return keys, await shared.embeddings(keys) if keys else {}
+        except EventLogError as error:  # derived data: as good as absent
+            _logger.warning("embeddings not fetched", count=len(digests), error=str(error))
+            return {}, {}
 
     def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         cache, prefix = self._cache, owner.prefix
@@ -345,6 +384,8 @@ class EmbeddingService:
     async def _computed_mean(self) -> Vectors:
         name = f"background mean of {self.embedder.fingerprint}"
         fact = await anyio.to_thread.run_sync(self._table.fact, name)
+        if fact is None and self._facts is not None:
+            fact = await self._facts.load_entry(MEANS, text_digest(name))
         if fact is None or len(fact) != 4 * self.embedder.dimension:
             embedded = await self._batcher.embed(general_texts())
             fact = (
@@ -353,6 +394,8 @@ class EmbeddingService:
                 .tobytes()
             )
             await anyio.to_thread.run_sync(self._table.set_fact, name, fact)
+            if self._facts is not None:
+                await self._facts.save_checkpoint(Checkpoint(MEANS, 0, {text_digest(name): fact}))
         return np.frombuffer(fact, np.float32)
 
     def statistics(self) -> EmbeddingStatistics:
@@ -387,16 +430,57 @@ class EmbeddingService:
 class Embeddings:
     """The embeddings of one user, or of everybody: calls of the service about what is theirs."""
 
-    def __init__(self, service: EmbeddingService, owner: Owner):
+    def __init__(self, service: EmbeddingService, owner: Owner, shared: Shared | None):
+        self.shared = shared
+        """What lies beside the user's stream, where the log keeps that."""
+        self._service = service
         self.embedder = service.embedder
         self.recipe = service.recipe
         self.codebook = service.codebook
         self.owner = owner
         self.embed = partial(service.embed, owner=owner)
         self.embed_each = partial(service.embed_each, owner=owner)
-        self.keep = partial(service.keep, owner=owner)
         self.tokens = partial(service.tokens, owner=owner)
         self.stored = partial(service.stored, owner=owner)
         self.matrix = partial(service.matrix, owner=owner)
-        self.forget = partial(service.forget, owner=owner)
         self.erase = partial(service.erase, owner=owner)
+
+    def own(self, epoch: int) -> None:
+        """Save what is kept beside the user's stream too: this node has it, under an epoch."""
+        if self.shared is not None:
+            self.shared.own(epoch)
+
+    async def leave(self) -> None:
+        """End that; what waits is saved, if it can be."""
+        if self.shared is not None:
+            await self.shared.leave()
+
+    async def drop(self) -> None:
+        """End that at once: nothing of it comes later."""
+        if self.shared is not None:
+            await self.shared.drop()
+
+    def keep(self, embedded: Mapping[bytes, Embedded]) -> None:
+        """Keep the embeddings of texts that the log has, by digest: here what was computed.
+
+        Beside the user's stream all of them: what a crash has kept from there comes so again.
+        """
+        self._service.keep(embedded, self.owner)
+        if self.shared is not None:
+            self.shared.put(embedded)
+
+    async def forget(self, digests: Sequence[bytes]) -> None:
+        """Delete what is known of texts. Who still has one of them embeds it again."""
+        if self.shared is not None:
+            self.shared.put(dict.fromkeys(digests))
+        await self._service.forget(digests, self.owner)
+
+    async def fetch(self, digests: Collection[bytes]) -> None:
+        """Bring to the disk what the store has of texts of a live user. It may be nothing."""
+        if self.shared is not None and digests:
+            await self._service.fetch(digests, self.owner, self.shared)
+
+    async def recall(self, digests: Collection[bytes]) -> None:
+        """Bring the same to memory alone, for who may outlive the user's erasure."""
+        if self.shared is not None and digests:
+            await self._service.recall(digests, self.owner, self.shared)

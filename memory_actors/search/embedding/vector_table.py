@@ -225,8 +225,7 @@ class VectorTable:
         rows = {}
         for number, value in stored:
             key = key_of[number]
-            data = _checked(value, key)
-            row = None if data is None else scope.read(data, _place(ROWS, key))
+            row = _read_row(value, key, scope)
             if row is not None and row.startswith(head) and len(row) >= len(head) + dimension:
                 rows[key] = row
         return rows
@@ -248,6 +247,59 @@ class VectorTable:
             return _row(Embedded(vector, None))
         states = self._read(txn, OLD_TOKENS, key, scope)
         return _row(Embedded(vector, None if states is None else repacked(states, codebook)))
+
+    # --- as they lie in the table, to be kept elsewhere too, and to come back
+
+    def sealed(
+        self, embedded: Mapping[bytes, Embedded | None], owner: Owner
+    ) -> dict[bytes, bytes | None]:
+        """Return embeddings as they lie on disk, by key; None stays None. Slow: for a thread."""
+        scope = owner.scope()
+        if scope is None:
+            return {}
+        keys = {self._model + scope.row(digest): one for digest, one in embedded.items()}
+        return {
+            k: None if one is None else _written(_row(one), k, scope) for k, one in keys.items()
+        }
+
+    def lacking(self, digests: Collection[bytes], owner: Owner) -> dict[bytes, bytes]:
+        """Return the keys of those texts that nothing is known of here, with their digests."""
+        scope = owner.scope()
+        if scope is None:
+            return {}
+        unknown = [d for d in digests if owner.prefix + d not in self._waiting]
+        keys = {self._model + scope.row(digest): digest for digest in unknown}
+        with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
+            for key, _ in cursor.getmulti(sorted(keys)):
+                del keys[key]
+        return keys
+
+    def opened(
+        self, values: Mapping[bytes, bytes], digests: Mapping[bytes, bytes], dimension: int,
+        owner: Owner,
+    ) -> dict[bytes, Embedded]:  # fmt: skip
+        """Return what is in such values, by digest; `digests` are those of their keys."""
+        scope = owner.scope()
+        if scope is None:
+            return {}
+        rows = {digests[key]: _read_row(value, key, scope) for key, value in values.items()}
+        whole = {d: row for d, row in rows.items() if row is not None and _fits(row, dimension)}
+        return dict(zip(whole, _embedded(list(whole.values()), dimension), strict=True))
+
+    def take(self, values: Mapping[bytes, bytes]) -> None:
+        """Write such values, by key. Blocks: call it off the loop."""
+
+        def put(txn: Transaction) -> None:
+            for key, value in values.items():
+                _put_row(self._env, txn, key, value)
+
+        try:
+            with self._lock:
+                self._env.write(put)
+        except EventLogError as error:  # derived data: missed later, and computed again
+            _logger.warning("embeddings not kept", count=len(values), error=str(error))
+
+    # --- written
 
     def put(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> bool:
         """Take embeddings to be written soon; say whether there are enough to write at once."""
@@ -369,8 +421,7 @@ class VectorTable:
                 # What has been deleted since it was read stays so.
                 row = self._old_row(txn, key, scope, codebook) if one is None else _row(one)
                 if row is not None:
-                    value = _sealed(scope.written(row, _place(ROWS, key)), key)
-                    _put_row(self._env, txn, key, value)
+                    _put_row(self._env, txn, key, _written(row, key, scope))
             if self._is_old:
                 _delete_keys(self._env, (OLD_VECTORS, OLD_TOKENS), known, txn)
 
@@ -395,6 +446,17 @@ def _put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> No
         last = _NUMBER.unpack(cursor.key())[0] if cursor.last() else 0
     txn.put(key, number := _NUMBER.pack(last + 1), db=places)
     txn.put(number, value, db=rows, append=True)
+
+
+def _written(row: bytes, key: bytes, scope: KeyScope) -> bytes:
+    """Return what is written for a row under a key."""
+    return _sealed(scope.written(row, _place(ROWS, key)), key)
+
+
+def _read_row(value: bytes, key: bytes, scope: KeyScope) -> bytes | None:
+    """Return the row that was written under a key, None if it is not readable."""
+    data = _checked(value, key)
+    return None if data is None else scope.read(data, _place(ROWS, key))
 
 
 def _row(one: Embedded) -> bytes:

@@ -339,11 +339,15 @@ class MemoryIndex:
 
     async def load(self, state: Any) -> None:
         """Read the index of a kind in this state from its files and the table of vectors."""
-        assert self._files is not None, "what is not kept on disk is not loaded from it"
-        if self._kind.tally(state).count <= INLINE_ROWS_MAX:
-            loaded = self._files.load()
+        files = self._files
+        assert files is not None, "what is not kept on disk is not loaded from it"
+        shared = self._embeddings.shared
+        if shared is not None:
+            loaded = await anyio.to_thread.run_sync(files.load, await files.fetch(shared))
+        elif self._kind.tally(state).count <= INLINE_ROWS_MAX:
+            loaded = files.load(files.read())
         else:
-            loaded = await anyio.to_thread.run_sync(self._files.load)
+            loaded = await anyio.to_thread.run_sync(lambda: files.load(files.read()))
         self.dense, self.words, self.late, self.traits = loaded.parts[1:]
         self._describe_anew()
         self._saved_version = loaded.version or 0
@@ -382,7 +386,7 @@ class MemoryIndex:
         """Save the words, which is quick."""
         if self._files is not None:
             self._saved_version = self._version()
-            await anyio.to_thread.run_sync(self._files.save_words, self._kept())
+            await self._files.save_words(self._kept())
 
     def _kept(self) -> Kept:
         """Take what is kept at this moment. Quick."""

@@ -14,7 +14,8 @@ The file of an index holds it as it is in memory: the words, the traits and the 
 passage, and the version of the state that it is an index of; what has changed since is looked at.
 Vectors and token states lie in `derived.mdb`. It is derived data: one that is damaged, of another
 recipe or out of date is made again, in whole or in part. In a store that is encrypted it is
-encrypted for its user.
+encrypted for its user. Where the log keeps derived data, the very bytes lie there too (shared.py),
+and a file that is missing here, or older, is fetched before it is read.
 """
 
 import os
@@ -24,25 +25,31 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import anyio.to_thread
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from eventlog import EventLogError
+from eventlog.core.logs import get_logger
 from eventlog.files.datafile import ANEW, opened, read_bytes
+from memory_actors.base.privacy import reason
 from memory_actors.kinds.kind import Kind, Passage, Row
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.service import Embeddings
+from memory_actors.search.embedding.shared import Shared
 from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen
 from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
 from memory_actors.search.indexes.rows import View
-from memory_actors.search.indexes.traits import SavedTraits, Traits
+from memory_actors.search.indexes.traits import SavedTraits, Traits, digests_in
 
 RECIPE: Final = "words/4 traits/4"
 """words/1 had passages of one session in the order in which they came to the index, words/2 English
 stems for words of all scripts, words/3 a list of words; traits/2 did not tell bare names, traits/3
 had only what texts show."""
 WORDS: Final = ".words"
+_logger = get_logger("memory_actors.search.indexes")
 
 
 class Neighbours(NamedTuple):
@@ -202,24 +209,38 @@ def _decoded(data: bytes) -> IndexFile:
     return msgspec.msgpack.decode(data, type=IndexFile)
 
 
-def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
-    """Write a file, whole or not at all. Slow: for a thread."""
+def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> bytes:
+    """Write a file, whole or not at all; return what was written. Slow: for a thread."""
     data = owner.scope_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
+    data = zlib.crc32(data).to_bytes(4, "big") + data
+    _write_whole(path, data)
+    return data
+
+
+def _write_whole(path: Path, data: bytes) -> None:
     partial = path.with_suffix(".partial")
     with opened(partial, ANEW) as written:
-        written.write(zlib.crc32(data).to_bytes(4, "big") + data)
+        written.write(data)
     os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
 
 
 def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
     """Return what is in a file, None if that is nothing whole."""
     try:
-        data, scope = read_bytes(path), owner.scope()
-        if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
-            return None
-        plain = scope.read(data[4:], path.name.encode())
+        return _whole(read_bytes(path), path.name, owner)
+    except OSError:
+        return None
+
+
+def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
+    """Return what is in the bytes of a file, None if that is nothing whole."""
+    scope = owner.scope()
+    if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
+        return None
+    plain = scope.read(data[4:], name.encode())
+    try:
         return None if plain is None else _decoded(plain)
-    except (OSError, ValueError):
+    except ValueError:
         return None
 
 
@@ -261,10 +282,40 @@ class IndexFiles:
     def _recipe(self) -> str:
         return f"{RECIPE} {self._embeddings.recipe}"
 
-    def load(self) -> Loaded:
+    async def fetch(self, shared: Shared) -> IndexFile | None:
+        """Bring here what lies beside the stream: a newer file, and the embeddings it needs.
+
+        Return what is in the file then, None if there is none.
+        """
+        file = await anyio.to_thread.run_sync(self.read)
+        try:
+            head = await shared.file_head(self._words_path.name)
+            if head is not None and (file is None or file.version < head.version):
+                data = await shared.file(self._words_path.name, head)
+                file = await anyio.to_thread.run_sync(self._take, data) or file
+        except (EventLogError, OSError) as error:  # derived data: as good as absent
+            _logger.warning("index file not fetched", error=reason(error))
+        if file is not None and file.traits is not None:
+            await self._embeddings.fetch(digests_in(file.traits.digests))
+        return file
+
+    def _take(self, data: bytes) -> IndexFile | None:
+        """Write the bytes of a file, if it is one for us; return what is in it."""
+        file = self._ours(_whole(data, self._words_path.name, self._embeddings.owner))
+        if file is not None:
+            _write_whole(self._words_path, data)
+        return file
+
+    def read(self) -> IndexFile | None:
+        """Return what is in the file, None if that is nothing of today's recipe. Slow."""
+        return self._ours(read_whole(self._words_path, self._embeddings.owner))
+
+    def _ours(self, file: IndexFile | None) -> IndexFile | None:
+        return None if file is None or file.recipe != self._recipe else file
+
+    def load(self, file: IndexFile | None) -> Loaded:
         """Return what there is; passages that lack a part are left out of all. Slow."""
-        file = read_whole(self._words_path, self._embeddings.owner)
-        if file is None or file.recipe != self._recipe:
+        if file is None:
             return self._loaded(IndexFile(""), None)
         try:
             return self._loaded(file, file.version)
@@ -293,11 +344,17 @@ class IndexFiles:
     def _late(self) -> LateIndex:
         return LateIndex(self._fetch, self._embeddings.codebook)
 
-    def save_words(self, kept: Kept) -> None:
-        """Write the words file. Slow: for a thread."""
+    async def save_words(self, kept: Kept) -> None:
+        """Write the words file, here and where others find it."""
+        data = await anyio.to_thread.run_sync(self._write_words, kept)
+        if self._embeddings.shared is not None:
+            name = self._words_path.name
+            await self._embeddings.shared.save_file(name, kept.version, data)
+
+    def _write_words(self, kept: Kept) -> bytes:
         for graph in (self._path, self._path.with_suffix(".graph")):  # of an older version
             with suppress(OSError):
                 graph.unlink(missing_ok=True)
         traits, tokens = kept.traits.saved(kept.rows), kept.tokens.saved()
         file = IndexFile(self._recipe, kept.version, kept.waiting, kept.words, traits, tokens)
-        write_index(self._words_path, file, self._embeddings.owner)
+        return write_index(self._words_path, file, self._embeddings.owner)

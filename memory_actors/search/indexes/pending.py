@@ -122,6 +122,7 @@ class Pending:
             await asyncio.wait([task], timeout=WAIT_STEP_S)  # it may turn to waiting itself
 
     async def _index(self) -> None:
+        await self._embeddings.fetch(list(self._labels))
         while self._labels:
             self._waits = False
             batch = [(d, min(labels)) for d, labels in islice(self._labels.items(), TEXTS_MAX)]

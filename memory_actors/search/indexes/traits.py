@@ -101,6 +101,11 @@ class Columns(NamedTuple):
         return Columns._make(column[rows] for column in self)
 
 
+def digests_in(data: bytes) -> list[bytes]:
+    """Return the digests that are one behind another in `data`."""
+    return [data[start : start + DIGEST_BYTES] for start in range(0, len(data), DIGEST_BYTES)]
+
+
 def times(row: Any) -> Times:
     """Return the times of a row of a state: its validity, if it has one, else from its record."""
     first_us, last_us = row.occurred_at_us, last_true_us(row)
@@ -290,9 +295,7 @@ class Traits:
 
     def digests(self) -> list[bytes]:
         """Return the digest of the text of each row."""
-        data = self._columns.digests[: self.count].tobytes()
-        starts = range(0, len(data), DIGEST_BYTES)
-        return [data[start : start + DIGEST_BYTES] for start in starts]
+        return digests_in(self._columns.digests[: self.count].tobytes())
 
     def digest_at(self, row: int) -> bytes:
         """Return the digest of the text of a row."""

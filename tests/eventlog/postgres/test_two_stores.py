@@ -22,6 +22,7 @@ from eventlog import (
     WrongExpectedVersion,
     subscribe,
 )
+from eventlog.core.frame import stream_id
 
 pytestmark = pytest.mark.anyio
 NUMBERS = itertools.count()
@@ -239,7 +240,83 @@ async def test_what_one_erases_the_other_does_not_find(stores):
     assert (await one.read_stream("s", 1))[0].data == Noted("new")
 
 
+# --- what is derived
+
+
+async def test_what_one_derived_the_other_finds_and_only_the_owner_keeps_more(stores):
+    one, other = stores
+    await one.append("s", [Noted("a")], 0)
+    await one.save_derived("s", {b"a": b"1"}, epoch=0)
+
+    await other.acquire("s", 1)
+
+    assert await other.load_derived("s") == {b"a": b"1"}
+    assert not await one.save_derived("s", {b"a": b"late"}, epoch=0)
+    assert await other.save_derived("s", {b"b": b"2"}, epoch=1)
+    assert await one.load_derived("s", [b"b", b"c"]) == {b"b": b"2"}
+    await one.erase("s")
+    assert not await other.save_derived("s", {b"b": b"late"}, epoch=1)
+    assert await other.load_derived("s") == {}
+
+
+async def test_pieces_under_way_come_before_a_new_owner_and_hold_up_no_append(stores, url):
+    """A claim waits for who saves pieces of the same stream; appends wait for neither."""
+    import psycopg
+
+    one, other = stores
+    await one.append("s", [Noted("a")], 0)
+    schema, sid = url.rpartition("=")[2], stream_id("s")
+    with psycopg.connect(server().url) as saver:
+        saver.execute(f"SET search_path = {schema}")
+        saver.execute("SELECT pg_advisory_xact_lock_shared(derived_lock(%b))", [sid])
+        claim = asyncio.create_task(one.acquire("s", 1))
+        with anyio.fail_after(5):
+            await other.append("s", [Noted("b")], 1)
+            await other.append("t", [Noted("c")], 0)
+        assert not claim.done()
+        saver.commit()
+        assert (await claim).epoch == 1
+
+
+async def test_saves_that_compete_with_claims_and_erasures_leave_nothing_stale(stores):
+    """However they interleave, what lies beside a stream is the last owner's, or nothing."""
+    owner, late = stores
+    for epoch in range(1, 30):
+        name = f"s{epoch % 3}"
+        await owner.append(name, [Noted("a")], ANY_VERSION, epoch=epoch - 1)
+        saves = [late.save_derived(name, {b"%d" % n: b"late"}, epoch=epoch - 1) for n in range(4)]
+        end = owner.erase(name) if epoch % 2 else owner.acquire(name, epoch)
+        await asyncio.gather(*saves, end)
+        if epoch % 2:
+            assert await late.load_derived(name) == {}
+        else:
+            before = await owner.load_derived(name)
+            assert not await late.save_derived(name, {b"x": b"late"}, epoch=epoch - 1)
+            assert await owner.load_derived(name) == before
+
+
 # --- opening
+
+
+async def test_a_store_of_an_older_format_gets_what_it_lacks(url):
+    """A store that was made before there was a table of derived data has it after opening."""
+    import psycopg
+
+    from eventlog import PgEventStore
+
+    async with PgEventStore.open(url, registry) as store:
+        await store.append("s", [Noted("a")], 0)
+    schema = url.rpartition("=")[2]
+    with psycopg.connect(server().url, autocommit=True) as connection:
+        connection.execute(f"DROP TABLE {schema}.derived")
+        connection.execute(f"DROP FUNCTION {schema}.derived_lock")
+        connection.execute(f"UPDATE {schema}.store SET format = 1")
+
+    async with PgEventStore.open(url, registry) as one, PgEventStore.open(url, registry) as other:
+        assert await one.save_derived("s", {b"a": b"1"}, epoch=0)
+        assert await other.load_derived("s") == {b"a": b"1"}
+        assert await whole(other) == ["a"]
+        await one.erase("s")
 
 
 async def test_those_who_open_a_new_store_at_once_all_get_it():
