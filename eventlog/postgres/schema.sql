@@ -323,6 +323,7 @@ CREATE OR REPLACE PROCEDURE claim_stream(
     INOUT o_epoch bigint, INOUT o_holder bytea, INOUT o_address bytea
 ) LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
     PERFORM FROM log_tail FOR UPDATE;
     SELECT s.epoch, n.id, n.address INTO o_epoch, o_holder, o_address
     FROM stream AS s JOIN node AS n ON n.id = s.owner

@@ -195,10 +195,12 @@ class Runtime(Generic[L]):
             if slot.leaving is not None:
                 await asyncio.wait([slot.leaving])
 
-    def all_moved(self) -> None:
-        """Forget every actor: others may have any of them."""
+    async def forget_all(self) -> None:
+        """Forget every actor: others may have any of them. Nothing is left when it returns."""
         for key, slot in list(self._slots.items()):
             self._forget(key, slot)
+        if self._forgotten:
+            await asyncio.wait(self._forgotten)
 
     def _forget(self, key: str, slot: _Slot[L]) -> None:
         slot.moved = asyncio.Event()

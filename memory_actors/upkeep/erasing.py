@@ -45,7 +45,7 @@ from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.live_user import remove_indexes, touched
+from memory_actors.users.live_user import remove_all_indexes, remove_indexes, touched
 from memory_actors.users.services import Services
 
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
@@ -122,6 +122,12 @@ class Erasing:
         await embeddings.erase(digests)
         await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
         self._tell(user_id)
+
+    async def forget_everybody(self) -> None:
+        """Let go of what this process keeps of any user, where it may have missed an erasure."""
+        await self._services.runtime.forget_all()
+        await self._services.embeddings.clear()
+        await anyio.to_thread.run_sync(remove_all_indexes, self._directory)
 
     def _tell(self, user_id: str) -> None:
         self._alerts.forget(user_id)

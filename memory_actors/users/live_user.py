@@ -75,6 +75,14 @@ def remove_indexes(directory: Path, stream: str) -> int:
     return remove_named(begin.parent, lambda name: name.startswith(f"{begin.name}."))
 
 
+def remove_all_indexes(directory: Path) -> None:
+    """Remove the index files of every user.
+
+    :raises StorageFailed: they cannot be looked for, or one cannot be removed.
+    """
+    remove_named(directory / INDEXES, lambda _name: True)
+
+
 class UserView(Searched, Protocol):
     """The port of reads: a user, live or past."""
 
@@ -328,12 +336,12 @@ class LiveUser:
         It writes under this epoch; None: under that which its stream has.
         """
         head = await self._log.head(self.stream)
-        self.embeddings.own(head.epoch)
+        epoch = head.epoch if epoch is None else epoch
+        self.embeddings.own(epoch)
         state, version, poison = await self._read_state(head.erased_version)
         self.actor = Actor(
             self.stream, decider=self._decider, behaviour=self, log=self._log, clock=clock,
-            rebuild=self._replayed, state=state, version=version,
-            epoch=head.epoch if epoch is None else epoch,
+            rebuild=self._replayed, state=state, version=version, epoch=epoch,
         )  # fmt: skip
         if poison is not None:
             self.actor.quarantine(str(poison))

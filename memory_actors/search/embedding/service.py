@@ -349,6 +349,15 @@ class EmbeddingService:
         self._unkept.clear()
         return await anyio.to_thread.run_sync(self._table.erase, digests, owner)
 
+    async def clear(self) -> None:
+        """Delete all that is known of texts, and every byte of it: what the store has stays there.
+
+        :raises EventLogError: the file could not be written or copied; it can be repeated.
+        """
+        self._cache.clear()
+        self._unkept.clear()
+        await anyio.to_thread.run_sync(self._table.clear)
+
     def copy_to(self, path: Path) -> None:
         """Copy what is on disk into a new file, while it is in use. Blocks.
 

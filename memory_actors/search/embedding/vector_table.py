@@ -362,6 +362,21 @@ class VectorTable:
         remove_named(damaged.parent, lambda name: name == damaged.name)
         return len(known)
 
+    def clear(self) -> None:
+        """Delete all embeddings, and every byte of them. Blocks: call it off the loop.
+
+        :raises EventLogError: the disk is full or failed; it can be repeated.
+        """
+
+        def drop(txn: Transaction) -> None:
+            for name in (*BY_DIGEST, ROWS):
+                txn.drop(self._env.tables[name], delete=False)
+
+        with self._lock:
+            self._waiting.clear()
+            self._env.write(drop)
+            self._env.shrink()
+
     def _keys_of(self, table: str, rows: Set[bytes]) -> list[bytes]:
         with self._env.read() as txn, txn.cursor(self._env.tables[table]) as cursor:
             keys = cursor.iternext(keys=True, values=False)

@@ -53,7 +53,7 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         memory = await open_alone(directory, parts, AsyncExitStack(), LogInDatabase(url), place)
         held.push_async_callback(memory.close)
         [placement] = placed
-        placement.leases.lapsed = memory._services.runtime.all_moved  # noqa: SLF001 - its own
+        placement.forget = memory._erasing.forget_everybody  # noqa: SLF001 - its own
         server = OwnerServer(memory, {}, listen=lambda: (listening, address))
         held.push_async_callback(server.close)
         await server.start()

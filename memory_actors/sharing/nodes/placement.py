@@ -1,23 +1,41 @@
 """Users are placed by claims: the node that claimed a user has them, while it renews its lease."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Final
 
 from eventlog import EventLogError, EventStore, LeaseLapsed, Leases, LeasingStore, require
+from eventlog.core.logs import get_logger
 from memory_actors.base.errors import MovedError
+from memory_actors.base.privacy import reason
+
+FORGET_AGAIN_S: Final = 1.0
+
+_logger = get_logger("memory_actors.sharing")
 
 
 class LeasedPlacement:
-    """A `Placement` by the leases of a store."""
+    """A `Placement` by the leases of a store.
+
+    A node whose lease had expired does not know who was erased meanwhile. So it vouches for nothing
+    before it has forgotten everybody, in memory and on its disk.
+    """
 
     def __init__(self, leases: Leases):
         self.leases = leases
+        self.forget: Callable[[], Awaitable[None]]
+        """Forgets every user."""
+        self._forgetting: asyncio.Task[None] | None = None
+        leases.lapsed = self._lapsed
 
     async def claim(self, key: str) -> int:
         """Claim a user, and return the epoch.
 
         :raises MovedError: another node has them, or this one has no lease now.
         """
+        if self._forgetting is not None:
+            raise MovedError("the lease of this node had expired: ask again in a moment")
         try:
             claim = await self.leases.claim(key)
         except LeaseLapsed as lapsed:
@@ -35,7 +53,30 @@ class LeasedPlacement:
 
     def is_vouched(self) -> bool:
         """Say whether this node's lease holds, by its own clock."""
-        return self.leases.seconds_left() > 0
+        return self._forgetting is None and self.leases.seconds_left() > 0
+
+    def _lapsed(self) -> None:
+        if self._forgetting is None:
+            self._forgetting = asyncio.create_task(self._forget())
+
+    async def _forget(self) -> None:
+        while True:
+            try:
+                await self.forget()
+            except Exception as error:
+                _logger.error(
+                    "a node cannot forget its users, and answers nothing", error=reason(error)
+                )
+                await asyncio.sleep(FORGET_AGAIN_S)
+            else:
+                self._forgetting = None
+                return
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            await asyncio.wait([self._forgetting])
 
 
 @asynccontextmanager
@@ -49,4 +90,7 @@ async def leased(
     async with require(log, LeasingStore).leases(address) as leases:
         placement = LeasedPlacement(leases)
         began(placement)
-        yield placement
+        try:
+            yield placement
+        finally:
+            await placement.close()

@@ -244,6 +244,24 @@ async def test_an_erased_user_is_forgotten_by_every_node(nodes):
         assert not [one for one in left.iterdir() if stream_id(stream_of("ada")).hex() in one.name]
 
 
+async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes):
+    """Nothing of the user is left on its disk once it answers again."""
+    one, other = nodes
+    await one.user("ada").add_many([Item(content=f"Ada skis {n}") for n in range(3)])
+    await one.user("ada").retrieve("skiing")
+    services = node_of(one).memory._services
+    while services.embeddings._table.waiting:
+        await asyncio.sleep(0.01)
+    await freeze(one)
+    await other.erase("ada")
+
+    del node_of(one)._placement.leases._renew
+    assert await one.user("ada").count() == 0
+    with services.embeddings._table._env.read() as txn:
+        assert txn.stat(services.embeddings._table._env.tables["embeddings"])["entries"] == 0
+    assert list((node_of(one).memory._erasing._directory / "indexes").iterdir()) == []
+
+
 async def test_a_user_who_is_being_erased_is_refused_at_every_node(nodes):
     one, other = nodes
     await one.user("ada").add("Ada enjoys skiing")
