@@ -68,6 +68,11 @@ class MemorySystem(Operations):
         What stands below is then the owner's, so a client leaves it out, or says the same; whoever
         says the same can take over. `share=False` opens it for this process and no other.
 
+        Instead of a directory, a URL opens a store in PostgreSQL: "postgresql://…?schema=…". Each
+        process that opens it, on whatever machine, is one of its nodes, with all of the engine.
+        Each user is live at one of them, and reached from all (docs/internals/nodes.md). It needs
+        the extra `postgres`; `encrypt` and `share=False` are for directories.
+
         `async with MemorySystem.open(...) as memory:` does that; so does
         `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
         event loop that it was opened on.
