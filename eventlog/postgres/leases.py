@@ -100,7 +100,7 @@ class Leases:
         check_stream_name(stream)
         sid = frame.stream_id(stream)
         values = [sid, self._node, frame.chain_start(sid)]
-        [(epoch, holder, address)] = await self._writer.call(CLAIM, values)
+        [(epoch, holder, address)] = await self._database.run(CLAIM, values)
         if epoch is None:
             raise LeaseLapsed("the lease of this node has expired: try again when it is renewed")
         if holder is not None:

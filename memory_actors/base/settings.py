@@ -127,6 +127,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     See recalls.py."""
     recall_audit_days: Days = 90.0
     """Days for which that is kept."""
+    node_host: str | None = None
+    """The address of this machine at which other nodes of a store in a database reach it; None:
+    that of the interface through which it reaches the database."""
     check_replay: bool = False
     """Compare the live state with a full replay after each write. For tests: it is slow."""
 

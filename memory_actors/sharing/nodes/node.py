@@ -332,8 +332,8 @@ class _Route:
                 await self._node.peers.lost(self.address)
         if asyncio.get_running_loop().time() > self._until_s:
             raise UnavailableError(
-                "the node that has this user cannot be reached: a write may have been carried "
-                "out; read, then try again"
+                f"the node that has this user does not answer: {error}. A write may have been "
+                "carried out: read, then try again"
             ) from error
         if known is None or known == self.address:
             await asyncio.sleep(AGAIN_S)

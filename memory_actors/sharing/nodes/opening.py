@@ -26,6 +26,8 @@ from eventlog.core.waiting import to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import open_alone
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.settings import Settings
+from memory_actors.sharing.address import Address
 from memory_actors.sharing.nodes.node import Node
 from memory_actors.sharing.nodes.peers import listening_for_peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement, leased
@@ -46,7 +48,8 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
     held = AsyncExitStack()
     try:
         directory = held.enter_context(_cache())
-        listening, address = listening_for_peers(_own_host(url))
+        host = (parts.settings or Settings()).node_host or _own_host(url)
+        listening, address = _listening(host)
         held.callback(listening.close)
         placed: list[LeasedPlacement] = []
         place = partial(leased, address=msgspec.json.encode(address), began=placed.append)
@@ -63,6 +66,16 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
     except BaseException:
         await to_the_end(held.aclose())
         raise
+
+
+def _listening(host: str) -> tuple[socket.socket, Address]:
+    try:
+        return listening_for_peers(host)
+    except OSError as error:
+        raise InvalidInputError(
+            f"this machine cannot listen for other nodes at {host!r}: {error.strerror}: set "
+            "Settings.node_host to an address of it that they reach"
+        ) from error
 
 
 def _check(parts: StoreParts) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from memory_actors.base.errors import UnavailableError
+from memory_actors.base.errors import SystemClosedError, UnavailableError
 from memory_actors.sharing.address import BACKLOG, Address
 from memory_actors.sharing.client import Asked, Client
 from memory_actors.sharing.connecting import Connection, RefusedError
@@ -76,11 +76,22 @@ class Peer(Client):
         :raises PeerLostError: the node is gone; nobody knows what came of it.
         :raises MovedError: the user is elsewhere.
         """
-        return DECLARED[name].decoded(await self._answer(name, on, args, kwargs, asked))
+        return DECLARED[name].decoded(await self._said(asked, name, on, args, kwargs))
 
     async def told(self, asked: Asked, name: str, *args: Any) -> None:
-        """Tell the node something, and wait until it has done what follows."""
-        await self._answer(name, On(), args, {}, asked)
+        """Tell the node something, and wait until it has done what follows.
+
+        :raises PeerLostError: the node is gone.
+        """
+        await self._said(asked, name, On(), args, {})
+
+    async def _said(
+        self, asked: Asked, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> bytes:
+        try:
+            return await self._answer(name, on, args, kwargs, asked)
+        except SystemClosedError as error:  # the node is closing, or this connection with it
+            raise PeerLostError(str(error)) from error
 
 
 async def _never(_give_up: Callable[[], object]) -> Any:

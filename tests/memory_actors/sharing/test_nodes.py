@@ -350,6 +350,11 @@ async def test_what_a_database_cannot_have_is_refused(url):
             await MemorySystem.open(url, **choice)
 
 
+async def test_a_node_needs_an_address_that_others_reach(url):
+    with pytest.raises(InvalidInputError, match="node_host"):
+        await opened(url, node_host="192.0.2.1")
+
+
 async def test_what_a_killed_node_left_on_the_disk_is_removed(url, tmp_path):
     left = tmp_path / "cache" / "memory-actors" / "nodes" / "dead"
     left.mkdir(parents=True)
