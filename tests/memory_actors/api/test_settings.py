@@ -66,6 +66,7 @@ WRONG: list[tuple[str, Any]] = [
     ("archive_retention_days", 10**12),
     ("recall_audit", "all"),
     ("recall_audit_days", 1e9),
+    ("node_host", 5),
     ("check_replay", "no"),
 ]
 
