@@ -11,6 +11,7 @@ from eventlog.core.capabilities import Leases as Leases
 from eventlog.core.capabilities import LeasingStore as LeasingStore
 from eventlog.core.capabilities import MeasuredStore as MeasuredStore
 from eventlog.core.capabilities import Progress as Progress
+from eventlog.core.capabilities import SettingStore as SettingStore
 from eventlog.core.capabilities import ShrinkingStore as ShrinkingStore
 from eventlog.core.capabilities import VerifyingStore as VerifyingStore
 from eventlog.core.capabilities import require as require

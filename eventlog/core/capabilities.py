@@ -161,6 +161,25 @@ class DerivingStore(Protocol):
 
 
 @runtime_checkable
+class SettingStore(Protocol):
+    """Keeps small values under names, which all processes that share the store must agree on."""
+
+    async def load_setting(self, name: str) -> bytes | None:
+        """Return the value under a name, None if nobody has saved one."""
+        ...
+
+    async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
+        """Save a value, if the one there is the `expected` one; None: if there is none.
+
+        Say whether `value` is there now. So a save that is repeated after a lost answer says the
+        same, and of two who save different values over the same one, one is told that it did not.
+
+        :raises InvalidAppend: the name is not text of 1 to 400 bytes, or the value is no bytes.
+        """
+        ...
+
+
+@runtime_checkable
 class BackupStore(Protocol):
     """Writes a copy of itself to a directory."""
 

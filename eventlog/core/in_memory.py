@@ -1,7 +1,7 @@
 """The port over plain dictionaries: for tests, and the shortest statement of what a store does.
 
 Of the capabilities (capabilities.py) it counts, archives, erases, keeps what was derived and
-measures; there is no file of it to back up, export, shrink or verify.
+settings, and measures; there is no file of it to back up, export, shrink or verify.
 
 Events still go through the registry, so what does not serialise here does not serialise on disk.
 Nothing is durable; everything else holds.
@@ -50,6 +50,7 @@ from eventlog.core.requests import (
     check_derived,
     check_entry,
     check_int,
+    check_setting,
     check_snapshot,
     check_stream_name,
     check_text,
@@ -84,6 +85,7 @@ class InMemoryLog(TakesAppends):
         self._entries: dict[tuple[str, bytes], bytes] = {}
         self._snapshots: defaultdict[str, dict[int, tuple[str, Snapshot]]] = defaultdict(dict)
         self._totals: dict[str, int] = {}
+        self._settings: dict[str, bytes] = {}
         self._grown = asyncio.Event()
         self._closed = False
 
@@ -346,6 +348,19 @@ class InMemoryLog(TakesAppends):
         derived = self._held(stream).derived
         sought = derived if names is None else set(names)
         return {name: derived[name] for name in sought if name in derived}
+
+    async def load_setting(self, name: str) -> bytes | None:
+        """Return the value under a name."""
+        check_setting(name)
+        return self._settings.get(name)
+
+    async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
+        """Save a value over the expected one. See `SettingStore`."""
+        check_setting(name, value)
+        self._check_open()
+        if self._settings.get(name) == expected:
+            self._settings[name] = value
+        return self._settings.get(name) == value
 
     async def totals(self) -> dict[str, int]:
         """Return the totals."""

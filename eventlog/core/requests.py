@@ -239,6 +239,18 @@ def check_derived(stream: str, pieces: Mapping[bytes, bytes | None], epoch: int)
             raise InvalidAppend("a piece is bytes")
 
 
+def check_setting(name: str, value: bytes = b"") -> None:
+    """Refuse what can be no setting of a store.
+
+    :raises InvalidAppend: a name that is not text of 1 to 400 bytes, a value that is not bytes.
+    """
+    check_text("setting's name", name)
+    if not 0 < len(name.encode()) <= ENTRY_KEY_BYTES_MAX:
+        raise InvalidAppend(f"a setting's name is text of 1 to {ENTRY_KEY_BYTES_MAX} bytes")
+    if not isinstance(value, bytes):
+        raise InvalidAppend("a setting's value is bytes")
+
+
 def check_snapshot(stream: str, snapshot: Snapshot, fingerprint: str) -> None:
     """Refuse a snapshot that no store could keep."""
     check_stream_name(stream)

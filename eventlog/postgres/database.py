@@ -35,7 +35,7 @@ except ImportError as error:
         "a store in PostgreSQL needs psycopg: run `pip install 'memory-actors[postgres]'`"
     ) from error
 
-FORMAT = 2  # 1 had no table of what is derived
+FORMAT = 3  # 1 had no table of what is derived, 2 none of settings
 SERVER_VERSION_MIN = 160_000
 TRANSACTION_TIMEOUT_VERSION = 170_000
 SCHEMA = "eventlog"

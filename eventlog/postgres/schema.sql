@@ -108,6 +108,11 @@ CREATE TABLE IF NOT EXISTS entry (
     PRIMARY KEY (name, key)
 );
 
+CREATE TABLE IF NOT EXISTS setting ( -- what all nodes must agree on
+    name bytea PRIMARY KEY,
+    value bytea NOT NULL
+);
+
 INSERT INTO log_tail (position, revision, names, totals) VALUES (0, 0, '{}', '{}')
 ON CONFLICT DO NOTHING;
 

@@ -6,8 +6,8 @@ locks, checks, inserts and commits (schema.sql). Acknowledged means committed by
 whatever standbys it waits for. `relaxed` appends are no faster: what another node may read must not
 vanish again.
 
-Of the capabilities (core/capabilities.py) it counts, archives, erases, keeps what was derived,
-verifies and measures.
+Of the capabilities (core/capabilities.py) it counts, archives, erases, keeps what was derived and
+settings, verifies and measures.
 To copy and shrink itself is the database's own work: `pg_dump`, replication, vacuum.
 """
 
@@ -51,6 +51,7 @@ from eventlog.core.requests import (
     check_derived,
     check_entry,
     check_int,
+    check_setting,
     check_snapshot,
     check_stream_name,
     check_text,
@@ -135,6 +136,14 @@ LOAD_DERIVED, FIND_DERIVED = (
         ) AS page WHERE before < {PIECES_BYTES_MAX}
     """  # noqa: S608 - of constants
     for named in ("", "AND d.name = ANY (%b)")
+)
+LOAD_SETTING = "SELECT value FROM setting WHERE name = %b"
+NEW_SETTING = """
+    INSERT INTO setting (name, value) VALUES (%b, %b) ON CONFLICT (name)
+    DO UPDATE SET value = excluded.value WHERE setting.value = excluded.value RETURNING true
+"""
+CHANGE_SETTING = (
+    "UPDATE setting SET value = %b WHERE name = %b AND value IN (%b, %b) RETURNING true"
 )
 ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, NULL)"
 ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, NULL)"
@@ -340,6 +349,15 @@ class PgEventStore(TakesAppends):
         [[kept]] = await self._database.run(SAVE_DERIVED, values)
         return bool(kept)
 
+    async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
+        """Save a value over the expected one. See `SettingStore`."""
+        check_setting(name, value)
+        self._writer.check_open()
+        if expected is None:
+            return bool(await self._database.run(NEW_SETTING, [name.encode(), value]))
+        values = [value, name.encode(), expected, value]
+        return bool(await self._database.run(CHANGE_SETTING, values))
+
     # --- read
 
     async def head(self, stream: str) -> StreamHead:
@@ -479,6 +497,12 @@ class PgEventStore(TakesAppends):
         """Return one entry that a subscriber stored."""
         check_entry(name, key)
         rows = await self._database.run(LOAD_ENTRY, [key_id(name), key])
+        return rows[0][0] if rows else None
+
+    async def load_setting(self, name: str) -> bytes | None:
+        """Return the value under a name."""
+        check_setting(name)
+        rows = await self._database.run(LOAD_SETTING, [name.encode()])
         return rows[0][0] if rows else None
 
     async def totals(self) -> dict[str, int]:

@@ -15,6 +15,7 @@ from eventlog import (
     ExportingStore,
     MeasuredStore,
     MissingCapability,
+    SettingStore,
     ShrinkingStore,
     VerifyingStore,
     require,
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 EVERYWHERE = {ArchivingStore, CountingStore, ErasingStore, MeasuredStore}
 ON_DISK = EVERYWHERE | {BackupStore, ExportingStore, ShrinkingStore, VerifyingStore}
-IN_MEMORY = EVERYWHERE | {DerivingStore}
+IN_MEMORY = EVERYWHERE | {DerivingStore, SettingStore}
 ALL = ON_DISK | IN_MEMORY
 CAN = {
     "lmdb": ON_DISK,
