@@ -15,7 +15,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +48,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     """None: the socket in the directory."""
     host: str = "127.0.0.1"
+    settings: Mapping[str, str] = {}
+    """Of a node: those that all nodes have to agree on."""
 
 
 def database_url(place: str | Path) -> str | None:

@@ -31,7 +31,7 @@ def described(directory: Path, parts: StoreParts) -> Choices:
     None and False are none; `reindex` is about this opening alone.
     """
     said = {
-        name: _settings(value) if isinstance(value, Settings) else _said(value)
+        name: _settings(value) if isinstance(value, Settings) else as_text(value)
         for name, value in msgspec.structs.asdict(parts).items()
         if value is not None and value is not False and name not in ("reindex", "encrypt")
     }
@@ -45,7 +45,7 @@ def _keys(directory: Path, encrypt: Any) -> str:
     try:
         return str(Path(key_file_of(directory, encrypt) or "").resolve())
     except (OSError, RuntimeError, TypeError, ValueError):  # no path that can be: opening says so
-        return _said(encrypt)
+        return as_text(encrypt)
 
 
 def _settings(settings: Settings) -> str:
@@ -54,10 +54,10 @@ def _settings(settings: Settings) -> str:
         for name in Settings.__struct_fields__
         if getattr(settings, name) != getattr(Settings(), name)
     }
-    return ", ".join(f"{name}={_said(value)}" for name, value in fields.items())
+    return ", ".join(f"{name}={as_text(value)}" for name, value in fields.items())
 
 
-def _said(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Say what a value is, without what differs from process to process."""
     if isinstance(value, str | int | float | bool | None):
         return repr(value)

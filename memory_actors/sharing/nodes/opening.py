@@ -11,9 +11,8 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
-from functools import partial
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,13 +20,15 @@ from urllib.parse import urlsplit
 import msgspec
 import platformdirs
 
-from eventlog import LogUnavailable
+from eventlog import EventStore, LogUnavailable
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import open_alone
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
+from memory_actors.search.embedding.default import embedder_of
 from memory_actors.sharing.address import Address
+from memory_actors.sharing.nodes.agreeing import agree, shown
 from memory_actors.sharing.nodes.node import Node
 from memory_actors.sharing.nodes.peers import listening_for_peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement, leased
@@ -48,11 +49,20 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
     held = AsyncExitStack()
     try:
         directory = held.enter_context(_cache())
-        host = (parts.settings or Settings()).node_host or _own_host(url)
-        listening, address = _listening(host)
+        settings, embedder = parts.settings or Settings(), embedder_of(parts.embedder)
+        listening, address = _listening(settings.node_host or _own_host(url), settings)
         held.callback(listening.close)
         placed: list[LeasedPlacement] = []
-        place = partial(leased, address=msgspec.json.encode(address), began=placed.append)
+
+        @asynccontextmanager
+        async def place(log: EventStore) -> AsyncIterator[LeasedPlacement]:
+            async with leased(log, msgspec.json.encode(address)) as placement:
+                placed.append(placement)
+                model, reindex = embedder.fingerprint, parts.reindex
+                await agree(log, placement.leases, settings, model, reindex=reindex)
+                yield placement
+
+        parts = msgspec.structs.replace(parts, embedder=embedder)
         memory = await open_alone(directory, parts, AsyncExitStack(), LogInDatabase(url), place)
         held.push_async_callback(memory.close)
         [placement] = placed
@@ -68,9 +78,9 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         raise
 
 
-def _listening(host: str) -> tuple[socket.socket, Address]:
+def _listening(host: str, settings: Settings) -> tuple[socket.socket, Address]:
     try:
-        return listening_for_peers(host)
+        return listening_for_peers(host, shown(settings))
     except OSError as error:
         raise InvalidInputError(
             f"this machine cannot listen for other nodes at {host!r}: {error.strerror}: set "

@@ -123,9 +123,14 @@ class Peers:
             await self.lost(address)
 
 
-def listening_for_peers(host: str) -> tuple[socket.socket, Address]:
+def listening_for_peers(host: str, settings: Mapping[str, str]) -> tuple[socket.socket, Address]:
     """Return a socket that listens for other nodes, on a port of its own, and its address."""
     found = socket.create_server((host, 0), backlog=BACKLOG)
-    port = found.getsockname()[1]
-    secret = secrets.token_hex(32)
-    return found, Address(pid=os.getpid(), since=time.time(), secret=secret, port=port, host=host)
+    return found, Address(
+        pid=os.getpid(),
+        since=time.time(),
+        secret=secrets.token_hex(32),
+        port=found.getsockname()[1],
+        host=host,
+        settings=settings,
+    )

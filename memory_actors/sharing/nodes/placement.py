@@ -80,16 +80,13 @@ class LeasedPlacement:
 
 
 @asynccontextmanager
-async def leased(
-    log: EventStore, address: bytes, began: Callable[[LeasedPlacement], object]
-) -> AsyncIterator[LeasedPlacement]:
-    """Hold a lease in a store for a node that others reach at an address; hand the placement on.
+async def leased(log: EventStore, address: bytes) -> AsyncIterator[LeasedPlacement]:
+    """Hold a lease in a store for a node that others reach at an address.
 
     :raises MissingCapability: it is no store that several processes may share.
     """
     async with require(log, LeasingStore).leases(address) as leases:
         placement = LeasedPlacement(leases)
-        began(placement)
         try:
             yield placement
         finally:

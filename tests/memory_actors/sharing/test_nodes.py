@@ -18,6 +18,7 @@ from memory_actors import (
     InvalidInputError,
     Item,
     MemorySystem,
+    ModelMismatchError,
     NotFoundError,
     Settings,
     SystemClosedError,
@@ -348,6 +349,25 @@ async def test_what_a_database_cannot_have_is_refused(url):
     for choice in ({"encrypt": True}, {"share": False}):
         with pytest.raises(InvalidInputError):
             await MemorySystem.open(url, **choice)
+
+
+async def test_nodes_agree_about_what_decisions_rest_on(nodes, url):
+    with pytest.raises(InvalidInputError, match="global_limits"):
+        await opened(url, global_limits=GlobalLimits(entities=5))
+    async with opened(url, idle_s=1):
+        pass
+
+
+async def test_another_model_is_refused_until_the_store_is_indexed_with_it(url):
+    another = FakeEmbedder("another")
+    async with opened(url) as memory:
+        await memory.user("ada").add("Ada enjoys skiing")
+        with pytest.raises(InvalidInputError, match="close them"):
+            await MemorySystem.open(url, embedder=another, reindex=True)
+    with pytest.raises(ModelMismatchError):
+        await MemorySystem.open(url, embedder=another)
+    async with MemorySystem.open(url, embedder=another, reindex=True) as memory:
+        assert len(await memory.user("ada").retrieve("skiing")) == 1
 
 
 async def test_a_node_needs_an_address_that_others_reach(url):
