@@ -304,6 +304,28 @@ BEGIN
 END
 $$;
 
+-- Keep a snapshot and the newest ones before it; none ahead of its stream, and none of what is erased:
+-- whoever is late leaves nothing of it behind.
+CREATE OR REPLACE PROCEDURE save_snapshot(
+    p_sid bytea, p_version bigint, p_fingerprint bytea, p_data bytea, p_kept bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(derived_lock(p_sid));
+    INSERT INTO snapshot (sid, version, fingerprint, data)
+    SELECT sid, p_version, p_fingerprint, p_data FROM stream
+    WHERE sid = p_sid AND version >= p_version AND erased_version < p_version
+    ON CONFLICT (sid, version) DO UPDATE
+    SET fingerprint = excluded.fingerprint, data = excluded.data;
+    IF FOUND THEN
+        DELETE FROM snapshot AS s WHERE s.sid = p_sid AND s.version NOT IN (
+            SELECT n.version FROM snapshot AS n WHERE n.sid = p_sid
+            ORDER BY n.version DESC LIMIT p_kept
+        );
+    END IF;
+    COMMIT;
+END
+$$;
+
 -- Raise the epoch of a stream; o_epoch is higher than p_epoch if it was.
 CREATE OR REPLACE PROCEDURE acquire_stream(
     p_sid bytea, p_name bytea, p_epoch bigint, p_chain bytea, INOUT o_epoch bigint

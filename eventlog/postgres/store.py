@@ -89,22 +89,7 @@ VERSIONS_ABOUT = """
     SELECT k.version FROM event_key AS k JOIN stream AS s USING (sid)
     WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
 """
-SAVE_SNAPSHOT = """
-    WITH kept AS (
-        INSERT INTO snapshot (sid, version, fingerprint, data)
-        SELECT sid, %b::bigint, %b, %b FROM stream WHERE sid = %b AND version >= %b
-        ON CONFLICT (sid, version) DO UPDATE
-        SET fingerprint = excluded.fingerprint, data = excluded.data
-        RETURNING sid, version
-    )
-    DELETE FROM snapshot AS s USING kept
-    WHERE s.sid = kept.sid AND s.version NOT IN (
-        SELECT version FROM (
-            SELECT n.version FROM snapshot AS n WHERE n.sid = kept.sid
-            UNION SELECT kept.version
-        ) AS every ORDER BY version DESC LIMIT %b
-    )
-"""
+SAVE_SNAPSHOT = "CALL save_snapshot(%b, %b, %b, %b, %b)"
 LOAD_SNAPSHOT = """
     SELECT n.version, n.data FROM snapshot AS n JOIN stream AS s USING (sid)
     WHERE n.sid = %b AND n.fingerprint = %b AND n.version > s.erased_version
@@ -273,7 +258,7 @@ class PgEventStore(TakesAppends):
             at = _snapshot_place(sid, snapshot.version, fingerprint)
             data = self._keys.cipher(stream).encrypt(data, at)
         version = snapshot.version
-        values = [version, fingerprint.encode(), seal(data), sid, version, SNAPSHOTS_KEPT]
+        values = [sid, version, fingerprint.encode(), seal(data), SNAPSHOTS_KEPT]
         await self._database.run(SAVE_SNAPSHOT, values)
 
     async def save_checkpoint(self, checkpoint: Checkpoint) -> None:

@@ -18,6 +18,7 @@ from eventlog import (
     InvalidAppend,
     LogUnavailable,
     PayloadErased,
+    Snapshot,
     UnknownEvent,
     WrongExpectedVersion,
     subscribe,
@@ -399,3 +400,18 @@ async def test_a_database_that_is_not_there_is_a_typed_error(wrong, monkeypatch)
     with pytest.raises((LogUnavailable, EventLogError)):
         async with PgEventStore.open(wrong, registry):
             pass
+
+
+async def test_a_late_snapshot_of_what_was_erased_is_not_kept(stores):
+    """A former owner that was stopped while it saved one leaves nothing of the user behind."""
+    former, owner = stores
+    await former.append("s", [Noted("a")], 0)
+    await owner.erase("s")
+
+    await former.save_snapshot("s", Snapshot(1, b"what ada said"), "f")
+
+    [[left]] = await former._database.run("SELECT count(*) FROM snapshot")
+    assert left == 0
+    await owner.append("s", [Noted("b")], 1)
+    await owner.save_snapshot("s", Snapshot(2, b"b"), "f")
+    assert await former.load_snapshot("s", "f") == Snapshot(2, b"b")
