@@ -116,7 +116,7 @@ class Actor(Generic[S]):
         self._log = log
         self._clock = clock
         self._rebuild = rebuild
-        self._epoch = epoch
+        self.epoch = epoch
         self._mailbox: deque[_Ask] = deque()
         self._room = Turns()
         self._task: asyncio.Task[None] | None = None
@@ -324,7 +324,7 @@ class Actor(Generic[S]):
                 self.stream,
                 batch.prepared,
                 self.version,
-                epoch=self._epoch,
+                epoch=self.epoch,
                 idempotency_key=key,
                 request=requests[0].digest if key is not None else None,
                 durability="relaxed" if is_relaxed else "commit",

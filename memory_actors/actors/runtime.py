@@ -144,8 +144,10 @@ class Runtime(Generic[L]):
             self._count(-1)
 
     @asynccontextmanager
-    async def alone(self, key: str) -> AsyncIterator[None]:
+    async def alone(self, key: str) -> AsyncIterator[int | None]:
         """Keep everybody from a key; its actor is discarded when those who are at it have left.
+
+        Yield the epoch of the claim that is held meanwhile: see `Placement`.
 
         :raises BeingErasedError: somebody else is alone with it, as who comes is told meanwhile.
         :raises MovedError: another process has it.
@@ -167,7 +169,7 @@ class Runtime(Generic[L]):
                     slot.leaving = asyncio.create_task(self._left(key, slot, keep=False))
             epoch = await self._placement.claim(key)
             try:
-                yield
+                yield epoch
             finally:
                 await self._placement.leave(key, epoch)
         finally:

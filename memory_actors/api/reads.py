@@ -152,7 +152,7 @@ class UserReads:
         with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
             async with self._scope.searching() as live:
                 hits = await retrieval.retrieve(self._scope.services, live, asked)
-                await self._scope.recalled(query, [hit.memory_id for hit in hits])
+                await self._scope.recalled(live, query, [hit.memory_id for hit in hits])
         return Hits(hits)
 
     async def expand(self, compressed_id: str) -> list[Memory]:

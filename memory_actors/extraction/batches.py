@@ -161,7 +161,8 @@ async def shown(
     for one in said:
         query = _query(scope, one, batch.trust, within)
         hits = await retrieval.retrieve(scope.services, live, query)
-        await scope.recalled(one.content[:QUERY_CHARACTERS_MAX], [hit.memory_id for hit in hits])
+        ids = [hit.memory_id for hit in hits]
+        await scope.recalled(live, one.content[:QUERY_CHARACTERS_MAX], ids)
         near |= {hit.memory_id: hit for hit in [*filter(_is_fact, hits)][:FACTS_NEAR_MAX]}
     facts = list(near.values())[:FACTS_MAX]
     conversation = Conversation(

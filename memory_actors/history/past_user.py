@@ -193,6 +193,7 @@ class PastUser:
     def __init__(self, services: Services, stream: str, state: UserState):
         self.stream = stream
         self.state = state
+        self.epoch = 0
         self._services = services
         self._tasks = BackgroundTasks()
         self._filling = asyncio.Lock()
@@ -292,7 +293,7 @@ class PastScope(Scope):
         """
         self.check_writable()
 
-    async def recalled(self, query: str, memory_ids: Sequence[str]) -> None:
+    async def recalled(self, live: UserView, query: str, memory_ids: Sequence[str]) -> None:
         """Do nothing: looking back is nobody's recall."""
 
     def now_us(self) -> int:

@@ -87,7 +87,10 @@ class Erasing:
 
     async def _erase(self, scope: Scope) -> EraseReceipt:
         user_id, stream, store = scope.user_id, scope.stream, require(self._log, ErasingStore)
-        async with self._services.runtime.alone(stream), self._compaction.without(user_id):
+        async with (
+            self._services.runtime.alone(stream) as epoch,
+            self._compaction.without(user_id),
+        ):
             await self._log.flush()
             digests, counted = await self._texts_and_totals(stream)
             if scope.embeddings.owner.is_everybody:
@@ -95,7 +98,7 @@ class Erasing:
             embeddings = await scope.embeddings.erase(digests)
             index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
             keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
-            recalls = await self._erase_recalls(store, user_id)
+            recalls = await self._erase_recalls(store, user_id, epoch)
             await self.elsewhere(user_id)
             self._tell(user_id)
             erased = await store.erase(
@@ -177,12 +180,17 @@ class Erasing:
             lambda: {digest for state in states for digest in _digests(state)}
         )
 
-    async def _erase_recalls(self, store: ErasingStore, user_id: str) -> int:
-        """Erase what was kept of a user's searches; return how many there were."""
+    async def _erase_recalls(self, store: ErasingStore, user_id: str, epoch: int | None) -> int:
+        """Erase what was kept of a user's searches; return how many there were.
+
+        Who had the user before the claim of this epoch keeps none any more.
+        """
         stream = recall_stream_of(user_id)
         checkpoint = await self._services.recalls.leave(stream)
         if (await self._log.head(stream)).is_empty:
             return 0
+        if epoch is not None:
+            await self._log.acquire(stream, epoch)
         return (await store.erase(stream, projections=[checkpoint])).events
 
 

@@ -91,6 +91,11 @@ class UserView(Searched, Protocol):
         """The documents of it."""
         ...
 
+    @property
+    def epoch(self) -> int:
+        """The epoch that the user is live under; of a past one, 0."""
+        ...
+
     def touch(self, memory_id: str) -> None:
         """Note that a memory of a cache was used."""
         ...
@@ -152,6 +157,11 @@ class LiveUser:
     def state(self) -> UserState:
         """The confirmed state."""
         return self.actor.state
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which it writes."""
+        return self.actor.epoch
 
     def _find(self, kind: Kind, memory_id: str) -> Any:
         return kind.find(self.state.of(kind), memory_id)

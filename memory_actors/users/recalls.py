@@ -36,6 +36,7 @@ from eventlog import (
     KeyGone,
     KeysUnavailable,
     Recorded,
+    WrongExpectedVersion,
     require,
 )
 from eventlog.core.logs import get_logger
@@ -92,14 +93,23 @@ class RecallAudit:
     # --- write
 
     async def keep(
-        self, stream: str, query: str, memory_ids: Sequence[str], meta: dict[str, str]
+        self,
+        stream: str,
+        query: str,
+        memory_ids: Sequence[str],
+        meta: dict[str, str],
+        epoch: int,
     ) -> None:
-        """Keep that these memories were returned for a query; never fail."""
+        """Keep that these memories were returned for a query; never fail.
+
+        `epoch` is the one that the user is live under: where another process has taken the user
+        over, and may have erased them, nothing is kept.
+        """
         if self._mode is None:
             return
         try:
             made = self._made(query, memory_ids)
-            version = await self._append(stream, made, meta)
+            version = await self._append(stream, made, meta, epoch)
             if version % TRIM_EVERY == 0:
                 self._tasks.start(f"trim {stream}", lambda: self.trim(stream))
         except EventLogError as error:
@@ -111,21 +121,29 @@ class RecallAudit:
         said = self._hashed if hashed else str
         return RecallMade(query=said(query), memory_ids=tuple(map(said, memory_ids)), hashed=hashed)
 
-    async def _append(self, stream: str, made: RecallMade, meta: dict[str, str]) -> int:
+    async def _append(self, stream: str, made: RecallMade, meta: dict[str, str], epoch: int) -> int:
         held = self._streams.setdefault(stream, _Stream())
         self._streams.move_to_end(stream)
         if len(self._streams) > STREAMS_MAX:
             self._streams.popitem(last=False)
         async with held.turn:
+            known, held.version = held.version, None  # unknown, until this one is accepted
+            if known is not None:
+                with suppress(WrongExpectedVersion):  # another process had the user in between
+                    held.version = await self._appended(stream, made, meta, epoch, known)
             if held.version is None:
                 await self._log.flush()
-                held.version = (await self._log.head(stream)).version
-            version, held.version = held.version, None  # unknown, until this one is accepted
-            await self._log.append(
-                stream, [made], version, durability="relaxed", meta=meta,
-                recorded_at_us=self._clock(),
-            )  # fmt: skip
-            held.version = version + 1
+                end = (await self._log.head(stream)).version
+                held.version = await self._appended(stream, made, meta, epoch, end)
+            return held.version
+
+    async def _appended(
+        self, stream: str, made: RecallMade, meta: dict[str, str], epoch: int, version: int
+    ) -> int:
+        await self._log.append(
+            stream, [made], version, epoch=epoch, durability="relaxed", meta=meta,
+            recorded_at_us=self._clock(),
+        )  # fmt: skip
         return version + 1
 
     async def leave(self, stream: str) -> str:

@@ -162,10 +162,10 @@ class Scope:
                     operation, (kind,) if kinds is None else kinds, seconds / calls
                 )
 
-    async def recalled(self, query: str, memory_ids: Sequence[str]) -> None:
+    async def recalled(self, live: UserView, query: str, memory_ids: Sequence[str]) -> None:
         """Take note that memories were returned for a query, where reads are audited."""
-        stream = recall_stream_of(self.user_id)
-        await self.services.recalls.keep(stream, query, memory_ids, self._meta("Retrieve"))
+        stream, meta = recall_stream_of(self.user_id), self._meta("Retrieve")
+        await self.services.recalls.keep(stream, query, memory_ids, meta, live.epoch)
 
     async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""

@@ -23,7 +23,7 @@ from memory_actors import (
     Settings,
     SystemClosedError,
 )
-from memory_actors.base.streams import stream_of
+from memory_actors.base.streams import recall_stream_of, stream_of
 
 pytestmark = pytest.mark.anyio
 
@@ -261,6 +261,40 @@ async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes):
     with services.embeddings._table._env.read() as txn:
         assert txn.stat(services.embeddings._table._env.tables["embeddings"])["entries"] == 0
     assert list((node_of(one).memory._erasing._directory / "indexes").iterdir()) == []
+
+
+async def test_recalls_are_kept_wherever_a_user_is(url):
+    """Also where a node has a user again that others had meanwhile."""
+    async with AsyncExitStack() as held:
+        one, other = [
+            await held.enter_async_context(opened(url, recall_audit="plain")) for _ in range(2)
+        ]
+        await one.user("ada").add("Ada enjoys skiing")
+        for turn, memory in enumerate([one, other, one]):
+            await memory.user("ada").retrieve(f"query {turn}")
+            await node_of(memory)._runtime._passivate(stream_of("ada"))
+
+        assert [recall.query for recall in await other.recalls("ada")] == [
+            "query 2", "query 1", "query 0",
+        ]  # fmt: skip
+        assert node_of(one).memory._services.recalls.failed == 0
+
+
+async def test_a_node_that_was_stopped_keeps_no_recall_of_an_erased_user(url):
+    async with AsyncExitStack() as held:
+        one, other = [
+            await held.enter_async_context(opened(url, recall_audit="plain")) for _ in range(2)
+        ]
+        await one.user("ada").add("Ada enjoys skiing")
+        await one.user("ada").retrieve("skiing")
+        recalls = node_of(one).memory._services.recalls
+        await freeze(one)
+        await other.erase("ada")
+
+        await recalls.keep(recall_stream_of("ada"), "a secret", (), {}, epoch=1)
+
+        assert recalls.failed == 1
+        assert await other.recalls("ada") == []
 
 
 async def test_a_user_who_is_being_erased_is_refused_at_every_node(nodes):
