@@ -62,6 +62,7 @@ async def test_a_prompt_is_never_beyond_its_budget(open_memory, counter: Any, bu
             assert whole or "strong coffee" in part.text
 
 
+@pytest.mark.no_node
 async def test_a_tokenizer_counts_a_prompt_exactly(open_memory) -> None:
     if not (model_path() / TOKENIZER_FILE).exists():
         pytest.skip("the model is not installed")

@@ -174,6 +174,7 @@ async def test_a_user_over_quota_costs_no_embedding(open_memory, embedder) -> No
     assert embedder.texts == []
 
 
+@pytest.mark.no_node
 async def test_the_same_text_is_embedded_once(open_memory, embedder) -> None:
     async with open_memory() as memory:
         await memory.user("a").add("likes tea")
