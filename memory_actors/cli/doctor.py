@@ -94,23 +94,18 @@ def _python() -> Check:
 
 def _packages() -> Check:
     found, missing = [], []
-    for name in _requirements():
+    try:
+        required = importlib.metadata.requires(PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        required = ["lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
+    plain = (line for line in required if "extra ==" not in line)
+    for name in sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain):
         try:
             found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     said = ", ".join([*found, *(f"{name} missing" for name in missing)])
     return _check("packages", not missing, said, f"run `pip install {' '.join(missing)}`")
-
-
-def _requirements() -> list[str]:
-    """Return the names of what the package needs, extras aside."""
-    try:
-        required = importlib.metadata.requires(PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        required = ["lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
-    plain = (line for line in required if "extra ==" not in line)
-    return sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain)
 
 
 # --- the model

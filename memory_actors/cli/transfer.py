@@ -89,15 +89,12 @@ def import_(app: App, /, file: Path, form: str, program: str | None, **foreign: 
     elif any(foreign.values()):
         raise click.UsageError("--user-field, --map and --dry-run go with --from PROGRAM")
     else:
-        report = _own(app, STDIN if str(file) == "-" else file, form)
+        path = STDIN if str(file) == "-" else file
+        if not path.is_fifo():
+            open_file(path).close()  # what cannot be read is no reason to make a store
+        ensure_model(app)
+        report = run(lambda: _imported(app, path, form))
     print_result(app, report, _say_imported)
-
-
-def _own(app: App, path: Path, form: str) -> ImportReport:
-    if not path.is_fifo():
-        open_file(path).close()  # what cannot be read is no reason to make a store
-    ensure_model(app)
-    return run(lambda: _imported(app, path, form))
 
 
 async def _imported(app: App, path: Path, form: str) -> ImportReport:

@@ -170,7 +170,9 @@ class Ends:
     """
 
     def __init__(self, stop: Stop, patience: int, max_iterations: int):
-        if callable(stop) and _is_async(stop):
+        if callable(stop) and (
+            iscoroutinefunction(stop) or iscoroutinefunction(type(stop).__call__)
+        ):
             raise InvalidInputError("stop must be a plain function: nobody awaits its answer")
         self._asked = stop if callable(stop) else None
         self._target = None if stop is None or callable(stop) else check_share(stop, "stop")
@@ -197,8 +199,3 @@ class Ends:
     def after_revision(self, *, changed: bool) -> StoppedBecause | None:
         """Return why a run is over; None: it goes on."""
         return "unchanged" if not changed and self._asked is None else None
-
-
-def _is_async(function: Callable[..., object]) -> bool:
-    """Tell whether the answer of a function, or of an object that is called, is to be awaited."""
-    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)

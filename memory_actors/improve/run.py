@@ -99,7 +99,14 @@ class Run:
         self._look()
         self._round += 1
         given = await self._ask("critic", self._critic, self._text)
-        critique = within_limit(_checked(given), self._limits.max_critique_length)
+        problem = (
+            given.problem
+            if isinstance(given, Critique)
+            else f"it is of type {type(given).__name__}"
+        )
+        if problem is not None or not isinstance(given, Critique):
+            raise ImprovementError(f"the critic gave no Critique: {problem}", result=None)
+        critique = within_limit(given, self._limits.max_critique_length)
         self._open = critique
         self._read_bytes += utf8_bytes(self._text)
         self._state = state = self._judged(critique)
@@ -263,19 +270,6 @@ def _history(max_size: int, on_evict: Callable[[Round], None]) -> BoundedList[Ro
         text_fn=lambda one: one.text,
         on_evict=on_evict,
     )
-
-
-def _checked(given: object) -> Critique:
-    """Return a critique.
-
-    :raises ImprovementError: it is none, or not one that can be used.
-    """
-    problem = (
-        given.problem if isinstance(given, Critique) else f"it is of type {type(given).__name__}"
-    )
-    if problem is not None or not isinstance(given, Critique):
-        raise ImprovementError(f"the critic gave no Critique: {problem}", result=None)
-    return given
 
 
 def _why_refused(revised: object, bytes_max: int) -> str | None:

@@ -6,7 +6,6 @@ Messages that leave LlamaIndex's own queue become long-term memories, one each; 
 block gives back what is known about the last message.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from memory_actors.base.records import Item
@@ -84,16 +83,12 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
 
         The best stand first. What begins and ends the quotation stays.
         """
-        opening, memories, end = _taken_apart(content)
+        # Some lines stand before the memories, which take a line each; one may stand behind them.
+        lines = content.split("\n")
+        first = lines.index("<memory>") + 1 if "<memory>" in lines else 0
+        last = len(lines) - (lines[-1] == "</memory>")
+        opening, memories, end = lines[:first], lines[first:last], lines[last:]
         excess = tokens_to_truncate * BYTES_A_TOKEN
         while memories and excess > 0:
             excess -= len(memories.pop().encode()) + 1
         return "\n".join([*opening, *memories, *end]) if memories else None
-
-
-def _taken_apart(content: str) -> tuple[Sequence[str], list[str], Sequence[str]]:
-    """Return the lines before the memories, a line for each memory, and the line behind them."""
-    lines = content.split("\n")
-    first = lines.index("<memory>") + 1 if "<memory>" in lines else 0
-    last = len(lines) - (lines[-1] == "</memory>")
-    return lines[:first], lines[first:last], lines[last:]

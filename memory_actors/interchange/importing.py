@@ -299,7 +299,12 @@ async def plan_import(
     reader = SOURCES[check_choice(program, tuple(SOURCES), "program")]
     (one,) = origin(check_name(program if source is None else source, "source"), trust)
     origins = {"source": one.source, "trust": one.trust.value}
-    plan = ImportPlan(reader, Path(path), _checked(user_field, fields), origins)
+    wanted = dict(fields or {}) | ({user_field: "user"} if user_field is not None else {})
+    checked = {}
+    for theirs, ours in wanted.items():
+        check_choice(ours, tuple(OURS), f"the field that {theirs!r:.60} is")
+        checked[check_name(theirs, "the name of a field")] = OURS[ours]
+    plan = ImportPlan(reader, Path(path), checked, origins)
     await plan.read(progress)
     return plan
 
@@ -339,12 +344,3 @@ async def import_from(
         progress=progress,
     )
     return await plan.add(memory, user_id=user_id, dry_run=dry_run, progress=progress)
-
-
-def _checked(user_field: str | None, fields: Mapping[str, str] | None) -> dict[str, str]:
-    wanted = dict(fields or {}) | ({user_field: "user"} if user_field is not None else {})
-    checked = {}
-    for theirs, ours in wanted.items():
-        check_choice(ours, tuple(OURS), f"the field that {theirs!r:.60} is")
-        checked[check_name(theirs, "the name of a field")] = OURS[ours]
-    return checked

@@ -238,7 +238,12 @@ class LineReader:
 
         :raises InvalidInputError: they are no memory.
         """
-        line = _typed(fields)
+        _check_origins(fields)
+        try:
+            line: Line = msgspec.convert(fields, _WholeLine)
+        except msgspec.ValidationError as error:
+            reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
+            raise InvalidInputError(reason) from error
         kind = check_memory_type(line.memory_type or MemoryType.LONG_TERM)
         _check_fields(line, kind)
         content, parts = _content(line, kind), _parts(line, kind)
@@ -295,16 +300,6 @@ def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
     if name == "compressed":
         return isinstance(fields[name], dict) and "compressed_from_ids" in fields[name]
     return name in _WholeLine.__struct_fields__
-
-
-def _typed(fields: dict[str, Any]) -> Line:
-    _check_origins(fields)
-    try:
-        line: Line = msgspec.convert(fields, _WholeLine)
-    except msgspec.ValidationError as error:
-        reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
-        raise InvalidInputError(reason) from error
-    return line
 
 
 def _check_origins(fields: Mapping[str, Any]) -> None:

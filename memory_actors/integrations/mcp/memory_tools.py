@@ -175,27 +175,23 @@ async def _explain(call: ToolCall) -> ToolAnswer:
 
 async def _relate(call: ToolCall) -> ToolAnswer:
     """Relate two entities; one that is not there yet is added, if the rest can be."""
-    _check_link(call.given)
-    names = dict.fromkeys((call.given.source, call.given.target))
-    for name in [name for name in names if not await _is_there(call.user, name)]:
-        await call.user.entities.add_entity(name)
-    return ToolAnswer(written(await call.user.entities.relate(**_given(call))), changed=True)
-
-
-def _check_link(given: Any) -> None:
-    """Refuse a relation that cannot be before a name is added for it."""
-    check_name(given.relation, "relation")
-    if given.fact is not None:
-        content_bytes(given.fact)
+    # A relation that cannot be is refused before a name is added for it.
+    check_name(call.given.relation, "relation")
+    if call.given.fact is not None:
+        content_bytes(call.given.fact)
     begins_us, ends_us = (
-        time_us(given.valid_from, "valid_from"),
-        time_us(given.valid_to, "valid_to"),
+        time_us(call.given.valid_from, "valid_from"),
+        time_us(call.given.valid_to, "valid_to"),
     )
     now_us = int(time() * 1e6)
     if ends_us is not None and ends_us < (now_us if begins_us is None else begins_us):
         raise InvalidInputError(
             "valid_to is before valid_from, which is now if left out: say since when it was true"
         )
+    names = dict.fromkeys((call.given.source, call.given.target))
+    for name in [name for name in names if not await _is_there(call.user, name)]:
+        await call.user.entities.add_entity(name)
+    return ToolAnswer(written(await call.user.entities.relate(**_given(call))), changed=True)
 
 
 async def _is_there(user: UserMemory, name: str) -> bool:
@@ -223,7 +219,9 @@ async def _look_up(call: ToolCall) -> ToolAnswer:
     try:
         entity = await call.user.entities.get(given["entity_ref"])
     except NotFoundError:
-        return ToolAnswer(await _unknown(call.user, where))
+        near = await call.user.retrieve(where.query or "", memory_types=["entity"], top_k=SIMILAR)
+        note = f"Nothing is named {where.query!r}. See `similar`, or try recall."
+        return ToolAnswer(About(searched=where, similar=[hit.content for hit in near], note=note))
     how = {name: value for name, value in given.items() if name != "entity_ref"}
     links = await call.user.entities.relationships(entity.memory_id, **how)
     return ToolAnswer(
@@ -235,13 +233,6 @@ async def _look_up(call: ToolCall) -> ToolAnswer:
             relationships=[related(one) for one in links],
         )
     )
-
-
-async def _unknown(user: UserMemory, where: SearchedIn) -> About:
-    """Return what comes near a name that nothing has."""
-    near = await user.retrieve(where.query or "", memory_types=["entity"], top_k=SIMILAR)
-    note = f"Nothing is named {where.query!r}. See `similar`, or try recall."
-    return About(searched=where, similar=[hit.content for hit in near], note=note)
 
 
 # --- the tools

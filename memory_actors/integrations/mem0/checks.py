@@ -266,7 +266,14 @@ def translated(filters: Mapping[str, Any]) -> Filter:
 def _part(key: str, value: Any) -> Filter:
     group = _GROUPS.get(key)
     if group is not None:
-        return _group(group, value)
+        if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+            raise ValueError(f"{group} filter value must be a list of filter dicts")
+        parts = [translated(one) for one in value]
+        if group == "AND":
+            return {"and": parts}
+        if not parts:
+            raise ValueError(f"{group} operator requires a non-empty list of conditions")
+        return {"or": parts} if group == "OR" else {"not": {"or": parts}}
     field = f"\\{key}"  # whatever it is called, it is the path of a field
     if not isinstance(value, Mapping):
         if value == "*":
@@ -284,17 +291,6 @@ def _part(key: str, value: Any) -> Filter:
             "separate conditions."
         )
     return {"and": [_operator(field, name, given) for name, given in value.items()]}
-
-
-def _group(group: str, value: Any) -> Filter:
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-        raise ValueError(f"{group} filter value must be a list of filter dicts")
-    parts = [translated(one) for one in value]
-    if group == "AND":
-        return {"and": parts}
-    if not parts:
-        raise ValueError(f"{group} operator requires a non-empty list of conditions")
-    return {"or": parts} if group == "OR" else {"not": {"or": parts}}
 
 
 def _operator(field: str, name: str, value: Any) -> Filter:
