@@ -354,18 +354,8 @@ async def undo(scope: Scope, facts: LongTermMemory, extraction_id: str) -> Undon
     with scope.measured("UndoExtraction", "any", kinds=()):
         events = await facts._extracted(command)  # noqa: SLF001 - as handles are called
     undone = (one.data for one in events if isinstance(one.data, ExtractionUndone))
-    said = next(undone, None)
-    if said is None:
-        return Undone(user_id=scope.user_id, extraction_id=extraction_id)
-    return Undone(
-        user_id=scope.user_id,
-        extraction_id=extraction_id,
-        gone=said.gone,
-        came_back=said.came_back,
-        reinstated=said.reinstated,
-        left=said.left,
-        lost=said.lost,
-    )
+    said = next(undone, ExtractionUndone(extraction_id=extraction_id))
+    return Undone(user_id=scope.user_id, **msgspec.structs.asdict(said))
 
 
 # --- what was extracted
@@ -432,12 +422,6 @@ def _extraction(
 
 
 def _told_of(one: Outcome, texts: Mapping[str, str | None]) -> ProposedFact:
-    return ProposedFact(
-        action=one.action,
-        came=one.came,
-        content=texts.get(one.memory_id or ""),
-        memory_id=one.memory_id,
-        replaces=one.replaces,
-        message_ids=one.message_ids,
-        reason=one.reason,
-    )
+    fields = msgspec.structs.asdict(one)
+    del fields["digest"]
+    return ProposedFact(**fields, content=texts.get(one.memory_id or ""))
