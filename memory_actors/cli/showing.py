@@ -22,6 +22,7 @@ from memory_actors.cli.output import (
     table,
     text,
 )
+from memory_actors.users.handles.handle import as_record
 
 CONTENT_CHARACTERS_MAX = 300  # of a memory in a table; `get` shows all of it
 LINES_MAX, LINE_CHARACTERS_MAX = 5, 120  # of an entity or an episode in a table
@@ -57,7 +58,7 @@ def described(memory: Memory) -> Text:
     if memory.key not in (None, memory.memory_id):
         marks.append(f"key {memory.key}")
     if is_relationship(memory):
-        marks.append(validity(_relationship(memory)))
+        marks.append(validity(as_record(Relationship, memory)))
     if memory.session_id:
         marks.append(f"session {memory.session_id}")
     if isinstance(memory, Hit) and memory.superseded_by:
@@ -99,13 +100,6 @@ def is_relationship(memory: Memory) -> bool:
     return memory.memory_type == MemoryType.ENTITY and "relation" in memory.data
 
 
-def _relationship(memory: Memory) -> Relationship:
-    own = {
-        name: getattr(memory, name) for name in ("memory_id", "metadata", "created_at", "pinned")
-    }
-    return msgspec.convert({**memory.data, **own}, Relationship)
-
-
 def validity(it: Relationship) -> str:
     """Return from when to when a relationship is true."""
     begins = f"since {_day(it.valid_from)}"
@@ -126,7 +120,7 @@ def print_memory(memory: Memory) -> None:
     if show is None or memory.data is None:
         say(memory.content)
     elif is_relationship(memory):
-        it = _relationship(memory)
+        it = as_record(Relationship, memory)
         say(f"{it.source} ─ {it.relation} → {it.target}", "bold")
         say(f"  {validity(it)}")
         if it.fact is not None:

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from memory_actors.base.records import Item
 from memory_actors.integrations.adapting import (
+    SAID_BY,
     add_messages,
     checked_user,
+    known_about,
     missing,
-    reach,
 )
 
 try:
@@ -24,8 +25,6 @@ except ImportError as error:
     raise missing("llama-index", error) from error
 
 BYTES_A_TOKEN: Final = 4  # about, as everywhere
-QUERY_CHARS_MAX: Final = 2_000  # of the end: the question mostly stands there
-KEPT: Final = ("user", "assistant")
 
 
 class MemoryActorsBlock(BaseMemoryBlock[str]):
@@ -54,13 +53,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
         """
         del block_kwargs
         asked = [one.content or "" for one in messages or () if one.role == "user"]
-        query = asked[-1][-QUERY_CHARS_MAX:] if asked else ""
-        if not query.strip():
-            return ""
-        known = await reach(
-            self.user, lambda user: user.context(query, token_budget=self.token_budget)
-        )
-        return str(known.text)
+        return await known_about(self.user, asked[-1] if asked else "", self.token_budget)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Keep messages of the user and of the model.
@@ -74,7 +67,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
                 session_id=message.additional_kwargs.get("session_id"),
             )
             for message in messages
-            if message.role.value in KEPT
+            if message.role.value in SAID_BY
         ]
         await add_messages(self.user, items)
 

@@ -32,7 +32,7 @@ from memory_actors.base.records import Trust
 from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.looking import Looker
-from memory_actors.interchange.noting import ImportReport
+from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import LineReader, Progress, ReadLine
 from memory_actors.interchange.sources import SOURCES, ImportSource
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord
@@ -121,9 +121,10 @@ class ImportPlan:
         async for user, lines in self._by_user(reading, user_id, progress):
             assert user is not None, "checked before anything is added"
             if user not in adders:
-                adders[user] = Adder(memory.user(user), _leaving_out(reading))
+                adders[user] = Adder(memory.user(user), reading.leave_out_line)
             await adders[user].add(lines)
-        return _told([one.report() for one in adders.values()], reading)
+        reports = [adders[user].report() for user in sorted(adders)]
+        return together(reports, reading.notes(), left_out=reading.left_out)
 
     async def _look(
         self, memory: MemorySystem | None, user_id: str | None, progress: Progress | None
@@ -133,9 +134,10 @@ class ImportPlan:
         async for user, lines in self._by_user(reading, user_id, progress):
             if user not in lookers:
                 there = None if memory is None or user is None else memory.user(user)
-                lookers[user] = Looker(user, there, _leaving_out(reading))
+                lookers[user] = Looker(user, there, reading.leave_out_line)
             await lookers[user].look(lines)
-        return _told([one.report() for one in lookers.values()], reading, dry_run=True)
+        reports = [lookers[user].report() for user in sorted(lookers, key=str)]
+        return together(reports, reading.notes(), left_out=reading.left_out, dry_run=True)
 
     async def _by_user(
         self, reading: SourceReading, user_id: str | None, progress: Progress | None
@@ -255,28 +257,6 @@ def _by_user(
         user = nobodys if entry.user is None else entry.user
         whose.setdefault(user, []).append(entry.line)
     return whose
-
-
-def _leaving_out(reading: SourceReading) -> Any:
-    def leave_out(line: ReadLine, error: Exception) -> None:
-        reading.leave_out(line.place, error)
-
-    return leave_out
-
-
-def _told(
-    reports: Sequence[ImportReport], reading: SourceReading, *, dry_run: bool = False
-) -> ImportReport:
-    kept = [note for report in reports for note in report.notes]
-    return ImportReport(
-        users=sorted(user for report in reports for user in report.users),
-        added=sum(report.added for report in reports),
-        unchanged=sum(report.unchanged for report in reports),
-        unindexed=sum(report.unindexed for report in reports),
-        notes=(*reading.notes(), *kept),
-        left_out=reading.left_out,
-        dry_run=dry_run,
-    )
 
 
 # --- the API

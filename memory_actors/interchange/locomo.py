@@ -24,7 +24,7 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.noting import ImportReport
+from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import Progress
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -189,12 +189,7 @@ async def import_locomo(
             await import_conversation(user, conversation, _shifted(progress, done, total))
         )
         done += len(conversation.turns)
-    return ImportReport(
-        users=[user_id for report in reports for user_id in report.users],
-        added=sum(report.added for report in reports),
-        unchanged=sum(report.unchanged for report in reports),
-        unindexed=sum(report.unindexed for report in reports),
-    )
+    return together(reports)
 
 
 async def import_conversation(

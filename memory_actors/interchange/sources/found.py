@@ -16,6 +16,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.noting import NOTES_MAX, ImportNote
+from memory_actors.interchange.records import ReadLine
 from memory_actors.kinds.entity.graph import name_key
 
 STRANGE_RECORDS_MAX: Final = 10_000
@@ -77,6 +78,10 @@ class SourceReading:
                 f"{place}: none of {self.left_out:,} records is understood ({says}): is this the "
                 "right file? `--map` names fields that are called otherwise"
             )
+
+    def leave_out_line(self, line: ReadLine, why: Exception) -> None:
+        """Count a record that was understood, and cannot be added."""
+        self.leave_out(line.place, why)
 
     def notes(self) -> tuple[ImportNote, ...]:
         """Return what was counted, in order."""
