@@ -164,11 +164,7 @@ def _free_disk(directory: Path) -> Look:
 
 
 def _file_system(directory: Path) -> Look:
-    try:
-        mounts = Path("/proc/mounts").read_text(errors="replace")
-    except OSError:
-        mounts = ""
-    kind = file_system(_existing(directory), mounts)
+    kind = file_system(_existing(directory), _mounts())
     return (
         kind or "unknown (no /proc/mounts here)",
         _or_failed(kind not in NETWORK_FILE_SYSTEMS),
@@ -187,6 +183,13 @@ def file_system(path: Path, mounts: str) -> str:
         if path.is_relative_to(at) and len(at) >= len(best):
             best, kind = at, fields[2]
     return kind
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/mounts").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _lock(directory: Path) -> Look:
