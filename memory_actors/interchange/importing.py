@@ -33,7 +33,7 @@ from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.looking import Looker
 from memory_actors.interchange.noting import ImportReport, together
-from memory_actors.interchange.records import LineReader, Progress, ReadLine
+from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine
 from memory_actors.interchange.sources import SOURCES, ImportSource
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 from memory_actors.sharing.system import MemorySystem
@@ -41,12 +41,12 @@ from memory_actors.sharing.system import MemorySystem
 BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit
 BATCH_CHARACTERS_MAX: Final = 8 << 20
 OURS: Final[Mapping[str, str]] = {
-        "user": "user", "user_id": "user",
-        "content": "content", "text": "content",
-        "occurred_at": "timestamp", "timestamp": "timestamp",
-        "session": "session", "session_id": "session",
-        "role": "role",
-    }  # fmt: skip
+    "user": "user",
+    "user_id": "user",
+    **{name: SAME_AS.get(name, name) for name in (
+        "content", "text", "occurred_at", "timestamp", "session", "session_id", "role",
+    )},
+}  # fmt: skip
 """The fields that a field of another program may be said to be, and their names in a line."""
 
 
@@ -145,7 +145,11 @@ class ImportPlan:
         """Yield batch by batch the entries of each user; `user_id` has those of nobody."""
         batches, done = _batches(self._entries(reading)), 0
         while batch := await anyio.to_thread.run_sync(next, batches, None):
-            for user, lines in _by_user(batch, user_id).items():
+            whose: dict[str | None, list[ReadLine]] = {}
+            for entry in batch:
+                user = user_id if entry.user is None else entry.user
+                whose.setdefault(user, []).append(entry.line)
+            for user, lines in whose.items():
                 yield user, lines
             done += len(batch)
             if progress is not None:
@@ -246,17 +250,6 @@ def _batches(entries: Iterator[UnderstoodRecord]) -> Iterator[list[UnderstoodRec
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _by_user(
-    batch: Sequence[UnderstoodRecord], nobodys: str | None
-) -> dict[str | None, list[ReadLine]]:
-    """Return the entries of each user, in their order; those of nobody are of `nobodys`."""
-    whose: dict[str | None, list[ReadLine]] = {}
-    for entry in batch:
-        user = nobodys if entry.user is None else entry.user
-        whose.setdefault(user, []).append(entry.line)
-    return whose
 
 
 # --- the API
