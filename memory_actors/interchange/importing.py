@@ -33,7 +33,7 @@ from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.looking import Looker
 from memory_actors.interchange.noting import ImportReport, together
-from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine
+from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources import SOURCES, ImportSource
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 from memory_actors.sharing.system import MemorySystem
@@ -84,7 +84,7 @@ class ImportPlan:
 
     async def read(self, progress: Progress | None = None) -> None:
         """Read all there is; `progress` hears records, of a number that is not known."""
-        batches = _batches(self._entries(self._reading))
+        batches = self._batches(self._reading)
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             self.records += len(batch)
             for entry in batch:
@@ -143,7 +143,7 @@ class ImportPlan:
         self, reading: SourceReading, user_id: str | None, progress: Progress | None
     ) -> AsyncIterator[tuple[str | None, list[ReadLine]]]:
         """Yield batch by batch the entries of each user; `user_id` has those of nobody."""
-        batches, done = _batches(self._entries(reading)), 0
+        batches, done = self._batches(reading), 0
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             whose: dict[str | None, list[ReadLine]] = {}
             for entry in batch:
@@ -154,6 +154,12 @@ class ImportPlan:
             done += len(batch)
             if progress is not None:
                 progress(done, self.records)
+
+    def _batches(self, reading: SourceReading) -> Iterator[list[UnderstoodRecord]]:
+        return in_batches(
+            self._entries(reading), lambda entry: len(entry.line.item.content),
+            count_max=BATCH_RECORDS, size_max=BATCH_CHARACTERS_MAX,
+        )  # fmt: skip
 
     def _entries(self, reading: SourceReading) -> Iterator[UnderstoodRecord]:
         """Yield the records that are memories; the others are left out."""
@@ -237,19 +243,6 @@ def looked_up(record: Any, name: str) -> Any:
     else:
         inner = record.get(first) if isinstance(record, Mapping) else None
     return looked_up(inner, rest) if dot else inner
-
-
-def _batches(entries: Iterator[UnderstoodRecord]) -> Iterator[list[UnderstoodRecord]]:
-    batch: list[UnderstoodRecord] = []
-    size = 0
-    for entry in entries:
-        batch.append(entry)
-        size += len(entry.line.item.content)
-        if len(batch) >= BATCH_RECORDS or size >= BATCH_CHARACTERS_MAX:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 # --- the API

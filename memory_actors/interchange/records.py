@@ -37,9 +37,9 @@ report says which: what they mean was not understood.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -68,6 +68,7 @@ from memory_actors.interchange.parts import (
 )
 from memory_actors.users.handles.item_fields import OPTIONAL
 
+T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]
 """(done, total), in units of the work at hand; a total of 0 means that it is not known."""
 
@@ -131,6 +132,26 @@ def _fields(kind: MemoryType) -> set[str]:
 FIELDS: Final = {kind: _fields(kind) for kind in MemoryType}
 """The fields a kind has besides those that all have."""
 _USUAL: Final = {field.name: field.default for field in msgspec.structs.fields(_WholeLine)}
+
+
+def in_batches(
+    entries: Iterator[T], size: Callable[[T], int], *, count_max: int, size_max: int
+) -> Iterator[list[T]]:
+    """Yield entries in batches; before a bad one is raised, what came before it."""
+    batch, held = list[T](), 0
+    try:
+        for entry in entries:
+            batch.append(entry)
+            held += size(entry)
+            if len(batch) >= count_max or held >= size_max:
+                yield batch
+                batch, held = [], 0
+    except InvalidInputError:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
 
 
 class ReadLine(NamedTuple):

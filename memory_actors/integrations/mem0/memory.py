@@ -110,7 +110,16 @@ class AsyncMemory:
         items = [_item(one, scope, kept, owner) for one in said]
         if items:
             await user.add_many(items)
-        results = [_added(one, item) for one, item in zip(said, items, strict=True)]
+        results = [
+            {
+                "id": item.memory_id,
+                "memory": item.content,
+                "event": "ADD",
+                "actor_id": one.get("name") or None,
+                "role": one["role"],
+            }
+            for one, item in zip(said, items, strict=True)
+        ]
         return {"results": results}
 
     async def update(
@@ -373,16 +382,6 @@ def _item(
         metadata={**kept, **said_by},
         memory_id=shapes.new_id(owner),
     )
-
-
-def _added(message: Mapping[str, Any], item: Item) -> dict[str, Any]:
-    return {
-        "id": item.memory_id,
-        "memory": item.content,
-        "event": "ADD",
-        "actor_id": message.get("name") or None,
-        "role": message["role"],
-    }
 
 
 def _wanted(scope: Mapping[str, Any], *, show_expired: bool) -> Filter:
