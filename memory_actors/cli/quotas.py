@@ -11,7 +11,16 @@ from memory_actors.base.usage import CostEstimate, KindUsage, SystemUsage, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, SharedCommand, pass_app
-from memory_actors.cli.output import counted, of_unit, print_result, print_table, say, size, table
+from memory_actors.cli.output import (
+    counted,
+    of_unit,
+    print_for_programs,
+    print_result,
+    print_table,
+    say,
+    size,
+    table,
+)
 from memory_actors.cli.plotting import Bar, draw, drawn, plot_option
 from memory_actors.cli.running import with_system, with_user
 
@@ -214,9 +223,6 @@ def tier(app: App, /, tier: str | None) -> None:
         return await user.usage()
 
     used = with_user(app, work, create=tier is not None)
-    print_result(app, used, _say_tier, lambda used: {"user_id": used.user_id, "tier": used.tier})
-
-
-def _say_tier(used: Usage) -> None:
-    say(f"Tier of {used.user_id}: {used.tier}")
-    _say_over(used)
+    if not print_for_programs(app, {"user_id": used.user_id, "tier": used.tier}):
+        say(f"Tier of {used.user_id}: {used.tier}")
+        _say_over(used)

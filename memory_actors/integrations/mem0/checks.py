@@ -1,8 +1,8 @@
 """Arguments as mem0 takes them: configurations, scopes, numbers, dates, messages, filters.
 
-What cannot be is refused in mem0's classes. Its filters are nearly ours (`memory_actors/base/filters.py`). A value is equality, a list is any
-of its values, `"*"` is anything. `AND`, `OR` and `NOT` take lists of filters; `NOT` is none of
-them. `ne` and `nin` want the field to be there, as in Qdrant.
+What cannot be is refused in mem0's classes. Its filters are nearly ours (`base/filters.py`). A
+value is equality, a list is any of its values, `"*"` is anything. `AND`, `OR` and `NOT` take lists
+of filters; `NOT` is none of them. `ne` and `nin` want the field to be there, as in Qdrant.
 """
 
 import logging
