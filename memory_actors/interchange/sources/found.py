@@ -124,6 +124,22 @@ def present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
+def entity(name: object, kind: object, observations: Any = None) -> dict[str, Any]:
+    """Return an entity as the `data` of a line."""
+    return present(name=name, type=kind, observations=observations)
+
+
+def relationship(source: object, relation: object, target: object, **more: Any) -> dict[str, Any]:
+    """Return a relationship as the `data` of a line; without a relation it is refused as none."""
+    return present(source=source, target=target, **more) | {"relation": relation}
+
+
+def document(collection: str, key: object, value: object) -> dict[str, Any]:
+    """Return the fields of a line that is a document."""
+    data = {"collection": collection, "key": key, "value": value}
+    return {"memory_type": "structured", "data": data}
+
+
 def as_object(value: object, place: str, reading: SourceReading) -> dict[str, Any] | None:
     """Return a record if it is a JSON object; what is none is left out."""
     if isinstance(value, dict):
