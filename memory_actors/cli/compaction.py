@@ -3,9 +3,10 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from signal import SIGINT
+from typing import Any
 
 import click
 import msgspec
@@ -65,9 +66,7 @@ SUMMARIZERS: dict[str, Callable[[], Summarizer]] = {
     show_default=True, help="llm takes model, URL and key from MEMORY_ACTORS_LLM_… variables.",
 )  # fmt: skip
 @pass_app
-def compact(
-    app: App, /, dry_run: bool, older_than: str | None, episodes: bool | None, name: str
-) -> None:
+def compact(app: App, /, name: str, **asked: Any) -> None:
     """Replace old memories that are about the same by summaries: of all users, or of --user.
 
     Nothing is lost: `compaction expand` shows the originals, `compaction undo` brings them back.
@@ -78,23 +77,18 @@ def compact(
     summarizer = SUMMARIZERS[name]()
     ensure_model(app)
     with progress_bar("Compacting", quiet=app.json) as moved:
-        report = run(lambda: _compacted(app, summarizer, dry_run, older_than, episodes, moved))
+        report = run(lambda: _compacted(app, summarizer, asked, moved))
     print_result(app, report, _print_report, _for_programs)
     if report.cancelled:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
 async def _compacted(
-    app: App,
-    summarizer: Summarizer,
-    dry_run: bool,
-    older_than: str | None,
-    episodes: bool | None,
-    moved: Progress,
+    app: App, summarizer: Summarizer, asked: Mapping[str, Any], moved: Progress
 ) -> CompactionReport:
-    asked = ["summarizer"] if is_given("name") else []
+    own = ["summarizer"] if is_given("name") else []
     # Compacting frees room, so no quota raises an alert.
-    async with opening(app, asked=asked, summarizer=summarizer, alerts=[]) as memory:
+    async with opening(app, asked=own, summarizer=summarizer, alerts=[]) as memory:
         with _stopped_by_ctrl_c() as stop:
 
             def on_progress(at: CompactionProgress) -> None:
@@ -102,14 +96,7 @@ async def _compacted(
                 share = min(1.0, (at.users_done + of_user) / max(1, at.users_total))
                 moved(int(STEPS * share), STEPS)
 
-            return await memory.compact(
-                app.user,
-                dry_run=dry_run,
-                older_than=older_than,
-                episodes=episodes,
-                progress=on_progress,
-                stop=stop,
-            )
+            return await memory.compact(app.user, progress=on_progress, stop=stop, **asked)
 
 
 @contextmanager
