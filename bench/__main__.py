@@ -1,7 +1,9 @@
 """`python -m bench NAME`: run a measurement and print it, as a table or as `--json`."""
 
+import inspect
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +86,18 @@ def mutants(modules: tuple[str, ...], each: int, seed: int, as_json: bool) -> No
 def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a command of a function that returns a report.
 
-    The function gets `options` besides its own arguments. If its report has an `ok` that is false,
-    the command exits with status 1.
+    One without parameters stands for `run` in the module of its name. It gets `options` besides
+    what the command line says. If the report has an `ok` that is false, the command exits with
+    status 1.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         def command(
             directory: Path | None, seed: int, runs: int, as_json: bool, **rest: Any
         ) -> None:
-            report = function(options=Options(directory, seed, runs), **rest)
+            is_whole = bool(inspect.signature(function).parameters)
+            run = function if is_whole else import_module(f"bench.{function.__name__}").run
+            report = run(options=Options(directory, seed, runs), **rest)
             show(report, as_json)
             if not report.ok:
                 sys.exit(1)
@@ -116,28 +121,22 @@ def measurement(runs: int) -> Callable[[Callable[..., Any]], click.Command]:
 
 
 plotted = click.option(
-    "--plot", type=click.Path(file_okay=False, path_type=Path),
+    "--plot", "drawn", type=click.Path(file_okay=False, path_type=Path),
     help="Draw into this directory, as PNG and SVG.",
 )  # fmt: skip
 
 
 @measurement(runs=5)
 @click.option("--events", default=20_000, show_default=True, type=click.IntRange(1))
-def log(events: int, options: Options) -> Any:
+def log() -> None:
     """Time durable appends, against raw LMDB, SQLite and eventsourcing."""
-    from bench.log import run
-
-    return run(events, options)
 
 
 @measurement(runs=5)
 @click.option("--events", default=10_000, show_default=True, type=click.IntRange(1))
 @click.option("--url", help="A database to write to; by default one of the `dev` extra is started.")
-def postgres(events: int, url: str | None, options: Options) -> Any:
+def postgres() -> None:
     """Time appends to PostgreSQL, against bare PostgreSQL in the same batches, and LMDB."""
-    from bench.postgres import run
-
-    return run(events, options, url)
 
 
 @measurement(runs=3)
@@ -152,21 +151,15 @@ def takeover(memories: int, url: str | None, options: Options) -> Any:
 
 @measurement(runs=5)
 @click.option("--events", default=100_000, show_default=True, type=click.IntRange(1))
-def replay(events: int, options: Options) -> Any:
+def replay() -> None:
     """Time the folding, reading and verifying of one user's stream."""
-    from bench.replay import run
-
-    return run(events, options)
 
 
 @measurement(runs=5)
 @click.option("--memories", default=2_000, show_default=True, type=click.IntRange(1))
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
-def encryption(memories: int, calls: int, options: Options) -> Any:
+def encryption() -> None:
     """Time adds, searches and an activation with encryption and without."""
-    from bench.encryption import run
-
-    return run(memories, calls, options)
 
 
 @measurement(runs=5)
@@ -176,25 +169,19 @@ def encryption(memories: int, calls: int, options: Options) -> Any:
 )  # fmt: skip
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
 @click.option("--without-model", is_flag=True, help="Only what is not the model.")
-def memory(sizes: tuple[int, ...], calls: int, without_model: bool, options: Options) -> Any:
+def memory() -> None:
     """Time everything a user's memory does, and its activation."""
-    from bench.memory import run
-
-    return run(sizes, calls, without_model, options)
 
 
 @measurement(runs=3)
-@click.option("--users", "user_count", default=1_000, show_default=True, type=click.IntRange(1))
+@click.option("--users", default=1_000, show_default=True, type=click.IntRange(1))
 @click.option(
     "--memories", multiple=True, default=(0, 10, 100), show_default=True, type=click.IntRange(0),
     help="Long-term memories of each user; give it once for each number.",
 )  # fmt: skip
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
-def users(user_count: int, memories: tuple[int, ...], calls: int, options: Options) -> Any:
+def users() -> None:
     """Weigh live users in memory, see whether passivation bounds it, and use some of them."""
-    from bench.users import run
-
-    return run(user_count, memories, calls, options)
 
 
 @measurement(runs=5)
@@ -202,11 +189,8 @@ def users(user_count: int, memories: tuple[int, ...], calls: int, options: Optio
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
 @click.option("--prunes", default=10, show_default=True, type=click.IntRange(1))
 @click.option("--without-model", is_flag=True, help="Only what is not the model.")
-def quota(scale: float, calls: int, prunes: int, without_model: bool, options: Options) -> Any:
+def quota() -> None:
     """Time the check, the adds and the queries of each kind at its full quota."""
-    from bench.quota import run
-
-    return run(scale, calls, prunes, without_model, options)
 
 
 @measurement(runs=5)
@@ -215,41 +199,32 @@ def quota(scale: float, calls: int, prunes: int, without_model: bool, options: O
     type=click.IntRange(10), help="Which add to measure; give it once for each.",
 )  # fmt: skip
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
-@click.option("--users", "user_count", default=50, show_default=True, type=click.IntRange(1))
-def fill(marks: tuple[int, ...], calls: int, user_count: int, options: Options) -> Any:
+@click.option("--users", default=50, show_default=True, type=click.IntRange(1))
+def fill() -> None:
     """See whether adding slows down as the quota fills, and whether an alert shows."""
-    from bench.fill import run
-
-    return run(marks, calls, user_count, options)
 
 
 @measurement(runs=3)
 @click.option("--memories", default=100_000, show_default=True, type=click.IntRange(40))
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1), help="Of each.")
-def enterprise(memories: int, calls: int, options: Options) -> Any:
+def enterprise() -> None:
     """Use one user at the enterprise limit; say what that does to everybody else."""
-    from bench.enterprise import run
-
-    return run(memories, calls, options)
 
 
 @measurement(runs=5)
 @click.option("--sizes", multiple=True, default=(10_000, 100_000), type=click.IntRange(1))
-def dashboard(sizes: tuple[int, ...], options: Options) -> Any:
+def dashboard() -> None:
     """See how soon the dashboard shows something, and scrolls to the end, in a real browser."""
-    from bench.dashboard import run
-
-    return run(sizes, options)
 
 
 @measurement(runs=5)
-@click.option("--sizes", multiple=True, default=(), type=click.IntRange(20))
+@click.option(
+    "--sizes", multiple=True, default=(5_000, 10_000, 20_000, 30_000, 50_000, 100_000),
+    show_default=True, type=click.IntRange(20),
+)  # fmt: skip
 @click.option("--queries", default=100, show_default=True, type=click.IntRange(1))
-def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
+def crossover() -> None:
     """Find the number of rows from which signs beat a scan."""
-    from bench.crossover import SIZES, run
-
-    return run(sizes or SIZES, queries, options)
 
 
 @measurement(runs=1)
@@ -259,11 +234,8 @@ def crossover(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
     "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
 )
 @plotted
-def locomo(path: Path, name: str, ablation: bool, plot: Path | None, options: Options) -> Any:
+def locomo() -> None:
     """Score recall on a LoCoMo file, through the public API."""
-    from bench.locomo import run
-
-    return run(path, name, options, ablation=ablation, drawn=plot)
 
 
 @measurement(runs=1)
@@ -276,13 +248,8 @@ def locomo(path: Path, name: str, ablation: bool, plot: Path | None, options: Op
     "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
 )
 @plotted
-def recall(
-    paths: tuple[Path, ...], name: str, ablation: bool, plot: Path | None, options: Options
-) -> Any:
+def recall() -> None:
     """Score recall and what scores say on sets of any kind; exit 1 where a baseline is better."""
-    from bench.recall import run
-
-    return run(paths, name, options, ablation=ablation, drawn=plot)
 
 
 @measurement(runs=1)
@@ -292,26 +259,20 @@ def recall(
 )  # fmt: skip
 @click.option("--turns", is_flag=True, help="Take turns of conversations for facts.")
 @click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
-def supersedes(paths: tuple[Path, ...], turns: bool, name: str, options: Options) -> Any:
+def supersedes() -> None:
     """Print the pairs of facts of which the newer one says otherwise, and what that does."""
-    from bench.supersedes import run
-
-    return run(paths, name, options, turns=turns)
 
 
 @measurement(runs=1)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(1), help="Questions, spread over the file.")
 @click.option(
-    "--turns", type=click.Choice(["user", "all"]), default="user", show_default=True,
+    "--turns", "whose", type=click.Choice(["user", "all"]), default="user", show_default=True,
     help="Whose turns become memories; official figures are of the user's.",
 )  # fmt: skip
 @click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
-def longmemeval(path: Path, limit: int | None, turns: Any, name: str, options: Options) -> Any:
+def longmemeval() -> None:
     """Score recall on a LongMemEval file, by its official rules and over all questions."""
-    from bench.longmemeval import run
-
-    return run(path, limit, turns, name, options)
 
 
 @measurement(runs=1)
@@ -326,11 +287,11 @@ def longmemeval(path: Path, limit: int | None, turns: Any, name: str, options: O
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(0), help="Kills.")
 @click.option("--embedder", type=click.Choice(["default", "hashed"]), default="default")
 @plotted
-def peers(path: Path, plot: Path | None, options: Options, **asked: Any) -> Any:
+def peers(path: Path, drawn: Path | None, options: Options, **asked: Any) -> Any:
     """Compare other systems and ours: recall on a LoCoMo file, speed, size, kill -9."""
     from bench.peers_run import Asked, run
 
-    return run(path, Asked(**asked), options, plot)
+    return run(path, Asked(**asked), options, drawn)
 
 
 @measurement(runs=1)
@@ -339,11 +300,8 @@ def peers(path: Path, plot: Path | None, options: Options, **asked: Any) -> Any:
     type=click.IntRange(100), help="Rows; give it once for each.",
 )  # fmt: skip
 @click.option("--queries", default=200, show_default=True, type=click.IntRange(1))
-def vectors(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
+def vectors() -> None:
     """Compare our vector index with hnswlib, numpy, usearch and faiss."""
-    from bench.vectors import run
-
-    return run(sizes, queries, options)
 
 
 @measurement(runs=1)
@@ -352,11 +310,8 @@ def vectors(sizes: tuple[int, ...], queries: int, options: Options) -> Any:
     help="Vectors; give it once for each size.",
 )  # fmt: skip
 @click.option("--alone", is_flag=True, help="Without scikit-learn.")
-def clustering(sizes: tuple[int, ...], alone: bool, options: Options) -> Any:
+def clustering() -> None:
     """Compare our DBSCAN with scikit-learn's; exit 1 if a label differs."""
-    from bench.clustering import run
-
-    return run(sizes, alone, options)
 
 
 @measurement(runs=5)
@@ -368,18 +323,8 @@ def clustering(sizes: tuple[int, ...], alone: bool, options: Options) -> Any:
     help="A LoCoMo file: also show what recall is left, by summariser.",
 )  # fmt: skip
 @plotted
-def compaction(
-    memories: int,
-    calls: int,
-    name: str,
-    locomo: Path | None,
-    plot: Path | None,
-    options: Options,
-) -> Any:
+def compaction() -> None:
     """Compact half a year of one user: bytes, times, recall; exit 1 if a memory is lost."""
-    from bench.compaction import run
-
-    return run(memories, calls, name, options, locomo=locomo, drawn=plot)
 
 
 @measurement(runs=3)
@@ -388,11 +333,8 @@ def compaction(
     type=click.IntRange(10), help="Memories of the user; give it once for each.",
 )  # fmt: skip
 @plotted
-def storage(sizes: tuple[int, ...], plot: Path | None, options: Options) -> Any:
+def storage() -> None:
     """Weigh one user's memories on disk and in memory, part by part, by their number."""
-    from bench.storage import run
-
-    return run(sizes, options, plot)
 
 
 @measurement(runs=3)
@@ -402,11 +344,8 @@ def storage(sizes: tuple[int, ...], plot: Path | None, options: Options) -> Any:
     "--texts", default=1_000, show_default=True, type=click.IntRange(10),
     help="Of add_many with the model.",
 )  # fmt: skip
-def limits(memories: int, calls: int, texts: int, options: Options) -> Any:
+def limits() -> None:
     """Set each path beside the floor under it: one fsync, one pass, the raw library."""
-    from bench.limits import run
-
-    return run(memories, calls, texts, options)
 
 
 @measurement(runs=1)
@@ -420,13 +359,8 @@ def limits(memories: int, calls: int, texts: int, options: Options) -> Any:
 )  # fmt: skip
 @click.option("--calls", default=200, show_default=True, type=click.IntRange(1))
 @plotted
-def growth(
-    sizes: tuple[int, ...], users: tuple[int, ...], calls: int, plot: Path | None, options: Options
-) -> Any:
+def growth() -> None:
     """Draw what grows with memories and with users: disk, memory, activation, add, retrieve."""
-    from bench.growth import run
-
-    return run(sizes, users, calls, options, plot)
 
 
 @measurement(runs=1)
@@ -464,20 +398,14 @@ def scale(
 @measurement(runs=3)
 @click.option("--rows", default=25_000, show_default=True, type=click.IntRange(100))
 @click.option("--queries", default=200, show_default=True, type=click.IntRange(1))
-def churn(rows: int, queries: int, options: Options) -> Any:
+def churn() -> None:
     """Replace half of an index and delete nine tenths; exit 1 if recall@10 falls below 0.95."""
-    from bench.churn import run
-
-    return run(rows, queries, options)
 
 
 @measurement(runs=5)
 @click.option("--calls", default=1_000, show_default=True, type=click.IntRange(10))
-def sync(calls: int, options: Options) -> Any:
+def sync() -> None:
     """Time calls without `await` beside awaited ones; exit 1 if they take over 0.15 ms more."""
-    from bench.sync import run
-
-    return run(calls, options)
 
 
 @measurement(runs=3)
@@ -489,21 +417,15 @@ def sync(calls: int, options: Options) -> Any:
 )  # fmt: skip
 @click.option("--kills", default=8, show_default=True, type=click.IntRange(1))
 @click.option("--calls", default=500, show_default=True, type=click.IntRange(1), help="Of each.")
-def processes(options: Options, **asked: Any) -> Any:
+def processes() -> None:
     """Time clients of an owner beside the owner, and kill it; exit 1 if a figure misses."""
-    from bench.processes import run
-
-    return run(options=options, **asked)
 
 
 @measurement(runs=3)
 @click.option("--rounds", default=2_000, show_default=True, type=click.IntRange(10))
 @click.option("--kb", "text_kb", default=50, show_default=True, type=click.IntRange(1, 100))
-def improve(rounds: int, text_kb: int, options: Options) -> Any:
+def improve() -> None:
     """Improve a text for many rounds, beside a list that keeps all; exit 1 if it grows or slows."""
-    from bench.improve import run
-
-    return run(rounds, text_kb, options)
 
 
 @measurement(runs=1)
@@ -522,13 +444,8 @@ def improve(rounds: int, text_kb: int, options: Options) -> Any:
     help="A tokenizer.json; give it once for each.  [default: those of packages that carry one, "
     "or the installed model's]",
 )  # fmt: skip
-def tokens(
-    locomo: Path | None, sets: tuple[Path, ...], tokenizers: tuple[Path, ...], options: Options
-) -> Any:
+def tokens() -> None:
     """Say how far the estimates of tokens are from real tokenizers, by kind of text."""
-    from bench.tokens import run
-
-    return run(locomo, sets, tokenizers, options)
 
 
 @measurement(runs=1)
@@ -537,11 +454,8 @@ def tokens(
     help="Also the details of the measures whose name contains it: docstrings, fields, private, "
     "class, crosses, floors, imports; `all` of all.",
 )  # fmt: skip
-def house(listed: str | None, options: Options) -> Any:
+def house() -> None:
     """Measure how the product is built: packages, floors, files that a call crosses, words."""
-    from bench.house import run
-
-    return run(listed, options)
 
 
 if __name__ == "__main__":

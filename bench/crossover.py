@@ -20,7 +20,6 @@ from memory_actors.search.indexes import dense
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.rows import centre
 
-SIZES = (5_000, 10_000, 20_000, 30_000, 50_000, 100_000)
 K = 10
 EVICT_BYTES = 64 << 20  # more than the caches of a core
 PACKAGES = ("numpy", "numkong")

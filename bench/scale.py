@@ -16,8 +16,6 @@ from bench.report import Options, Report, Table, facts, scratch
 
 DAY_S = 86_400
 YEAR_DAYS = 365
-MONTH_H = 730
-SHARDS = 4_096
 GB = 1e9
 NOTES = (
     "units: of a resource at the peak, each filled to its share; what needs most units comes first",

@@ -13,6 +13,10 @@ from support.postgres import stop_session
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# Tests run side by side, and the threads of BLAS would take the cores from each other. It looks
+# when numpy is loaded, in the processes that tests start, too.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 MEMORY = Path("/dev/shm")
 FREE_BYTES_MIN = 2 << 30  # a whole run writes a few hundred megabytes, and removes what passed
 

@@ -52,7 +52,10 @@ class Program(Group):
         arguments = list(sys.argv[1:] if args is None else args)
         app = extra.setdefault("obj", None) or App()
         extra |= {"obj": app, "standalone_mode": False}
-        _never_fail_to_print()
+        # Replace what the terminal's encoding lacks, instead of failing on it.
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
         log_to_stderr()
         try:
             code = super().main(arguments, *rest, **extra)
@@ -82,13 +85,6 @@ def _report(error: Exception, app: App) -> int:
         said = f"unexpected {kind}: {said}. Run it again with --debug, and report what it prints"
     print_error(kind, said, as_json=app.json)
     return REFUSED
-
-
-def _never_fail_to_print() -> None:
-    """Replace what the terminal's encoding lacks, instead of failing on it."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 @click.group(cls=Program)

@@ -3,13 +3,13 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from signal import SIGINT
+from typing import Any
 
 import click
 import msgspec
-from rich.text import Text
 
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.reports import (
@@ -66,9 +66,7 @@ SUMMARIZERS: dict[str, Callable[[], Summarizer]] = {
     show_default=True, help="llm takes model, URL and key from MEMORY_ACTORS_LLM_… variables.",
 )  # fmt: skip
 @pass_app
-def compact(
-    app: App, /, dry_run: bool, older_than: str | None, episodes: bool | None, name: str
-) -> None:
+def compact(app: App, /, name: str, **asked: Any) -> None:
     """Replace old memories that are about the same by summaries: of all users, or of --user.
 
     Nothing is lost: `compaction expand` shows the originals, `compaction undo` brings them back.
@@ -79,32 +77,26 @@ def compact(
     summarizer = SUMMARIZERS[name]()
     ensure_model(app)
     with progress_bar("Compacting", quiet=app.json) as moved:
-        report = run(lambda: _compacted(app, summarizer, dry_run, older_than, episodes, moved))
+        report = run(lambda: _compacted(app, summarizer, asked, moved))
     print_result(app, report, _print_report, _for_programs)
     if report.cancelled:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
 async def _compacted(
-    app: App,
-    summarizer: Summarizer,
-    dry_run: bool,
-    older_than: str | None,
-    episodes: bool | None,
-    moved: Progress,
+    app: App, summarizer: Summarizer, asked: Mapping[str, Any], moved: Progress
 ) -> CompactionReport:
-    asked = ["summarizer"] if is_given("name") else []
+    own = ["summarizer"] if is_given("name") else []
     # Compacting frees room, so no quota raises an alert.
-    async with opening(app, asked=asked, summarizer=summarizer, alerts=[]) as memory:
+    async with opening(app, asked=own, summarizer=summarizer, alerts=[]) as memory:
         with _stopped_by_ctrl_c() as stop:
-            return await memory.compact(
-                app.user,
-                dry_run=dry_run,
-                older_than=older_than,
-                episodes=episodes,
-                progress=_on_progress(moved),
-                stop=stop,
-            )
+
+            def on_progress(at: CompactionProgress) -> None:
+                of_user = at.clusters_done / at.clusters_total if at.clusters_total else 0.0
+                share = min(1.0, (at.users_done + of_user) / max(1, at.users_total))
+                moved(int(STEPS * share), STEPS)
+
+            return await memory.compact(app.user, progress=on_progress, stop=stop, **asked)
 
 
 @contextmanager
@@ -127,15 +119,6 @@ def _stopped_by_ctrl_c() -> Iterator[asyncio.Event]:
         signal.signal(SIGINT, before)
 
 
-def _on_progress(moved: Progress) -> Callable[[CompactionProgress], None]:
-    def on_progress(at: CompactionProgress) -> None:
-        of_user = at.clusters_done / at.clusters_total if at.clusters_total else 0.0
-        share = min(1.0, (at.users_done + of_user) / max(1, at.users_total))
-        moved(int(STEPS * share), STEPS)
-
-    return on_progress
-
-
 def _for_programs(report: CompactionReport | CompactionStats) -> dict[str, object]:
     saved = {"bytes_saved": report.bytes_saved, "compression_ratio": report.compression_ratio}
     return {**msgspec.structs.asdict(report), **saved}
@@ -150,7 +133,14 @@ def _print_report(report: CompactionReport) -> None:
         _print_clusters(replaced, report.compressed)
         say("")
     _say_done(report)
-    _say_left(report)
+    left = [one for one in report.clusters if one.outcome not in REPLACED]
+    if left:
+        say(f"{counted(len(left), 'cluster')} left as before; the next run tries again:", "yellow")
+    reasons = Counter(one.reason or one.outcome for one in left)
+    for why, count in reasons.most_common(REASONS_SHOWN_MAX):
+        say(f"  {count:,}: {why}")
+    if report.users_failed:
+        say(f"{counted(report.users_failed, 'user')} could not be read or written.", "yellow")
     if report.cancelled:
         note("Interrupted: the rest is as it was. Run it again to go on.", "yellow")
 
@@ -164,28 +154,18 @@ def _print_clusters(clusters: Sequence[ClusterReport], count: int) -> None:
     by_saved = sorted(clusters, key=lambda one: one.bytes_after - one.bytes_before)
     for one in by_saved[:CLUSTERS_SHOWN_MAX]:
         user = [text(one.user_id)] if with_users else []
+        days = [local(time).split()[0] for time in (one.time_range_start, one.time_range_end)]
+        lines = "\n".join(shortened(line, SAMPLE_CHARACTERS_MAX) for line in one.sample)
+        would_be = shortened(one.summary or "", SUMMARY_CHARACTERS_MAX)
         made.add_row(
-            *user, _period(one), f"{one.original_count:,}", size(one.bytes_before),
-            size(one.bytes_after), _sample(one),
+            *user, " to ".join(dict.fromkeys(days)), f"{one.original_count:,}",
+            size(one.bytes_before), size(one.bytes_after),
+            text(lines) + text(f"\n{short_id(one.memory_id or '') or would_be}", "dim"),
         )  # fmt: skip
     print_table(made)
     more = count - min(len(clusters), CLUSTERS_SHOWN_MAX)
     if more > 0:
         say(f"… and {counted(more, 'cluster')} more: --json shows them.", "dim")
-
-
-def _period(one: ClusterReport) -> str:
-    start, end = (
-        local(time).partition(" ")[0] for time in (one.time_range_start, one.time_range_end)
-    )
-    return start if start == end else f"{start} to {end}"
-
-
-def _sample(one: ClusterReport) -> Text:
-    """Return some of the originals; below them what would be, or the id of what is."""
-    lines = "\n".join(shortened(line, SAMPLE_CHARACTERS_MAX) for line in one.sample)
-    below = short_id(one.memory_id or "") or shortened(one.summary or "", SUMMARY_CHARACTERS_MAX)
-    return text(lines) + text(f"\n{below}", "dim")
 
 
 def _say_done(report: CompactionReport) -> None:
@@ -209,18 +189,6 @@ def _say_done(report: CompactionReport) -> None:
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "0 %"
-
-
-def _say_left(report: CompactionReport) -> None:
-    """Say which clusters and users stay as they are, and why."""
-    left = [one for one in report.clusters if one.outcome not in REPLACED]
-    if left:
-        say(f"{counted(len(left), 'cluster')} left as before; the next run tries again:", "yellow")
-    reasons = Counter(one.reason or one.outcome for one in left)
-    for why, count in reasons.most_common(REASONS_SHOWN_MAX):
-        say(f"  {count:,}: {why}")
-    if report.users_failed:
-        say(f"{counted(report.users_failed, 'user')} could not be read or written.", "yellow")
 
 
 # --- compaction

@@ -33,7 +33,6 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import ensure_model, with_user
 from memory_actors.cli.showing import CONTENT_CHARACTERS_MAX, short_id
-from memory_actors.integrations.context_files.merge import Conflict
 from memory_actors.integrations.context_files.syncing import SyncReport
 from memory_actors.integrations.context_files.syncing import sync as sync_file
 from memory_actors.integrations.context_files.watching import watch
@@ -274,13 +273,9 @@ def _tell(report: SyncReport) -> None:
     if report.warning is not None:
         note(report.warning, "yellow")
     for conflict in report.conflicts:
-        note(_conflict(conflict), "yellow")
-
-
-def _conflict(conflict: Conflict) -> str:
-    said = [
-        f"  {side}: {shortened(text, CONTENT_CHARACTERS_MAX)}"
-        for side, text in (("document", conflict.document), ("file", conflict.file))
-        if text is not None
-    ]
-    return "\n".join([f"Conflict: {conflict.reason}; {KEPT[conflict.reason]}.", *said])
+        said = [
+            f"  {side}: {shortened(text, CONTENT_CHARACTERS_MAX)}"
+            for side, text in (("document", conflict.document), ("file", conflict.file))
+            if text is not None
+        ]
+        note("\n".join([f"Conflict: {conflict.reason}; {KEPT[conflict.reason]}.", *said]), "yellow")

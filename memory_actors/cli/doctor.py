@@ -10,7 +10,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final, Literal, TypeAlias
@@ -33,6 +33,8 @@ from memory_actors.sharing.system import join
 from memory_actors.upkeep.store import closed_log
 
 Status: TypeAlias = Literal["ok", "warning", "failed"]
+Look: TypeAlias = tuple[str, Status, str]
+"""A finding, its status, and an advice for when that is not ok."""
 
 PYTHON_MIN: Final = (3, 11)
 PACKAGE: Final = "memory-actors"
@@ -60,82 +62,80 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 def checks(directory: Path) -> Iterator[Check]:
     """Yield one check after another; one that crashes has failed and stops no other."""
-    looks: list[tuple[str, Callable[[], Check]]] = [
-        ("python", _python),
-        ("packages", _packages),
-        ("model", _model),
-        ("embedding", _embedding),
-        ("data directory", lambda: _writable(directory)),
-        ("free disk", lambda: _free_disk(directory)),
-        ("file system", lambda: _file_system(directory)),
-        ("log lock", lambda: _lock(directory)),
-        ("log file", lambda: _log_file(closed_log(directory))),
-        ("fsync", lambda: _fsync(directory)),
-    ]
-    for name, look in looks:
+    looks: Mapping[str, Callable[[], Look]] = {
+        "python": _python,
+        "packages": _packages,
+        "model": _model,
+        "embedding": _embedding,
+        "data directory": lambda: _writable(directory),
+        "free disk": lambda: _free_disk(directory),
+        "file system": lambda: _file_system(directory),
+        "log lock": lambda: _lock(directory),
+        "log file": lambda: _log_file(closed_log(directory)),
+        "fsync": lambda: _fsync(directory),
+    }
+    for name, look in looks.items():
         try:
-            yield look()
+            found, status, advice = look()
         except Exception as error:  # a doctor who faints helps nobody
-            yield Check(
-                name=name, status="failed", found=f"{type(error).__name__}: {error}",
-                advice="this check could not be made: the reason is before you",
-            )  # fmt: skip
+            found, status = f"{type(error).__name__}: {error}", "failed"
+            advice = "this check could not be made: the reason is before you"
+        yield Check(
+            name=name, status=status, found=found, advice="" if status == "ok" else advice
+        )  # fmt: skip
+
+
+def _or_failed(good: bool) -> Status:
+    return "ok" if good else "failed"
 
 
 # --- the program
 
 
-def _python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    wanted = ".".join(map(str, PYTHON_MIN))
+def _python() -> Look:
+    version, wanted = (".".join(map(str, one)) for one in (sys.version_info[:3], PYTHON_MIN))
     good = sys.version_info >= PYTHON_MIN
-    return _check("python", good, version, f"install Python {wanted} or newer")
+    return version, _or_failed(good), f"install Python {wanted} or newer"
 
 
-def _packages() -> Check:
-    found, missing = [], []
-    for name in _requirements():
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    said = ", ".join([*found, *(f"{name} missing" for name in missing)])
-    return _check("packages", not missing, said, f"run `pip install {' '.join(missing)}`")
-
-
-def _requirements() -> list[str]:
-    """Return the names of what the package needs, extras aside."""
+def _packages() -> Look:
     try:
         required = importlib.metadata.requires(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
         required = ["lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
     plain = (line for line in required if "extra ==" not in line)
-    return sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain)
+    found, missing = [], []
+    for name in sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain):
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    said = ", ".join([*found, *(f"{name} missing" for name in missing)])
+    return said, _or_failed(not missing), f"run `pip install {' '.join(missing)}`"
 
 
 # --- the model
 
 
-def _model() -> Check:
+def _model() -> Look:
     folder = model_path("int8")
     found = str(folder) if folder is not None else f"none that is whole at {model_dir('int8')}"
-    return _check("model", folder is not None, found, "run `memory-actors model install`")
+    return found, _or_failed(folder is not None), "run `memory-actors model install`"
 
 
-def _embedding() -> Check:
+def _embedding() -> Look:
     if model_path("int8") is None:
-        return _check("embedding", False, "no model to try", "install the model first")
+        return "no model to try", "failed", "install the model first"
     began_s = time.perf_counter()
     one, other = DefaultEmbedder().embed(SENTENCES)
     took_ms = (time.perf_counter() - began_s) * 1e3
     cosine = float(np.dot(one, other))
-    return _check(
-        "embedding",
-        COSINE_MIN <= cosine <= COSINE_MAX,
+    found = (
         f"two known sentences at cosine {cosine:.3f} (expected {COSINE_MIN} to {COSINE_MAX}), "
-        f"{took_ms:.0f} ms with loading",
-        f"delete {model_dir('int8')} and run `memory-actors model install`",
+        f"{took_ms:.0f} ms with loading"
     )
+    advice = f"delete {model_dir('int8')} and run `memory-actors model install`"
+    return found, _or_failed(COSINE_MIN <= cosine <= COSINE_MAX), advice
 
 
 # --- the data directory
@@ -147,32 +147,29 @@ def _existing(directory: Path) -> Path:
     return next(path for path in (resolved, *resolved.parents) if path.exists())
 
 
-def _writable(directory: Path) -> Check:
+def _writable(directory: Path) -> Look:
     there = _existing(directory)
     found = str(directory.resolve())
     if there != directory.resolve():
         found += " (not there yet; it is made by the first add)"
     good = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    return _check(
-        "data directory", good, found,
-        f"make {there} a directory you may write to, or name another with --data",
-    )  # fmt: skip
+    advice = f"make {there} a directory you may write to, or name another with --data"
+    return found, _or_failed(good), advice
 
 
-def _free_disk(directory: Path) -> Check:
+def _free_disk(directory: Path) -> Look:
     free = shutil.disk_usage(_existing(directory)).free
-    return _check(
-        "free disk", free >= FREE_BYTES_MIN, f"{size(free)} free",
-        f"make room: below {size(FREE_BYTES_MIN)} writes may soon be refused",
-    )  # fmt: skip
+    advice = f"make room: below {size(FREE_BYTES_MIN)} writes may soon be refused"
+    return f"{size(free)} free", _or_failed(free >= FREE_BYTES_MIN), advice
 
 
-def _file_system(directory: Path) -> Check:
+def _file_system(directory: Path) -> Look:
     kind = file_system(_existing(directory), _mounts())
-    return _check(
-        "file system", kind not in NETWORK_FILE_SYSTEMS, kind or "unknown (no /proc/mounts here)",
+    return (
+        kind or "unknown (no /proc/mounts here)",
+        _or_failed(kind not in NETWORK_FILE_SYSTEMS),
         "keep the data on a local disk: locks and memory maps do not hold over a network",
-    )  # fmt: skip
+    )
 
 
 def file_system(path: Path, mounts: str) -> str:
@@ -195,21 +192,19 @@ def _mounts() -> str:
         return ""
 
 
-def _lock(directory: Path) -> Check:
-    owner, name = closed_log(directory).owner(), "log lock"
+def _lock(directory: Path) -> Look:
+    owner = closed_log(directory).owner()
     if owner is None:
-        return _check(name, True, "free", "")
+        return "free", "ok", ""
     if not is_shared(directory):
-        return Check(
-            name=name, status="warning", found=f"open in {owner}, for itself alone",
-            advice="other processes, and commands, come in when that one has closed it",
-        )  # fmt: skip
+        advice = "other processes, and commands, come in when that one has closed it"
+        return f"open in {owner}, for itself alone", "warning", advice
     try:
         took_ms = run(lambda: _ask(directory))
     except MemoryActorsError as error:
         advice = "see what that process does; if it is ended, another one takes over"
-        return _check(name, False, f"open in {owner}, which does not answer: {error}", advice)
-    return _check(name, True, f"open in {owner}, which answers others in {took_ms:.1f} ms", "")
+        return f"open in {owner}, which does not answer: {error}", "failed", advice
+    return f"open in {owner}, which answers others in {took_ms:.1f} ms", "ok", ""
 
 
 async def _ask(directory: Path) -> float:
@@ -220,28 +215,25 @@ async def _ask(directory: Path) -> float:
         return (time.perf_counter() - began_s) * 1e3
 
 
-def _log_file(log: ClosedLog) -> Check:
+def _log_file(log: ClosedLog) -> Look:
     """Look at the log's file as opening does: at its pages, and not at what they say."""
-    name, anchor, has_anchor = "log file", log.anchor.name, log.anchor.exists()
+    anchor, has_anchor = log.anchor.name, log.anchor.exists()
     if not log.size_bytes:
         lost = f"{log.path} is missing or empty, and {anchor} is there"
-        return _check(name, not has_anchor, lost if has_anchor else "no store here yet", _RESTORE)
+        return lost if has_anchor else "no store here yet", _or_failed(not has_anchor), _RESTORE
     if log.owner() is not None:
-        return _check(name, True, "not looked at: it is in use; `verify` asks who has it", "")
+        return "not looked at: it is in use; `verify` asks who has it", "ok", ""
     try:
         log.check()
     except CorruptLog as error:
-        return _check(name, False, str(error), _RESTORE)
+        return str(error), "failed", _RESTORE
     if not has_anchor:
-        return Check(
-            name=name, status="warning", found=f"{anchor} is missing",
-            advice="commits that were lost would not show: compare with `verify --against`",
-        )  # fmt: skip
-    whole = f"{size(log.size_bytes)}, every page in order; `verify` reads what they say"
-    return _check(name, True, whole, "")
+        advice = "commits that were lost would not show: compare with `verify --against`"
+        return f"{anchor} is missing", "warning", advice
+    return f"{size(log.size_bytes)}, every page in order; `verify` reads what they say", "ok", ""
 
 
-def _fsync(directory: Path) -> Check:
+def _fsync(directory: Path) -> Look:
     took_ms = []
     with TemporaryFile(dir=_existing(directory)) as file:
         for _ in range(FSYNC_PROBES):
@@ -251,18 +243,9 @@ def _fsync(directory: Path) -> Check:
             os.fsync(file.fileno())
             took_ms.append((time.perf_counter() - began_s) * 1e3)
     median_ms = statistics.median(took_ms)
-    return Check(
-        name="fsync",
-        status="ok" if median_ms <= FSYNC_MS_MAX else "warning",
-        found=f"{median_ms:.1f} ms (median of {FSYNC_PROBES})",
-        advice="" if median_ms <= FSYNC_MS_MAX else "a faster disk, or add_many, hides the wait",
-    )
-
-
-def _check(name: str, good: bool, found: str, advice: str) -> Check:
-    return Check(
-        name=name, status="ok" if good else "failed", found=found, advice="" if good else advice
-    )
+    status: Status = "ok" if median_ms <= FSYNC_MS_MAX else "warning"
+    found = f"{median_ms:.1f} ms (median of {FSYNC_PROBES})"
+    return found, status, "a faster disk, or add_many, hides the wait"
 
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
@@ -277,17 +260,13 @@ def doctor(app: App, /) -> None:
     if app.json:
         print_json({"ok": not failed, "checks": made})
     else:
-        _print_checks(made)
+        shown = table("", "check", "found")
+        for check in made:
+            found = text(check.found)
+            if check.advice:
+                found += text(f"\n→ {check.advice}", "bold")
+            shown.add_row(text(*MARKS[check.status]), check.name, found)
+        print_table(shown)
         say("Everything is in order." if not failed else f"{failed} to put right.")
     if failed:
         raise click.exceptions.Exit(1)
-
-
-def _print_checks(made: list[Check]) -> None:
-    shown = table("", "check", "found")
-    for check in made:
-        found = text(check.found)
-        if check.advice:
-            found += text(f"\n→ {check.advice}", "bold")
-        shown.add_row(text(*MARKS[check.status]), check.name, found)
-    print_table(shown)

@@ -102,13 +102,6 @@ async def _near(
 def neighbours(near: tuple[Entity, list[Neighbour]], as_of: datetime | None) -> None:
     """Show the entities that NAME relates to, and those that they relate to, as a tree."""
     start, found = near
-    print_tree(_tree(start, found))
-    if not found:
-        say("Nothing relates to it then." if as_of else "Nothing relates to it.", "dim")
-
-
-def _tree(start: Entity, found: Sequence[Neighbour]) -> Tree:
-    """Return a tree: each entity under the one from which it was reached, the nearest first."""
     tree = Tree(text(f"{start.name} ({start.type})", "bold"))
     branches = {start.memory_id: tree}
     for there in found:
@@ -119,7 +112,9 @@ def _tree(start: Entity, found: Sequence[Neighbour]) -> Tree:
         branches[there.entity.memory_id] = branches[before].add(
             label + text(f"  {validity(last)}", "dim")
         )
-    return tree
+    print_tree(tree)
+    if not found:
+        say("Nothing relates to it then." if as_of else "Nothing relates to it.", "dim")
 
 
 def _arrow(here: str, it: Relationship) -> str:

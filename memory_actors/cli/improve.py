@@ -84,7 +84,16 @@ def improve(
             _save_what_was_reached(seen, error.result)
         raise
     if not app.json:
-        _print_result(file, text, result)
+        for line in _diff(file, text, result.text):
+            colour = COLOURS.get(line[:1], "")
+            stdout().print(Text(printable(line), style=colour), soft_wrap=True)
+        stats = result.metadata["memory_stats"]
+        because = str(stats["stopped_because"]).replace("_", " ")
+        rounds = counted(stats["iterations"], "revision")
+        score = "" if result.score is None else f"score {result.score:.3f}, "
+        say(f"{score}{rounds}, ended: {because}.", "dim")
+        if "episode_id" in result.metadata:
+            say(f"Recorded as episode {result.metadata['episode_id']}.")
     if seen is not None:
         _write(seen, result.text)
         if not app.json:
@@ -244,19 +253,6 @@ def _said(event: Event) -> str:
 
 
 # --- what came of it
-
-
-def _print_result(file: str, before: str, result: Result) -> None:
-    for line in _diff(file, before, result.text):
-        colour = COLOURS.get(line[:1], "")
-        stdout().print(Text(printable(line), style=colour), soft_wrap=True)
-    stats = result.metadata["memory_stats"]
-    because = str(stats["stopped_because"]).replace("_", " ")
-    rounds = counted(stats["iterations"], "revision")
-    score = "" if result.score is None else f"score {result.score:.3f}, "
-    say(f"{score}{rounds}, ended: {because}.", "dim")
-    if "episode_id" in result.metadata:
-        say(f"Recorded as episode {result.metadata['episode_id']}.")
 
 
 def _diff(file: str, before: str, after: str) -> Iterable[str]:

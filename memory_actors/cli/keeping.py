@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from eventlog import BackedUp, RepairReport, Restored, write_heads
+from eventlog import BackedUp, RepairReport, write_heads
 from eventlog.keys.signing import new_key
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import FILE
 from memory_actors.cli.options import TRUST, App, SharedCommand, pass_app
-from memory_actors.cli.output import print_result, progress_bar, say, size
+from memory_actors.cli.output import print_for_programs, print_result, progress_bar, say, size
 from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.sharing.system import MemorySystem
 from memory_actors.upkeep.offline.repairing import repair_store
@@ -36,12 +36,9 @@ def backup(made: BackedUp) -> None:
 @pass_app
 def restore_backup(app: App, /, backup: Path) -> None:
     """Put a BACKUP in the place of the store, which must be closed and is moved aside."""
-    print_result(
-        app, run(lambda: MemorySystem.restore_backup(backup, app.directory)), _say_restored
-    )
-
-
-def _say_restored(restored: Restored) -> None:
+    restored = run(lambda: MemorySystem.restore_backup(backup, app.directory))
+    if print_for_programs(app, restored):
+        return
     say(f"✓ {restored.position:,} events are in {restored.directory}", "green")
     if restored.replaced is not None:
         say(f"What was there before is in {restored.replaced}")
@@ -106,11 +103,9 @@ def heads(app: App, /, file: Path, private_key: Path | None) -> None:
     """Write to FILE where the store stands: `verify --against` proves that its past is the same."""
     now = with_system(app, lambda memory: memory.heads())
     write_heads(file, now, private_key)
-    print_result(
-        app,
-        {"file": str(file), "position": now.position, "signed": private_key is not None},
-        lambda _: say(f"✓ The head at position {now.position:,} is in {file}", "green"),
-    )
+    told = {"file": str(file), "position": now.position, "signed": private_key is not None}
+    if not print_for_programs(app, told):
+        say(f"✓ The head at position {now.position:,} is in {file}", "green")
 
 
 @click.command("heads-key", cls=SharedCommand, shared=options.OF_NOTHING)
@@ -120,11 +115,9 @@ def heads(app: App, /, file: Path, private_key: Path | None) -> None:
 def heads_key(app: App, /, private_key: Path, public_key: Path) -> None:
     """Make a pair of Ed25519 keys to sign heads with, in two new files."""
     new_key(private_key, public_key)
-    print_result(
-        app,
-        {"private_key": str(private_key), "public_key": str(public_key)},
-        f"Keep {private_key} to yourself, and not beside the store; publish {public_key}.",
-    )
+    told = {"private_key": str(private_key), "public_key": str(public_key)}
+    said = f"Keep {private_key} to yourself, and not beside the store; publish {public_key}."
+    print_result(app, told, said)
 
 
 @click.command(cls=SharedCommand)

@@ -21,7 +21,7 @@ from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import (
     local,
-    print_json,
+    print_for_programs,
     print_json_line,
     print_result,
     print_table,
@@ -117,12 +117,8 @@ def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
             report = with_system(app, lambda memory: memory.verify(moved, against=heads))
         else:
             report = verify_store(app.directory, moved, against=heads, key_file=app.key_file)
-    print_result(
-        app,
-        report,
-        _print_report,
-        lambda report: {"ok": report.ok, **msgspec.structs.asdict(report)},
-    )
+    if not print_for_programs(app, {"ok": report.ok, **msgspec.structs.asdict(report)}):
+        _print_report(report)
     if not report.ok:
         raise click.exceptions.Exit(1)
 
@@ -255,8 +251,7 @@ def stats(app: App, /) -> None:
 
     usage, statistics = with_system(app, work)
     stored = bytes_under(app.directory)
-    if app.json:
-        print_json({"usage": usage, "statistics": statistics, "file_bytes": stored})
+    if print_for_programs(app, {"usage": usage, "statistics": statistics, "file_bytes": stored}):
         return
     log = statistics.log
     say(f"{usage.users:,} users, {log.last_position:,} events, {size(stored)} on disk.")

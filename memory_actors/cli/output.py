@@ -50,6 +50,13 @@ def print_result(
         to_people(result)
 
 
+def print_for_programs(app: App, result: object) -> bool:
+    """Print a result as JSON if that is asked for; return whether it is."""
+    if app.json:
+        print_json(result)
+    return app.json
+
+
 # --- for programs
 
 

@@ -16,7 +16,7 @@ from memory_actors.cli.output import (
     counted,
     local,
     note,
-    print_result,
+    print_for_programs,
     print_table,
     say,
     shortened,
@@ -69,17 +69,15 @@ def replay(
             return past.moment, past.lost, hits
 
     moment, lost, memories = with_system(app, work)
-
-    def to_people(_: object) -> None:
-        say(f"As of {local(moment.at)}, position {moment.position:,}:", "bold")
-        _say_lost(lost)
-        if memories:
-            print_table(memory_table(memories))
-        else:
-            where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
-            say(f"Nothing {'there' if query is None else 'found'} {where}.")
-
-    print_result(app, {"moment": moment, "lost": lost, "memories": memories}, to_people)
+    if print_for_programs(app, {"moment": moment, "lost": lost, "memories": memories}):
+        return
+    say(f"As of {local(moment.at)}, position {moment.position:,}:", "bold")
+    _say_lost(lost)
+    if memories:
+        print_table(memory_table(memories))
+    else:
+        where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
+        say(f"Nothing {'there' if query is None else 'found'} {where}.")
 
 
 def _say_lost(lost: int) -> None:

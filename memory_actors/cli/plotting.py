@@ -40,7 +40,7 @@ class Bar(NamedTuple):
     """Beside it."""
     colour: str = "green"
     begin: float = 0.0
-    """Where it begins, from 0 to 1; a bar without a length is a mark there."""
+    """The place at which it begins, from 0 to 1; a bar without a length is a mark there."""
 
 
 def draw(title: str, bars: Sequence[Bar], where: str) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import click
-from rich.text import Text
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.quota import GIB
@@ -12,7 +11,16 @@ from memory_actors.base.usage import CostEstimate, KindUsage, SystemUsage, Usage
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import App, SharedCommand, pass_app
-from memory_actors.cli.output import counted, of_unit, print_result, print_table, say, size, table
+from memory_actors.cli.output import (
+    counted,
+    of_unit,
+    print_for_programs,
+    print_result,
+    print_table,
+    say,
+    size,
+    table,
+)
 from memory_actors.cli.plotting import Bar, draw, drawn, plot_option
 from memory_actors.cli.running import with_system, with_user
 
@@ -72,7 +80,14 @@ def _plot(app: App, where: str, *, everybody: bool) -> None:
 
 
 def _print_usage(used: Usage) -> None:
-    _print_kinds(used)
+    right = ("memories", "size", "in the log", "evicted", "pruned")
+    kinds = table("type", *right, title=f"User {used.user_id}, tier {used.tier}", right=right)
+    for name, kind in used.kinds.items():
+        kinds.add_row(name, *_row(kind))
+        if name == MemoryType.ENTITY:
+            kinds.add_row(RELATIONSHIPS, f"{_relationships(kind):,}")
+    kinds.add_row("all", *_row(_sum(list(used.kinds.values()))), style="bold")
+    print_table(kinds)
     say("")
     _print_limits(_quotas(used))
     say("A session, an agent: what is used is of the fullest one.", "dim")
@@ -83,17 +98,6 @@ def _quotas(used: Usage) -> list[tuple[str, QuotaUse]]:
     return [
         (f"{name}.{use.quota}", use) for name, kind in used.kinds.items() for use in kind.quotas
     ]
-
-
-def _print_kinds(used: Usage) -> None:
-    right = ("memories", "size", "in the log", "evicted", "pruned")
-    kinds = table("type", *right, title=f"User {used.user_id}, tier {used.tier}", right=right)
-    for name, kind in used.kinds.items():
-        kinds.add_row(name, *_row(kind))
-        if name == MemoryType.ENTITY:
-            kinds.add_row(RELATIONSHIPS, f"{_relationships(kind):,}")
-    kinds.add_row("all", *_row(_sum(list(used.kinds.values()))), style="bold")
-    print_table(kinds)
 
 
 def _relationships(kind: KindUsage) -> int:
@@ -126,7 +130,8 @@ def _print_limits(quotas: Sequence[tuple[str, QuotaUse]]) -> None:
         percent = "<0.1" if is_little else f"{use.percent:.1f}"
         limits.add_row(
             _named(name), of_unit(use.used, use.unit), of_unit(use.limit, use.unit),
-            EACH.get(name, ""), percent, _bar(use),
+            EACH.get(name, ""), percent,
+            drawn(Bar("", use.percent / 100, colour=_colour(use)), BAR_CELLS),
         )  # fmt: skip
     print_table(limits)
 
@@ -135,10 +140,6 @@ def _named(quota: str) -> str:
     """Return a quota's name as people say it: `entity.bytes` is the entity size."""
     kind, _, what = quota.partition(".")
     return _PLAIN.get(what) or f"{kind} {_NOUNS.get(what, what)}"
-
-
-def _bar(use: QuotaUse) -> Text:
-    return drawn(Bar("", use.percent / 100, colour=_colour(use)), BAR_CELLS)
 
 
 def _colour(use: QuotaUse) -> str:
@@ -222,9 +223,6 @@ def tier(app: App, /, tier: str | None) -> None:
         return await user.usage()
 
     used = with_user(app, work, create=tier is not None)
-    print_result(app, used, _say_tier, lambda used: {"user_id": used.user_id, "tier": used.tier})
-
-
-def _say_tier(used: Usage) -> None:
-    say(f"Tier of {used.user_id}: {used.tier}")
-    _say_over(used)
+    if not print_for_programs(app, {"user_id": used.user_id, "tier": used.tier}):
+        say(f"Tier of {used.user_id}: {used.tier}")
+        _say_over(used)

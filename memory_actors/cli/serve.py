@@ -2,7 +2,6 @@
 
 import ipaddress
 import webbrowser
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ from memory_actors.cli.options import App, Group, SharedCommand, is_given, pass_
 from memory_actors.cli.output import (
     local,
     note,
+    print_for_programs,
     print_json_line,
     print_result,
     print_table,
@@ -197,12 +197,9 @@ def create(app: App, /, root: bool, tier: str | None) -> None:
     if root == (app.user is not None):
         raise click.UsageError("name a user with --user, or say --root: one of the two")
     token, key = KeyStore(app.directory).create(None if root else app.user, tier)
-
-    def to_people(key: ApiKey) -> None:
+    if not print_for_programs(app, {"key": token, **_told(key)}):
         say(token)
         note(f"The key of {_scope(key)}, shown this once: only its hash is kept.")
-
-    print_result(app, key, to_people, lambda key: {"key": token, **_told(key)})
 
 
 @keys.command("list", cls=SharedCommand, shared=options.OF_DIRECTORY)
@@ -210,16 +207,19 @@ def create(app: App, /, root: bool, tier: str | None) -> None:
 def list_(app: App, /) -> None:
     """List the keys: their ids and what they open."""
     found = KeyStore(app.directory).all()
-    print_result(app, found, _print_keys, lambda found: [_told(key) for key in found])
-
-
-def _print_keys(found: Sequence[ApiKey]) -> None:
+    if print_for_programs(app, [_told(key) for key in found]):
+        return
     if not found:
         say("No keys.")
         return
     made = table("id", "opens", "tier", "made", whole=("id",))
     for key in found:
-        made.add_row(key.id, text(_scope(key)), text(_tier(key)), local(key.created_at))
+        how = (
+            ""
+            if key.tier is None
+            else f"{key.tier} ({'set' if key.tier_is_set else 'at first use'})"
+        )
+        made.add_row(key.id, text(_scope(key)), text(how), local(key.created_at))
     print_table(made)
 
 
@@ -238,9 +238,3 @@ def _told(key: ApiKey) -> dict[str, object]:
 
 def _scope(key: ApiKey) -> str:
     return "root: everything" if key.is_root else f"user {key.user_id}"
-
-
-def _tier(key: ApiKey) -> str:
-    if key.tier is None:
-        return ""
-    return f"{key.tier} (set)" if key.tier_is_set else f"{key.tier} (at first use)"

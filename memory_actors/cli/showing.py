@@ -22,6 +22,7 @@ from memory_actors.cli.output import (
     table,
     text,
 )
+from memory_actors.users.handles.handle import as_record
 
 CONTENT_CHARACTERS_MAX = 300  # of a memory in a table; `get` shows all of it
 LINES_MAX, LINE_CHARACTERS_MAX = 5, 120  # of an entity or an episode in a table
@@ -48,7 +49,23 @@ def memory_table(memories: Sequence[Memory]) -> Table:
 
 def described(memory: Memory) -> Text:
     """Return a memory's text, with its id and what else it is under it."""
-    facts = [short_id(memory.memory_id), *_marks(memory)]
+    kind = "" if memory.memory_type == MemoryType.LONG_TERM else type_of(memory)
+    marks = [kind]
+    if memory.memory_type == MemoryType.STRUCTURED:
+        marks.append(f"collection {memory.data['collection']}")
+    if memory.memory_type == MemoryType.CONTEXT:
+        marks.append(memory.data["document"] + (", archived" if memory.data["archived"] else ""))
+    if memory.key not in (None, memory.memory_id):
+        marks.append(f"key {memory.key}")
+    if is_relationship(memory):
+        marks.append(validity(as_record(Relationship, memory)))
+    if memory.session_id:
+        marks.append(f"session {memory.session_id}")
+    if isinstance(memory, Hit) and memory.superseded_by:
+        marks.append(f"superseded by {memory.superseded_by}")
+    if memory.origins:
+        marks.append(said_by(memory))
+    facts = [short_id(memory.memory_id), *([*marks, "pinned"] if memory.pinned else marks)]
     if isinstance(memory, Hit) and memory.signals is not None:
         facts += [f"{name} {value:+.3f}" for name, value in memory.signals.items()]
     if memory.memory_type in _MULTILINE:
@@ -66,26 +83,6 @@ def short_id(memory_id: str) -> str:
     return memory_id[:ID_CHARACTERS_SHOWN] if _GENERATED_ID.fullmatch(memory_id) else memory_id
 
 
-def _marks(memory: Memory) -> list[str]:
-    kind = "" if memory.memory_type == MemoryType.LONG_TERM else type_of(memory)
-    marks = [kind]
-    if memory.memory_type == MemoryType.STRUCTURED:
-        marks.append(f"collection {memory.data['collection']}")
-    if memory.memory_type == MemoryType.CONTEXT:
-        marks.append(memory.data["document"] + (", archived" if memory.data["archived"] else ""))
-    if memory.key not in (None, memory.memory_id):
-        marks.append(f"key {memory.key}")
-    if is_relationship(memory):
-        marks.append(validity(_relationship(memory)))
-    if memory.session_id:
-        marks.append(f"session {memory.session_id}")
-    if isinstance(memory, Hit) and memory.superseded_by:
-        marks.append(f"superseded by {memory.superseded_by}")
-    if memory.origins:
-        marks.append(said_by(memory))
-    return [*marks, "pinned"] if memory.pinned else marks
-
-
 def said_by(memory: Memory) -> str:
     """Return how far a memory is trusted, and where it comes from."""
     named = [one.source for one in memory.origins if one.source is not None]
@@ -101,13 +98,6 @@ def type_of(memory: Memory) -> str:
 def is_relationship(memory: Memory) -> bool:
     """Say whether a memory relates two entities."""
     return memory.memory_type == MemoryType.ENTITY and "relation" in memory.data
-
-
-def _relationship(memory: Memory) -> Relationship:
-    own = {
-        name: getattr(memory, name) for name in ("memory_id", "metadata", "created_at", "pinned")
-    }
-    return msgspec.convert({**memory.data, **own}, Relationship)
 
 
 def validity(it: Relationship) -> str:
@@ -130,7 +120,11 @@ def print_memory(memory: Memory) -> None:
     if show is None or memory.data is None:
         say(memory.content)
     elif is_relationship(memory):
-        _print_relationship(memory)
+        it = as_record(Relationship, memory)
+        say(f"{it.source} ─ {it.relation} → {it.target}", "bold")
+        say(f"  {validity(it)}")
+        if it.fact is not None:
+            say(f"  {it.fact}")
     else:
         show(memory.data)
     facts = table("", "")
@@ -168,14 +162,6 @@ def _print_entity(data: Mapping[str, Any]) -> None:
         say(f"  • {observation}")
 
 
-def _print_relationship(memory: Memory) -> None:
-    it = _relationship(memory)
-    say(f"{it.source} ─ {it.relation} → {it.target}", "bold")
-    say(f"  {validity(it)}")
-    if it.fact is not None:
-        say(f"  {it.fact}")
-
-
 def _print_document(data: Mapping[str, Any]) -> None:
     say(f"{data['collection']} / {data['key']}", "bold")
     say(pretty_json(data["value"]))
@@ -184,21 +170,18 @@ def _print_document(data: Mapping[str, Any]) -> None:
 def _print_episode(data: Mapping[str, Any]) -> None:
     say(f"Goal: {data['goal']}", "bold")
     if data["steps"]:
-        print_table(_steps(data["steps"]))
+        steps = data["steps"]
+        said = [n for n in ("observation", "outcome", "error") if any(step[n] for step in steps)]
+        made = table("#", "action", *said, right=("#",))
+        for step in steps:
+            cells = [text(step[name], "red" if name == "error" else "") for name in said]
+            made.add_row(str(step["number"]), text(step["action"]), *cells)
+        print_table(made)
     if data["steps_evicted"]:
         gone = counted(data["steps_evicted"], "older step")
         say(f"{gone} made room for newer ones.", "dim")
     result = f": {data['result']}" if data["result"] else ""
     say(f"{data['status'].capitalize()}{result}", STATUS_STYLES[data["status"]])
-
-
-def _steps(steps: Sequence[Mapping[str, Any]]) -> Table:
-    said = [n for n in ("observation", "outcome", "error") if any(step[n] for step in steps)]
-    made = table("#", "action", *said, right=("#",))
-    for step in steps:
-        cells = [text(step[name], "red" if name == "error" else "") for name in said]
-        made.add_row(str(step["number"]), text(step["action"]), *cells)
-    return made
 
 
 _SHOWN: Mapping[str, Callable[[Any], None]] = {
@@ -220,15 +203,6 @@ def say_added(receipt: Receipt, what: str = "") -> None:
     kind = MemoryType(receipt.memory_type)
     room = f"room for {receipt.quota_remaining:,} more{_ROOM.get(kind, '')}"
     say(f"{done}: {receipt.memory_id}  ({what or kind}, {room})")
-    _say_gone(receipt)
-    if receipt.supersedes:
-        say(f"Ranks before what held until now: {len(receipt.supersedes):,}", "dim")
-        say(f"To undo that: memory-actors restore {' '.join(receipt.supersedes)}", "dim")
-    if not receipt.indexed:
-        say("Kept, but not searchable until the model works: `memory-actors doctor`", "yellow")
-
-
-def _say_gone(receipt: Receipt) -> None:
     gone = (*receipt.evicted, *receipt.pruned)
     if gone:
         say(f"Removed to make room: {len(gone):,}", "yellow")
@@ -236,3 +210,8 @@ def _say_gone(receipt: Receipt) -> None:
         say(
             f"To bring back: memory-actors restore {' '.join(map(short_id, receipt.pruned))}", "dim"
         )
+    if receipt.supersedes:
+        say(f"Ranks before what held until now: {len(receipt.supersedes):,}", "dim")
+        say(f"To undo that: memory-actors restore {' '.join(receipt.supersedes)}", "dim")
+    if not receipt.indexed:
+        say("Kept, but not searchable until the model works: `memory-actors doctor`", "yellow")

@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from eventlog import Exported, Imported
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Count, SharedCommand, is_given, pass_app
 from memory_actors.cli.output import (
     counted,
+    print_for_programs,
     print_result,
     progress_bar,
     progress_bars,
@@ -22,7 +22,6 @@ from memory_actors.cli.running import chosen_user, ensure_model, opened, run, wi
 from memory_actors.interchange import (
     SOURCES,
     TARGETS,
-    ExportReport,
     ImportNote,
     ImportReport,
     export_jsonl,
@@ -89,15 +88,12 @@ def import_(app: App, /, file: Path, form: str, program: str | None, **foreign: 
     elif any(foreign.values()):
         raise click.UsageError("--user-field, --map and --dry-run go with --from PROGRAM")
     else:
-        report = _own(app, STDIN if str(file) == "-" else file, form)
+        path = STDIN if str(file) == "-" else file
+        if not path.is_fifo():
+            open_file(path).close()  # what cannot be read is no reason to make a store
+        ensure_model(app)
+        report = run(lambda: _imported(app, path, form))
     print_result(app, report, _say_imported)
-
-
-def _own(app: App, path: Path, form: str) -> ImportReport:
-    if not path.is_fifo():
-        open_file(path).close()  # what cannot be read is no reason to make a store
-    ensure_model(app)
-    return run(lambda: _imported(app, path, form))
 
 
 async def _imported(app: App, path: Path, form: str) -> ImportReport:
@@ -179,12 +175,9 @@ def _for_others(app: App, file: Path, program: str) -> None:
         raise click.UsageError("--to takes the name of a FILE")
     with progress_bar("Exporting", quiet=app.json) as moved:
         report = with_user(app, lambda user: export_to(user, program, file, progress=moved))
-
-    def to_people(report: ExportReport) -> None:
+    if not print_for_programs(app, report):
         say(f"Wrote {report.memories:,} memories to {file}")
         _say_notes(report.notes)
-
-    print_result(app, report, to_people)
 
 
 async def _to_stdout(user: UserMemory) -> None:
@@ -207,12 +200,9 @@ def export_since(app: App, /, position: int, file: Path) -> None:
     """
     with progress_bar("Exporting", quiet=app.json) as moved:
         made = with_system(app, lambda memory: memory.export_since(position, file, progress=moved))
-    print_result(app, made, _say_exported)
-
-
-def _say_exported(made: Exported) -> None:
-    say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.file}", "green")
-    say(f"The next one goes on at {made.position}.")
+    if not print_for_programs(app, made):
+        say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.file}", "green")
+        say(f"The next one goes on at {made.position}.")
 
 
 @click.command("import-since", cls=SharedCommand, shared=(*options.OF_STORE, "encrypt"))
@@ -225,15 +215,10 @@ def import_since(app: App, /, file: Path) -> None:
     what was imported from it before. A new store takes what was exported from 0 on.
     """
     with progress_bar("Importing", quiet=app.json) as moved:
-        done = run(
-            lambda: MemorySystem.import_events(
-                file, app.directory, key_file=app.key_file, progress=moved
-            )
-        )
-    print_result(app, done, _say_appended)
-
-
-def _say_appended(done: Imported) -> None:
+        how: dict[str, Any] = {"key_file": app.key_file, "progress": moved}
+        done = run(lambda: MemorySystem.import_events(file, app.directory, **how))
+    if print_for_programs(app, done):
+        return
     say(f"✓ {done.events:,} events added: the store is at position {done.position:,}", "green")
     if done.erased_streams:
         say("Who was erased in the other store is erased here, too.")

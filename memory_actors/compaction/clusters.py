@@ -70,10 +70,17 @@ def dbscan(
     if not 0 < eps < 1 or min_samples < 1 or tile_rows < 1:
         raise ValueError("eps has to be between 0 and 1, min_samples and tile_rows at least 1")
     vectors = np.asarray(vectors, np.float32)
-    lengths = _lengths(vectors)
+    if vectors.ndim != 2:
+        raise ValueError(f"expected vectors of shape [n, d], got {vectors.shape}")
+    lengths: Vectors = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    if not np.isfinite(lengths).all():
+        raise ValueError(f"vector {np.argmin(np.isfinite(lengths))} is not finite: embed it again")
     graph = _Graph(lengths >= LENGTH_MIN, min_samples)
     scales = np.where(lengths < LENGTH_MIN, np.float32(1), lengths)[:, None]
-    cosine_min = _cosine_min(eps)
+    # The lowest float32 c with 1 - c <= eps, exact for eps to 0.5, else to half a step.
+    wanted = 1.0 - float(np.float32(eps))
+    nearest = np.float32(wanted)
+    cosine_min = nearest if float(nearest) >= wanted else np.nextafter(nearest, np.float32(1))
     for left, right, share in _tiles(len(vectors), tile_rows):
         if not graph.connects(left, right):
             rows, columns = (vectors[part] / scales[part] for part in (left, right))
@@ -93,22 +100,6 @@ def clusters(labels: Labels, min_size: int = MIN_SAMPLES) -> list[Points]:
     starts = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
     members = np.split(order, starts)[1:-1]
     return [found for found in members if len(found) >= min_size]
-
-
-def _lengths(vectors: Vectors) -> Vectors:
-    if vectors.ndim != 2:
-        raise ValueError(f"expected vectors of shape [n, d], got {vectors.shape}")
-    lengths: Vectors = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    if not np.isfinite(lengths).all():
-        raise ValueError(f"vector {np.argmin(np.isfinite(lengths))} is not finite: embed it again")
-    return lengths
-
-
-def _cosine_min(eps: float) -> np.float32:
-    """Return the lowest float32 c with 1 - c <= eps, exact for eps to 0.5, else to half a step."""
-    wanted = 1.0 - float(np.float32(eps))
-    nearest = np.float32(wanted)
-    return nearest if float(nearest) >= wanted else np.nextafter(nearest, np.float32(1))
 
 
 def _tiles(count: int, tile_rows: int) -> Iterator[tuple[slice, slice, float]]:
@@ -268,19 +259,14 @@ def _labels(vectors: Vectors, min_size: int) -> Labels:
     labels = np.full(len(vectors), -1, np.int64)
     if len(vectors) < 2 * min_size:
         return labels
-    links = _links(_reachability(vectors, min_size))
+    distances = np.maximum(1 - vectors @ vectors.T, 0)
+    core = np.partition(distances, min_size - 1, axis=1)[:, min_size - 1]
+    far: Vectors = np.maximum(distances, np.maximum(core[:, None], core[None]))
+    links = _links(far)
     roots = _most_stable(_parts(links, min_size))
     for topic, members in enumerate(sorted((_members(links, root) for root in roots), key=min)):
         labels[members] = topic
     return labels
-
-
-def _reachability(vectors: Vectors, min_size: int) -> Vectors:
-    """Return the mutual reachability of all pairs, [n, n]."""
-    distances = np.maximum(1 - vectors @ vectors.T, 0)
-    core = np.partition(distances, min_size - 1, axis=1)[:, min_size - 1]
-    far: Vectors = np.maximum(distances, np.maximum(core[:, None], core[None]))
-    return far
 
 
 def _links(distances: Vectors) -> list[_Link]:

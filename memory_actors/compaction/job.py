@@ -250,16 +250,6 @@ class Compaction:
         What one pass leaves, the next one sees in batches of a longer time: until one finds none.
         """
         found: list[Old] = []
-        for old in await self._old(run, scope):
-            run.considered += len(old.rows)
-            left = old
-            while fresh := await self._pass(run, scope, left):
-                found += fresh
-                taken = {row.memory_id for cluster in fresh for row in cluster.rows}
-                left = Old(old.kind, [row for row in left.rows if row.memory_id not in taken])
-        return found
-
-    async def _old(self, run: CompactionRun, scope: Scope) -> list[Old]:
         state = await scope.state()
         days = self._settings.after_days(state.account.tier)
         least = timedelta(days=days) if run.older_than is None else run.older_than
@@ -268,7 +258,14 @@ class Compaction:
         def work() -> list[Old]:
             return [o for kind in run.kinds for o in old_memories(kind, state.of(kind), before_us)]
 
-        return await anyio.to_thread.run_sync(work)
+        for old in await anyio.to_thread.run_sync(work):
+            run.considered += len(old.rows)
+            left = old
+            while fresh := await self._pass(run, scope, left):
+                found += fresh
+                taken = {row.memory_id for cluster in fresh for row in cluster.rows}
+                left = Old(old.kind, [row for row in left.rows if row.memory_id not in taken])
+        return found
 
     async def _pass(self, run: CompactionRun, scope: Scope, old: Old) -> list[Old]:
         """Return the clusters of memories, batch by batch in order of time."""

@@ -91,17 +91,7 @@ class Replacing:
 
         :raises SummarizerError: there is none, or it is not shorter than the originals.
         """
-        body = checked_body(await self._body(cluster, halts), self._summarizer.name)
-        content = cluster.heading + body
-        size = len(content.encode())
-        if size >= bytes_before:
-            raise SummarizerError(
-                f"the summary takes {size:,} bytes and the originals {bytes_before:,}: they stay"
-            )
-        return content
-
-    async def _body(self, cluster: Cluster, halts: Sequence[asyncio.Event]) -> str:
-        """Ask the summariser, in a task that may hang or be cancelled without harm to this one."""
+        # In a task of its own, which may hang or be cancelled without harm to this one.
         work = asyncio.ensure_future(self._summarizer.summarize(cluster))
         work.add_done_callback(lambda task: task.cancelled() or task.exception())
         halted = [asyncio.ensure_future(halt.wait()) for halt in halts]
@@ -120,7 +110,14 @@ class Replacing:
             raise SummarizerError(f"no summary {why}")
         if work.cancelled():
             raise SummarizerError("the summariser was cancelled by what it waited for")
-        return work.result()
+        body = checked_body(work.result(), self._summarizer.name)
+        content = cluster.heading + body
+        size = len(content.encode())
+        if size >= bytes_before:
+            raise SummarizerError(
+                f"the summary takes {size:,} bytes and the originals {bytes_before:,}: they stay"
+            )
+        return content
 
     def _event(self, told: "_Told", fields: Mapping[str, Any]) -> Compressed:
         kind, rows = told.old

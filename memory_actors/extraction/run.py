@@ -49,7 +49,6 @@ from memory_actors.kinds.provenance import (
     EXTRACTIONS,
     Extracted,
     ExtractionUndone,
-    Outcome,
     together,
 )
 from memory_actors.users.handles.long_term import LongTermMemory
@@ -152,10 +151,10 @@ class _Run:
         if self._recorded:
             told = await _told(self._scope, self._recorded)
             return msgspec.structs.replace(told, messages_left=left)
-        return _extraction(
-            self._scope, self._tried, self._texts, to_datetime(self._now_us),
-            extraction_id=None, extractor=self._extractor.name, dry_run=asked.dry_run,
-            messages_left=left,
+        return Extraction(
+            user_id=self._scope.user_id, extraction_id=None, extractor=self._extractor.name,
+            dry_run=asked.dry_run, at=to_datetime(self._now_us), messages_left=left,
+            **_read_and_found(self._tried, self._texts),
         )  # fmt: skip
 
     async def _extract(self, batch: MessageBatch) -> list[MessageBatch]:
@@ -354,18 +353,8 @@ async def undo(scope: Scope, facts: LongTermMemory, extraction_id: str) -> Undon
     with scope.measured("UndoExtraction", "any", kinds=()):
         events = await facts._extracted(command)  # noqa: SLF001 - as handles are called
     undone = (one.data for one in events if isinstance(one.data, ExtractionUndone))
-    said = next(undone, None)
-    if said is None:
-        return Undone(user_id=scope.user_id, extraction_id=extraction_id)
-    return Undone(
-        user_id=scope.user_id,
-        extraction_id=extraction_id,
-        gone=said.gone,
-        came_back=said.came_back,
-        reinstated=said.reinstated,
-        left=said.left,
-        lost=said.lost,
-    )
+    said = next(undone, ExtractionUndone(extraction_id=extraction_id))
+    return Undone(user_id=scope.user_id, **msgspec.structs.asdict(said))
 
 
 # --- what was extracted
@@ -392,12 +381,16 @@ async def _told(scope: Scope, done: Sequence[Recorded[Extracted]]) -> Extraction
     texts = {one: _text_then(events, done[-1].version) for one, events in about.items()}
     versions = await scope.versions_about(first.data.extraction_id)
     (last,) = await log.read_versions(scope.stream, versions[-1:], dropped="mark")
-    return _extraction(
-        scope, [one.data for one in done], texts, first.recorded_at,
+    return Extraction(
+        user_id=scope.user_id,
         extraction_id=first.data.extraction_id,
         extractor=first.data.extractor,
+        dry_run=False,
+        at=first.recorded_at,
+        messages_left=0,
         undone_at=last.recorded_at if isinstance(last.data, ExtractionUndone) else None,
-    )  # fmt: skip
+        **_read_and_found([one.data for one in done], texts),
+    )
 
 
 def _text_then(events: Sequence[Recorded[Any]], version: int) -> str | None:
@@ -406,38 +399,12 @@ def _text_then(events: Sequence[Recorded[Any]], version: int) -> str | None:
     return next((text for text in reversed(said) if text is not None), None)
 
 
-def _extraction(
-    scope: Scope,
-    done: Sequence[Extracted],
-    texts: Mapping[str, str | None],
-    at: datetime,
-    *,
-    extraction_id: str | None,
-    extractor: str,
-    dry_run: bool = False,
-    messages_left: int = 0,
-    undone_at: datetime | None = None,
-) -> Extraction:
-    return Extraction(
-        user_id=scope.user_id,
-        extraction_id=extraction_id,
-        extractor=extractor,
-        dry_run=dry_run,
-        at=at,
-        message_ids=tuple(one for each in done for one in each.message_ids),
-        messages_left=messages_left,
-        facts=tuple(_told_of(one, texts) for each in done for one in each.outcomes),
-        undone_at=undone_at,
-    )
-
-
-def _told_of(one: Outcome, texts: Mapping[str, str | None]) -> ProposedFact:
-    return ProposedFact(
-        action=one.action,
-        came=one.came,
-        content=texts.get(one.memory_id or ""),
-        memory_id=one.memory_id,
-        replaces=one.replaces,
-        message_ids=one.message_ids,
-        reason=one.reason,
-    )
+def _read_and_found(done: Sequence[Extracted], texts: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the messages that batches have read, and what became of each proposal."""
+    facts = []
+    for outcome in (one for each in done for one in each.outcomes):
+        fields = msgspec.structs.asdict(outcome)
+        del fields["digest"]
+        facts.append(ProposedFact(**fields, content=texts.get(outcome.memory_id or "")))
+    read = (one for each in done for one in each.message_ids)
+    return {"message_ids": tuple(read), "facts": tuple(facts)}

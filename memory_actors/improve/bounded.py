@@ -65,7 +65,7 @@ class _Bounded(Generic[K, V]):
         eviction: Eviction | str = Eviction.FIFO,
         is_error: Callable[[V], bool] | None = None,
         text_fn: Callable[[V], str | None] | None = None,
-        on_evict: Callable[[K, V], object] | None = None,
+        on_evict: Callable[..., object] | None = None,
     ):
         chosen = _checked(eviction)
         if is_error is None and chosen is Eviction.KEEP_FIRST_LAST_ERRORS:
@@ -193,11 +193,11 @@ class _Bounded(Generic[K, V]):
         self._markers_size -= size
         self._size -= size
 
-    def _tell(self, key: K, item: V) -> None:
+    def _tell(self, *evicted: Any) -> None:
         if self._on_evict is None:
             return
         try:
-            self._on_evict(key, item)
+            self._on_evict(*evicted)
         except Exception as error:  # whoever added an item is not to blame
             _logger.error("an eviction hook failed", error=reason(error))
 
@@ -223,26 +223,7 @@ class BoundedList(_Bounded[int, V]):
     :raises InvalidInputError: `max_size` is not above 0, or the eviction makes no sense.
     """
 
-    def __init__(
-        self,
-        max_size: int,
-        size_fn: Callable[[V], int] = len,  # type: ignore[assignment]  # unsized items need theirs
-        *,
-        eviction: Eviction | str = Eviction.FIFO,
-        is_error: Callable[[V], bool] | None = None,
-        text_fn: Callable[[V], str | None] | None = None,
-        on_evict: Callable[[V], object] | None = None,
-    ):
-        hook = None if on_evict is None else lambda _number, item: on_evict(item)
-        super().__init__(
-            max_size,
-            size_fn,
-            eviction=eviction,
-            is_error=is_error,
-            text_fn=text_fn,
-            on_evict=hook,
-        )
-        self._next = 0
+    _next = 0
 
     # --- change
 
@@ -261,6 +242,9 @@ class BoundedList(_Bounded[int, V]):
         """
         for item in items:
             self.append(item)
+
+    def _tell(self, *evicted: Any) -> None:
+        super()._tell(evicted[-1])  # without its number
 
     # --- read
 

@@ -6,7 +6,6 @@ number is a target score beside these. A function decides alone, but for `max_it
 """
 
 from collections.abc import Callable, Mapping
-from inspect import iscoroutinefunction
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import KIB, MIB
 from memory_actors.base.validation import check_count, check_share
+from memory_actors.base.watching import is_async
 from memory_actors.improve.records import (
     Critique,
     CritiqueFinding,
@@ -170,7 +170,7 @@ class Ends:
     """
 
     def __init__(self, stop: Stop, patience: int, max_iterations: int):
-        if callable(stop) and _is_async(stop):
+        if callable(stop) and is_async(stop):
             raise InvalidInputError("stop must be a plain function: nobody awaits its answer")
         self._asked = stop if callable(stop) else None
         self._target = None if stop is None or callable(stop) else check_share(stop, "stop")
@@ -197,8 +197,3 @@ class Ends:
     def after_revision(self, *, changed: bool) -> StoppedBecause | None:
         """Return why a run is over; None: it goes on."""
         return "unchanged" if not changed and self._asked is None else None
-
-
-def _is_async(function: Callable[..., object]) -> bool:
-    """Tell whether the answer of a function, or of an object that is called, is to be awaited."""
-    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)

@@ -204,22 +204,21 @@ class Recorder:
         if text is not None and critique is None and utf8_bytes(text) > STEP_BYTES_MAX:
             await self._write_pieces(action, msgspec.json.encode(text).decode())
             return
-        assert self._user is not None
-        assert self.episode_id is not None
-        await self._user.episodes.step(
-            self.episode_id, action, observation=critique, outcome=text, error=error
-        )
+        await self._step(action, observation=critique, outcome=text, error=error)
 
     async def _write_pieces(self, what: str, document: str) -> None:
         pieces = [
             document[start : start + PIECE_CHARACTERS]
             for start in range(0, len(document), PIECE_CHARACTERS)
         ]
-        assert self._user is not None
-        assert self.episode_id is not None
         for number, piece in enumerate(pieces, start=1):
             action = f"{what}, piece {number} of {len(pieces)}"
-            await self._user.episodes.step(self.episode_id, action, outcome=f"[{piece}]")
+            await self._step(action, outcome=f"[{piece}]")
+
+    async def _step(self, action: str, **said: str | None) -> None:
+        assert self._user is not None
+        assert self.episode_id is not None
+        await self._user.episodes.step(self.episode_id, action, **said)
 
 
 # --- back

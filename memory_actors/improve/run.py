@@ -10,6 +10,7 @@ run.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import anyio
@@ -43,38 +44,37 @@ from memory_actors.improve.records import (
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Run:
     """The improvement of one text."""
 
-    def __init__(
-        self,
-        text: str,
-        critic: Critic,
-        reviser: Reviser,
-        limits: MemoryLimits,
-        ends: Ends,
-        watch: Watch,
-        recorder: Recorder,
-        call_timeout_s: float,
-    ):
-        self._text = text
-        self._critic = critic
-        self._reviser = reviser
-        self._limits = limits
-        self._ends = ends
-        self._watch = watch
-        self._recorder = recorder
-        self._call_timeout_s = call_timeout_s
-        self._round = 0
-        self._revisions = 0
-        self._read_bytes = 0
-        self._state: State | None = None
-        self._open: Critique | None = None
-        """The critique of a round that is not in the history yet."""
-        self._because: StoppedBecause | None = None
-        self._news: list[Event] = []
-        self._unkept = 0
-        self._history = _history(limits.max_history_size, self._left)
+    _text: str
+    _critic: Critic
+    _reviser: Reviser
+    _limits: MemoryLimits
+    _ends: Ends
+    _watch: Watch
+    _recorder: Recorder
+    _call_timeout_s: float
+    _round: int = 0
+    _revisions: int = 0
+    _read_bytes: int = 0
+    _state: State | None = None
+    _open: Critique | None = None
+    """The critique of a round that is not in the history yet."""
+    _because: StoppedBecause | None = None
+    _news: list[Event] = field(default_factory=list)
+    _unkept: int = 0
+
+    def __post_init__(self) -> None:
+        self._history: BoundedList[Round] = BoundedList(
+            self._limits.max_history_size,
+            lambda one: one.size_bytes,
+            eviction=Eviction.KEEP_FIRST_LAST_ERRORS,
+            is_error=lambda one: one.error is not None,
+            text_fn=lambda one: one.text,
+            on_evict=self._left,
+        )
 
     @property
     def over(self) -> bool:
@@ -99,7 +99,14 @@ class Run:
         self._look()
         self._round += 1
         given = await self._ask("critic", self._critic, self._text)
-        critique = within_limit(_checked(given), self._limits.max_critique_length)
+        problem = (
+            given.problem
+            if isinstance(given, Critique)
+            else f"it is of type {type(given).__name__}"
+        )
+        if problem is not None or not isinstance(given, Critique):
+            raise ImprovementError(f"the critic gave no Critique: {problem}", result=None)
+        critique = within_limit(given, self._limits.max_critique_length)
         self._open = critique
         self._read_bytes += utf8_bytes(self._text)
         self._state = state = self._judged(critique)
@@ -252,30 +259,6 @@ class Run:
             history=tuple(entries),
             metadata={"memory_stats": stats, **recorded},
         )
-
-
-def _history(max_size: int, on_evict: Callable[[Round], None]) -> BoundedList[Round]:
-    return BoundedList(
-        max_size,
-        lambda one: one.size_bytes,
-        eviction=Eviction.KEEP_FIRST_LAST_ERRORS,
-        is_error=lambda one: one.error is not None,
-        text_fn=lambda one: one.text,
-        on_evict=on_evict,
-    )
-
-
-def _checked(given: object) -> Critique:
-    """Return a critique.
-
-    :raises ImprovementError: it is none, or not one that can be used.
-    """
-    problem = (
-        given.problem if isinstance(given, Critique) else f"it is of type {type(given).__name__}"
-    )
-    if problem is not None or not isinstance(given, Critique):
-        raise ImprovementError(f"the critic gave no Critique: {problem}", result=None)
-    return given
 
 
 def _why_refused(revised: object, bytes_max: int) -> str | None:

@@ -22,6 +22,9 @@ H = TypeVar("H", AnyUser, AnyMemory)
 T = TypeVar("T")
 ADDED_AT_ONCE: Final = 1_000  # the most that `add_many` takes
 ID_CHARS: Final = 32
+QUERY_CHARS_MAX: Final = 2_000  # of the end: the question mostly stands there
+SAID_BY: Final = ("user", "assistant")
+"""The roles whose messages are kept: those of tools and of the system are not."""
 
 
 def checked(handle: H, kind: type, advice: str) -> H:
@@ -65,6 +68,15 @@ async def reach(handle: Any, function: Callable[[Any], Awaitable[T]]) -> T:
     if isinstance(handle, sync.UserMemory | sync.MemorySystem):
         return await anyio.to_thread.run_sync(partial(sync.on_loop, handle, function))
     return await function(handle)
+
+
+async def known_about(handle: AnyUser, query: str, token_budget: int) -> str:
+    """Return what is known about the end of a query, as quoted data; "" if it is nothing."""
+    asked = query[-QUERY_CHARS_MAX:]
+    if not asked.strip():
+        return ""
+    known = await reach(handle, lambda user: user.context(asked, token_budget=token_budget))
+    return str(known.text)
 
 
 def lasting_id(*parts: object) -> str:

@@ -11,12 +11,13 @@ from typing import Any, Final
 from memory_actors.base.records import Item
 from memory_actors.base.validation import check_count, check_name
 from memory_actors.integrations.adapting import (
+    SAID_BY,
     AnyUser,
     add_messages,
     checked_user,
+    known_about,
     lasting_id,
     missing,
-    reach,
 )
 
 try:
@@ -26,8 +27,6 @@ except ImportError as error:
 
 SOURCE_ID: Final = "memory_actors"
 TOKEN_BUDGET: Final = 1_000
-QUERY_CHARS_MAX: Final = 2_000  # of the end: the question mostly stands there
-KEPT: Final = ("user", "assistant")
 
 
 class MemoryActorsProvider(ContextProvider):
@@ -56,14 +55,9 @@ class MemoryActorsProvider(ContextProvider):
         """Tell the agent what is known about the new messages, as quoted data."""
         del agent, session, state
         query = "\n".join(one.text for one in context.input_messages if one.text)
-        query = query[-QUERY_CHARS_MAX:]
-        if not query.strip():
-            return
-        known = await reach(
-            self._user, lambda user: user.context(query, token_budget=self._token_budget)
-        )
-        if known.text:
-            context.extend_messages(self, [Message("user", [known.text])])
+        known = await known_about(self._user, query, self._token_budget)
+        if known:
+            context.extend_messages(self, [Message("user", [known])])
 
     async def after_run(
         self, *, agent: Any, session: AgentSession, context: SessionContext, state: dict[str, Any]
@@ -85,6 +79,6 @@ class MemoryActorsProvider(ContextProvider):
                 memory_id=message.message_id and lasting_id(session_id, message.message_id),
             )
             for message in (*context.input_messages, *answer)
-            if message.role in KEPT
+            if message.role in SAID_BY
         ]
         await add_messages(self._user, items)

@@ -6,15 +6,15 @@ Messages that leave LlamaIndex's own queue become long-term memories, one each; 
 block gives back what is known about the last message.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from memory_actors.base.records import Item
 from memory_actors.integrations.adapting import (
+    SAID_BY,
     add_messages,
     checked_user,
+    known_about,
     missing,
-    reach,
 )
 
 try:
@@ -25,8 +25,6 @@ except ImportError as error:
     raise missing("llama-index", error) from error
 
 BYTES_A_TOKEN: Final = 4  # about, as everywhere
-QUERY_CHARS_MAX: Final = 2_000  # of the end: the question mostly stands there
-KEPT: Final = ("user", "assistant")
 
 
 class MemoryActorsBlock(BaseMemoryBlock[str]):
@@ -55,13 +53,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
         """
         del block_kwargs
         asked = [one.content or "" for one in messages or () if one.role == "user"]
-        query = asked[-1][-QUERY_CHARS_MAX:] if asked else ""
-        if not query.strip():
-            return ""
-        known = await reach(
-            self.user, lambda user: user.context(query, token_budget=self.token_budget)
-        )
-        return str(known.text)
+        return await known_about(self.user, asked[-1] if asked else "", self.token_budget)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Keep messages of the user and of the model.
@@ -75,7 +67,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
                 session_id=message.additional_kwargs.get("session_id"),
             )
             for message in messages
-            if message.role.value in KEPT
+            if message.role.value in SAID_BY
         ]
         await add_messages(self.user, items)
 
@@ -84,16 +76,12 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
 
         The best stand first. What begins and ends the quotation stays.
         """
-        opening, memories, end = _taken_apart(content)
+        # Some lines stand before the memories, which take a line each; one may stand behind them.
+        lines = content.split("\n")
+        first = lines.index("<memory>") + 1 if "<memory>" in lines else 0
+        last = len(lines) - (lines[-1] == "</memory>")
+        opening, memories, end = lines[:first], lines[first:last], lines[last:]
         excess = tokens_to_truncate * BYTES_A_TOKEN
         while memories and excess > 0:
             excess -= len(memories.pop().encode()) + 1
         return "\n".join([*opening, *memories, *end]) if memories else None
-
-
-def _taken_apart(content: str) -> tuple[Sequence[str], list[str], Sequence[str]]:
-    """Return the lines before the memories, a line for each memory, and the line behind them."""
-    lines = content.split("\n")
-    first = lines.index("<memory>") + 1 if "<memory>" in lines else 0
-    last = len(lines) - (lines[-1] == "</memory>")
-    return lines[:first], lines[first:last], lines[last:]

@@ -50,39 +50,23 @@ DURATION: Final = "gen_ai.client.operation.duration"
 BUCKETS_S: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
+_OPERATIONS: Final[Mapping[str, str]] = {
+    "search_memory": "retrieve context context.search_archive documents.find",
+    "create_memory": (
+        "add add_many add_with_auto_prune restore extract short_term.add_message episodes.start "
+        "context.add"
+    ),
+    "update_memory": (
+        "update entities.observe entities.end entities.remove_observation episodes.step "
+        "episodes.finish context.edit context.pin"
+    ),
+    "upsert_memory": ("working.set entities.add_entity entities.relate episodes.put documents.put"),
+    "delete_memory": (
+        "delete delete_many purge working.delete entities.delete documents.delete context.remove"
+    ),
+}
 CONVENTION: Final[Mapping[str, str]] = {
-    "retrieve": "search_memory",
-    "context": "search_memory",
-    "context.search_archive": "search_memory",
-    "documents.find": "search_memory",
-    "add": "create_memory",
-    "add_many": "create_memory",
-    "add_with_auto_prune": "create_memory",
-    "restore": "create_memory",
-    "extract": "create_memory",
-    "short_term.add_message": "create_memory",
-    "episodes.start": "create_memory",
-    "context.add": "create_memory",
-    "update": "update_memory",
-    "entities.observe": "update_memory",
-    "entities.end": "update_memory",
-    "entities.remove_observation": "update_memory",
-    "episodes.step": "update_memory",
-    "episodes.finish": "update_memory",
-    "context.edit": "update_memory",
-    "context.pin": "update_memory",
-    "working.set": "upsert_memory",
-    "entities.add_entity": "upsert_memory",
-    "entities.relate": "upsert_memory",
-    "episodes.put": "upsert_memory",
-    "documents.put": "upsert_memory",
-    "delete": "delete_memory",
-    "delete_many": "delete_memory",
-    "purge": "delete_memory",
-    "working.delete": "delete_memory",
-    "entities.delete": "delete_memory",
-    "documents.delete": "delete_memory",
-    "context.remove": "delete_memory",
+    operation: name for name, listed in _OPERATIONS.items() for operation in listed.split()
 }
 """The name in the conventions of each operation that searches or changes memories."""
 TEXTS: Final = ("content", "text", "observation", "goal", "name")

@@ -7,7 +7,8 @@ working memory by their key (the file's takes their place). An import ends no re
 there, unless the file has this very one with its end: what it says stands beside what was known.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -22,8 +23,7 @@ from memory_actors.base.errors import (
     NotOfferedError,
     QuotaExceededError,
 )
-from memory_actors.base.origins import Origins
-from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, Step
+from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, ImportReport, datetime_of
 from memory_actors.interchange.parts import (
@@ -33,7 +33,6 @@ from memory_actors.interchange.parts import (
     EntityParts,
     EpisodeParts,
     RelationshipParts,
-    StepParts,
 )
 from memory_actors.interchange.records import COMPRESSED_FLAG, ReadLine
 from memory_actors.kinds.entity.graph import name_key
@@ -49,18 +48,43 @@ _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 LeaveOut: TypeAlias = Callable[[ReadLine, Exception], None]
 
 
-class Adder:
+class Entries:
+    """The entries of one file that are one user's: how many were new, and what was there before."""
+
+    def __init__(self, user: UserMemory):
+        self._user = user
+        self._added = self._unchanged = self._unindexed = 0
+
+    def _count(self, is_new: bool) -> None:
+        self._added += is_new
+        self._unchanged += not is_new
+
+    async def _living(self, memory_id: str) -> Memory | None:
+        with suppress(NotFoundError):
+            return await self._user.get(memory_id)
+        return None
+
+    async def _was_used(self, memory_id: str) -> bool:
+        with suppress(NotFoundError):
+            return bool(await self._user.history(memory_id))
+        return False
+
+    async def _has_gone(self, memory_id: str) -> bool:
+        """Say whether an id was used, and its memory lives no more."""
+        return await self._living(memory_id) is None and await self._was_used(memory_id)
+
+
+class Adder(Entries):
     """Adds the entries of one file to one user's memory, in their order, and counts them."""
 
     def __init__(self, user: UserMemory, leave_out: LeaveOut | None = None):
-        self._given = self._user = user
+        super().__init__(user)
+        self._given = user
         self._leave_out = leave_out
         """Hears of an entry that can never be added, so that others may be; None: it is raised."""
         self._entity_ids: dict[str, str] = {}
         """Ids of entities here, by those in the file. Bounded by the quota of entities."""
-        self._added = self._unchanged = self._unindexed = self._other_metadata = (
-            self._other_names
-        ) = 0
+        self._other_metadata = self._other_names = 0
 
     async def add(self, entries: Sequence[ReadLine]) -> None:
         """Add entries, up to the first that is refused.
@@ -69,12 +93,14 @@ class Adder:
         :raises NotFoundError: a relationship of an entity that is not there.
         :raises QuotaExceededError: no room for one.
         """
-        for (is_fact, origins), run in groupby(entries, key=_together):
+        for (is_fact, origins), run in groupby(
+            entries,
+            key=lambda one: (one.kind is MemoryType.LONG_TERM and one.parts is None, one.origins),
+        ):
             self._user = from_origins(self._given, origins) if origins else self._given
-            if is_fact:
-                await self._add_together(list(run))
-            else:
-                for entry in run:
+            some = list(run)
+            if not is_fact or not await self._are_added(some):
+                for entry in some:
                     await self._add_one(entry)
 
     def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
@@ -93,32 +119,24 @@ class Adder:
 
     # --- how it is carried out
 
-    async def _add_together(self, entries: Sequence[ReadLine]) -> None:
-        """Add facts in one commit; if it is refused, line by line, up to the one at fault.
-
-        A server over HTTP takes them one by one.
-        """
+    async def _are_added(self, entries: Sequence[ReadLine]) -> bool:
+        """Add facts in one commit; False if it is refused, or a server takes them one by one."""
         try:
             receipts = await self._user.add_many([entry.item for entry in entries])
         except (InvalidInputError, QuotaExceededError, NotOfferedError):
-            for entry in entries:
-                await self._add_one(entry)
-        else:
-            ids: set[str] = set()
-            for entry, receipt in zip(entries, receipts, strict=True):
-                self._count(None if entry.memory_id in ids else receipt)  # the first has added it
-                ids.add(entry.memory_id)
-                await self._compare(entry, receipt)
+            return False
+        ids: set[str] = set()
+        for entry, receipt in zip(entries, receipts, strict=True):
+            await self._note(entry, receipt, again=entry.memory_id in ids)
+            ids.add(entry.memory_id)
+        return True
 
     async def _add_one(self, entry: ReadLine) -> None:
         try:
-            receipt = await self._carried_out(entry)
-            self._count(receipt)
-            await self._compare(entry, receipt)
+            await self._note(entry, await self._carried_out(entry))
         except _REFUSALS as error:
             if await self._was_added(entry, error):
-                self._count(None)
-                await self._compare(entry, None)
+                await self._note(entry, None)
                 return
             if entry.other_id is not None and isinstance(error, InvalidInputError):
                 item = msgspec.structs.replace(entry.item, memory_id=entry.other_id)
@@ -152,23 +170,20 @@ class Adder:
                 return await put_summary(self._user, _memory(entry, parts))
         return await self._add_text(entry)
 
-    def _count(self, receipt: Receipt | None) -> None:
-        """Count what came of an entry; None if there was nothing to do."""
-        same = receipt is None or receipt.operation == "unchanged"
-        self._unchanged += same
-        self._added += not same
-        self._unindexed += not same and receipt is not None and not receipt.indexed
+    async def _note(self, entry: ReadLine, receipt: Receipt | None, *, again: bool = False) -> None:
+        """Count what came of an entry; without a receipt there was nothing to do.
 
-    async def _compare(self, entry: ReadLine, receipt: Receipt | None) -> None:
-        """Count an entry that added nothing, and has other metadata than the memory of its id."""
-        if not entry.item.metadata or (receipt is not None and receipt.operation != "unchanged"):
-            return
-        there = await self._living(entry.memory_id)
+        One that stood there before, in the same commit, has the receipt of the one that added it.
+        One that added nothing may have other metadata than the memory of its id: that is told.
+        """
+        is_new = receipt is not None and receipt.operation != "unchanged"
+        self._count(is_new and not again)
+        self._unindexed += is_new and not again and receipt is not None and not receipt.indexed
+        there = None if is_new or not entry.item.metadata else await self._living(entry.memory_id)
         if there is not None:
             flags = {COMPRESSED_FLAG: None}  # says how it is stored
-            self._other_metadata += {**there.metadata, **flags} != {**entry.item.metadata, **flags}
-
-    # --- what was there before
+            own = {**(entry.item.metadata or {}), **flags}
+            self._other_metadata += {**there.metadata, **flags} != own
 
     async def _was_added(self, entry: ReadLine, error: Exception) -> bool:
         """Say whether what is refused is there all the same, or was: it may have changed since."""
@@ -180,21 +195,6 @@ class Adder:
         # An export for another program has every memory as a text: its kind is lost on the way.
         same_kind = memory.memory_type == entry.kind or entry.other_id is not None
         return same_kind and memory.content == entry.item.content
-
-    async def _living(self, memory_id: str) -> Memory | None:
-        try:
-            return await self._user.get(memory_id)
-        except NotFoundError:
-            return None
-
-    async def _has_gone(self, memory_id: str) -> bool:
-        """Say whether an id was used, and its memory lives no more."""
-        if await self._living(memory_id) is not None:
-            return False
-        try:
-            return bool(await self._user.history(memory_id))
-        except NotFoundError:
-            return False
 
     # --- one entry
 
@@ -215,8 +215,7 @@ class Adder:
             (receipt,) = await self._user.add_many([item])
             return receipt
         fields = msgspec.structs.asdict(item)
-        for only_of_facts in ("times_seen", "last_seen_at"):
-            del fields[only_of_facts]
+        del fields["times_seen"], fields["last_seen_at"]
         receipt = await self._user.add(memory_type=entry.kind, **fields)
         if entry.kind is MemoryType.ENTITY:
             self._entity_ids[entry.memory_id] = receipt.memory_id
@@ -275,14 +274,15 @@ class Adder:
         )
 
     async def _add_episode(self, entry: ReadLine, parts: EpisodeParts) -> Receipt | None:
+        whole = msgspec.structs.replace(parts, agent_id=parts.agent_id or DEFAULT_AGENT)
         try:
-            return await self._user.episodes.put(_episode(entry, parts))
+            return await self._user.episodes.put(as_record(Episode, _memory(entry, whole)))
         except InvalidInputError:
-            memory = await self._living(entry.memory_id)
-            goal = None
-            if memory is not None and memory.memory_type == MemoryType.EPISODIC:
-                goal = memory.data["goal"]
-            if goal == parts.goal or (memory is None and await self._has_gone(entry.memory_id)):
+            there = await self._living(entry.memory_id)
+            if there is None and await self._was_used(entry.memory_id):
+                return None
+            is_episode = there is not None and there.memory_type == MemoryType.EPISODIC
+            if there is not None and is_episode and there.data["goal"] == parts.goal:
                 return None
             raise
 
@@ -301,11 +301,6 @@ def _own(item: Item) -> dict[str, Any]:
     return {"metadata": item.metadata, "memory_id": item.memory_id, "pinned": item.pinned}
 
 
-def _together(entry: ReadLine) -> tuple[bool, Origins]:
-    """Return what entries have in common that are added in one go: facts of the same origins."""
-    return entry.kind is MemoryType.LONG_TERM and entry.parts is None, entry.origins
-
-
 def _memory(entry: ReadLine, data: Any) -> Memory:
     """Return an entry as an export had it before it was written."""
     item, now = entry.item, datetime.now(UTC)
@@ -321,17 +316,3 @@ def _memory(entry: ReadLine, data: Any) -> Memory:
         pinned=item.pinned,
         data=msgspec.to_builtins(data),
     )
-
-
-def _episode(entry: ReadLine, parts: EpisodeParts) -> Episode:
-    data = msgspec.structs.asdict(parts) | {"steps": list(_numbered(parts.steps))}
-    data["agent_id"] = parts.agent_id or DEFAULT_AGENT
-    return as_record(Episode, _memory(entry, data))
-
-
-def _numbered(steps: Sequence[StepParts]) -> Iterator[Step]:
-    """Yield the steps; one without a number has the one after the last."""
-    number = 0
-    for step in steps:
-        number = number + 1 if step.number is None else step.number
-        yield Step(**{**msgspec.structs.asdict(step), "number": number})

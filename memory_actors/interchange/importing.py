@@ -32,8 +32,8 @@ from memory_actors.base.records import Trust
 from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.looking import Looker
-from memory_actors.interchange.noting import ImportReport
-from memory_actors.interchange.records import LineReader, Progress, ReadLine
+from memory_actors.interchange.noting import ImportReport, together
+from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources import SOURCES, ImportSource
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 from memory_actors.sharing.system import MemorySystem
@@ -41,12 +41,12 @@ from memory_actors.sharing.system import MemorySystem
 BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit
 BATCH_CHARACTERS_MAX: Final = 8 << 20
 OURS: Final[Mapping[str, str]] = {
-        "user": "user", "user_id": "user",
-        "content": "content", "text": "content",
-        "occurred_at": "timestamp", "timestamp": "timestamp",
-        "session": "session", "session_id": "session",
-        "role": "role",
-    }  # fmt: skip
+    "user": "user",
+    "user_id": "user",
+    **{name: SAME_AS.get(name, name) for name in (
+        "content", "text", "occurred_at", "timestamp", "session", "session_id", "role",
+    )},
+}  # fmt: skip
 """The fields that a field of another program may be said to be, and their names in a line."""
 
 
@@ -84,7 +84,7 @@ class ImportPlan:
 
     async def read(self, progress: Progress | None = None) -> None:
         """Read all there is; `progress` hears records, of a number that is not known."""
-        batches = _batches(self._entries(self._reading))
+        batches = self._batches(self._reading)
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             self.records += len(batch)
             for entry in batch:
@@ -121,9 +121,10 @@ class ImportPlan:
         async for user, lines in self._by_user(reading, user_id, progress):
             assert user is not None, "checked before anything is added"
             if user not in adders:
-                adders[user] = Adder(memory.user(user), _leaving_out(reading))
+                adders[user] = Adder(memory.user(user), reading.leave_out_line)
             await adders[user].add(lines)
-        return _told([one.report() for one in adders.values()], reading)
+        reports = [adders[user].report() for user in sorted(adders)]
+        return together(reports, reading.notes(), left_out=reading.left_out)
 
     async def _look(
         self, memory: MemorySystem | None, user_id: str | None, progress: Progress | None
@@ -133,21 +134,32 @@ class ImportPlan:
         async for user, lines in self._by_user(reading, user_id, progress):
             if user not in lookers:
                 there = None if memory is None or user is None else memory.user(user)
-                lookers[user] = Looker(user, there, _leaving_out(reading))
+                lookers[user] = Looker(user, there, reading.leave_out_line)
             await lookers[user].look(lines)
-        return _told([one.report() for one in lookers.values()], reading, dry_run=True)
+        reports = [lookers[user].report() for user in sorted(lookers, key=str)]
+        return together(reports, reading.notes(), left_out=reading.left_out, dry_run=True)
 
     async def _by_user(
         self, reading: SourceReading, user_id: str | None, progress: Progress | None
     ) -> AsyncIterator[tuple[str | None, list[ReadLine]]]:
         """Yield batch by batch the entries of each user; `user_id` has those of nobody."""
-        batches, done = _batches(self._entries(reading)), 0
+        batches, done = self._batches(reading), 0
         while batch := await anyio.to_thread.run_sync(next, batches, None):
-            for user, lines in _by_user(batch, user_id).items():
+            whose: dict[str | None, list[ReadLine]] = {}
+            for entry in batch:
+                user = user_id if entry.user is None else entry.user
+                whose.setdefault(user, []).append(entry.line)
+            for user, lines in whose.items():
                 yield user, lines
             done += len(batch)
             if progress is not None:
                 progress(done, self.records)
+
+    def _batches(self, reading: SourceReading) -> Iterator[list[UnderstoodRecord]]:
+        return in_batches(
+            self._entries(reading), lambda entry: len(entry.line.item.content),
+            count_max=BATCH_RECORDS, size_max=BATCH_CHARACTERS_MAX,
+        )  # fmt: skip
 
     def _entries(self, reading: SourceReading) -> Iterator[UnderstoodRecord]:
         """Yield the records that are memories; the others are left out."""
@@ -233,52 +245,6 @@ def looked_up(record: Any, name: str) -> Any:
     return looked_up(inner, rest) if dot else inner
 
 
-def _batches(entries: Iterator[UnderstoodRecord]) -> Iterator[list[UnderstoodRecord]]:
-    batch: list[UnderstoodRecord] = []
-    size = 0
-    for entry in entries:
-        batch.append(entry)
-        size += len(entry.line.item.content)
-        if len(batch) >= BATCH_RECORDS or size >= BATCH_CHARACTERS_MAX:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _by_user(
-    batch: Sequence[UnderstoodRecord], nobodys: str | None
-) -> dict[str | None, list[ReadLine]]:
-    """Return the entries of each user, in their order; those of nobody are of `nobodys`."""
-    whose: dict[str | None, list[ReadLine]] = {}
-    for entry in batch:
-        user = nobodys if entry.user is None else entry.user
-        whose.setdefault(user, []).append(entry.line)
-    return whose
-
-
-def _leaving_out(reading: SourceReading) -> Any:
-    def leave_out(line: ReadLine, error: Exception) -> None:
-        reading.leave_out(line.place, error)
-
-    return leave_out
-
-
-def _told(
-    reports: Sequence[ImportReport], reading: SourceReading, *, dry_run: bool = False
-) -> ImportReport:
-    kept = [note for report in reports for note in report.notes]
-    return ImportReport(
-        users=sorted(user for report in reports for user in report.users),
-        added=sum(report.added for report in reports),
-        unchanged=sum(report.unchanged for report in reports),
-        unindexed=sum(report.unindexed for report in reports),
-        notes=(*reading.notes(), *kept),
-        left_out=reading.left_out,
-        dry_run=dry_run,
-    )
-
-
 # --- the API
 
 
@@ -299,7 +265,12 @@ async def plan_import(
     reader = SOURCES[check_choice(program, tuple(SOURCES), "program")]
     (one,) = origin(check_name(program if source is None else source, "source"), trust)
     origins = {"source": one.source, "trust": one.trust.value}
-    plan = ImportPlan(reader, Path(path), _checked(user_field, fields), origins)
+    wanted = dict(fields or {}) | ({user_field: "user"} if user_field is not None else {})
+    checked = {}
+    for theirs, ours in wanted.items():
+        check_choice(ours, tuple(OURS), f"the field that {theirs!r:.60} is")
+        checked[check_name(theirs, "the name of a field")] = OURS[ours]
+    plan = ImportPlan(reader, Path(path), checked, origins)
     await plan.read(progress)
     return plan
 
@@ -339,12 +310,3 @@ async def import_from(
         progress=progress,
     )
     return await plan.add(memory, user_id=user_id, dry_run=dry_run, progress=progress)
-
-
-def _checked(user_field: str | None, fields: Mapping[str, str] | None) -> dict[str, str]:
-    wanted = dict(fields or {}) | ({user_field: "user"} if user_field is not None else {})
-    checked = {}
-    for theirs, ours in wanted.items():
-        check_choice(ours, tuple(OURS), f"the field that {theirs!r:.60} is")
-        checked[check_name(theirs, "the name of a field")] = OURS[ours]
-    return checked

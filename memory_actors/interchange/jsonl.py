@@ -26,7 +26,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file, replacing
 from memory_actors.interchange.noting import ImportReport
-from memory_actors.interchange.records import LineReader, Progress, ReadLine, line_of
+from memory_actors.interchange.records import LineReader, Progress, ReadLine, in_batches, line_of
 from memory_actors.sharing.system import UserMemory
 
 BATCH_LINES: Final = 200  # embedded together, one commit: 0.7 s of the default model
@@ -35,17 +35,11 @@ LINE_BYTES_MAX: Final = 128 << 20  # an episode of 50 steps of 256 KiB, every ch
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class _Lines(NamedTuple):
-    entries: list[ReadLine]
-    start_bytes: int
+class _Entry(NamedTuple):
+    line: ReadLine
+    size_bytes: int
     end_bytes: int
-    """The place in the file at which its last line ends."""
-
-    @property
-    def full(self) -> bool:
-        """True when it is time to add it."""
-        size_bytes = self.end_bytes - self.start_bytes
-        return len(self.entries) >= BATCH_LINES or size_bytes >= BATCH_BYTES_MAX
+    """The place in the file at which its line ends."""
 
 
 # --- import
@@ -65,16 +59,19 @@ async def import_jsonl(
     adder, reader = Adder(user), LineReader()
     with open_file(Path(path)) as file:
         total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
-        batches = _batches(_entries(reader, file, str(path)))
+        batches = in_batches(
+            _entries(reader, file, str(path)), lambda entry: entry.size_bytes,
+            count_max=BATCH_LINES, size_max=BATCH_BYTES_MAX,
+        )  # fmt: skip
         while batch := await anyio.to_thread.run_sync(next, batches, None):
-            await adder.add(batch.entries)
+            await adder.add([entry.line for entry in batch])
             if progress is not None:
-                progress(batch.end_bytes, total_bytes)
+                progress(batch[-1].end_bytes, total_bytes)
     return adder.report(reader.notes())
 
 
-def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[tuple[ReadLine, int]]:
-    """Yield each line as an entry, and how far the file has been read."""
+def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[_Entry]:
+    """Yield each line that is not blank as an entry."""
     done_bytes, number = 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):
         number, done_bytes = number + 1, done_bytes + len(data)
@@ -86,25 +83,7 @@ def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[tuple[R
         if number == 1:
             data = data.removeprefix(_BYTE_ORDER_MARK)
         if data.strip():
-            yield reader.read(data, place), done_bytes
-
-
-def _batches(entries: Iterator[tuple[ReadLine, int]]) -> Iterator[_Lines]:
-    """Yield entries in batches; before a bad line is raised, what came before it."""
-    batch = _Lines([], 0, 0)
-    try:
-        for entry, end_bytes in entries:
-            batch.entries.append(entry)
-            batch = batch._replace(end_bytes=end_bytes)
-            if batch.full:
-                yield batch
-                batch = _Lines([], end_bytes, end_bytes)
-    except InvalidInputError:
-        if batch.entries:
-            yield batch
-        raise
-    if batch.entries:
-        yield batch
+            yield _Entry(reader.read(data, place), len(data), done_bytes)
 
 
 # --- export

@@ -24,7 +24,7 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item
 from memory_actors.interchange.files import open_file
-from memory_actors.interchange.noting import ImportReport
+from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import Progress
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -96,7 +96,15 @@ def read_locomo(path: str | Path) -> list[LocomoConversation]:
         raise InvalidInputError(
             f"{path} is over {FILE_BYTES_MAX:,} bytes: split it by conversation"
         )
-    found = _decoded(data, str(path))
+    name = str(path)
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInputError(
+            f"{name} is no LoCoMo file: it is not JSON ({error}). JSON lines go with --format jsonl"
+        ) from error
+    listed = found if isinstance(found, list) else [found]
+    found = _typed(listed, list[_Conversation], f"{name} is no LoCoMo file")
     return [_conversation(one, str(path)) for one in found]
 
 
@@ -111,17 +119,6 @@ def questions(conversation: LocomoConversation) -> list[Question]:
             category = int(asked.get("category", 0))
             found.append(Question(text=str(text), evidence=evidence, category=category))
     return found
-
-
-def _decoded(data: bytes, name: str) -> list[_Conversation]:
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInputError(
-            f"{name} is no LoCoMo file: it is not JSON ({error}). JSON lines go with --format jsonl"
-        ) from error
-    listed = found if isinstance(found, list) else [found]
-    return _typed(listed, list[_Conversation], f"{name} is no LoCoMo file")
 
 
 def _conversation(found: _Conversation, name: str) -> LocomoConversation:
@@ -192,12 +189,7 @@ async def import_locomo(
             await import_conversation(user, conversation, _shifted(progress, done, total))
         )
         done += len(conversation.turns)
-    return ImportReport(
-        users=[user_id for report in reports for user_id in report.users],
-        added=sum(report.added for report in reports),
-        unchanged=sum(report.unchanged for report in reports),
-        unindexed=sum(report.unindexed for report in reports),
-    )
+    return together(reports)
 
 
 async def import_conversation(

@@ -8,13 +8,13 @@ refused at that place, and is run again later.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.records import Item, Memory
+from memory_actors.base.records import Item
 from memory_actors.base.validation import check_name, content_bytes, plain, time_us
-from memory_actors.interchange.adding import LeaveOut, named_otherwise
+from memory_actors.interchange.adding import Entries, LeaveOut, named_otherwise
 from memory_actors.interchange.noting import ImportReport, micros_of
 from memory_actors.interchange.parts import DocumentParts, EntityParts, RelationshipParts
 from memory_actors.interchange.records import ReadLine
@@ -24,7 +24,6 @@ from memory_actors.kinds.usual import same_json
 from memory_actors.sharing.system import UserMemory
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION, checked_document
 
-REFUSALS: Final = (InvalidInputError, NotFoundError)
 Told: TypeAlias = tuple[str | None, dict[str, Any]]
 """The content of a relationship or a document, and its metadata."""
 
@@ -37,14 +36,23 @@ class _Entity(NamedTuple):
     metadata: dict[str, Any]
 
 
-class Looker:
+class _Nobody:
+    """A user who has nothing yet, and so finds nothing."""
+
+    def __getattr__(self, _name: str) -> "_Nobody":
+        return self
+
+    async def __call__(self, *_: object, **__: object) -> Any:
+        raise NotFoundError("nothing is there yet")
+
+
+class Looker(Entries):
     """Looks at the entries of one file that are one user's, in their order, and counts them."""
 
     def __init__(self, user_id: str | None, user: UserMemory | None, leave_out: LeaveOut):
+        super().__init__(user or _Nobody())  # type: ignore[arg-type]  # it only reads
         self._users = [] if user_id is None else [user_id]
-        self._user, self._leave_out = user, leave_out
-        """None: a user who has nothing yet."""
-        self._added = self._unchanged = 0
+        self._leave_out = leave_out
         self._texts: dict[str, int] = {}
         """The hash of the content of each memory that would be added, by id."""
         self._ids: dict[str, str] = {}
@@ -61,12 +69,9 @@ class Looker:
         """Count entries; add none."""
         for entry in entries:
             try:
-                is_new = await self._is_new(entry)
-            except REFUSALS as error:
+                self._count(await self._is_new(entry))
+            except (InvalidInputError, NotFoundError) as error:
                 self._leave_out(entry, error)
-            else:
-                self._added += is_new
-                self._unchanged += not is_new
 
     def report(self) -> ImportReport:
         """Return what was counted so far."""
@@ -122,13 +127,10 @@ class Looker:
         return known is None or not same
 
     async def _stored_entity(self, name: str, kind: str) -> _Entity | None:
-        if self._user is None:
-            return None
-        try:
+        with suppress(NotFoundError):
             found = await self._user.entities.get(name, kind)
-        except NotFoundError:
-            return None
-        return _Entity(found.memory_id, set(found.observations), dict(found.metadata))
+            return _Entity(found.memory_id, set(found.observations), dict(found.metadata))
+        return None
 
     # --- relationships
 
@@ -161,18 +163,14 @@ class Looker:
         self, source: str, relation: str, target: str, at_us: int | None
     ) -> Told | None:
         """Return what is there of these two that says the same and holds when a new one begins."""
-        if self._user is None:
-            return None
-        as_of = None if at_us is None else to_datetime(at_us)
-        try:
-            found = await self._user.entities.relationships(source, direction="out", as_of=as_of)
-        except NotFoundError:  # it is none yet
-            return None
-        same = (one for one in found if one.target_id == target)
-        key = relation_key(relation)
-        return next(
-            ((one.fact, one.metadata) for one in same if relation_key(one.relation) == key), None
-        )
+        as_of, key = None if at_us is None else to_datetime(at_us), relation_key(relation)
+        with suppress(NotFoundError):  # the source is no entity yet
+            for one in await self._user.entities.relationships(
+                source, direction="out", as_of=as_of
+            ):
+                if one.target_id == target and relation_key(one.relation) == key:
+                    return one.fact, one.metadata
+        return None
 
     async def _end(self, entity_id: str | None, name: str | None) -> str:
         """Return the id of an endpoint, as `Adder` would find it."""
@@ -184,9 +182,8 @@ class Looker:
 
     async def _named(self, name: str) -> str:
         ids = set(self._named_here.get(name_key(check_name(name, "entity")), ()))
-        if self._user is not None:
-            with suppress(NotFoundError):
-                ids.add((await self._user.entities.get(name)).memory_id)
+        with suppress(NotFoundError):
+            ids.add((await self._user.entities.get(name)).memory_id)
         if not ids:
             raise NotFoundError(f"no entity {name!r}: add it first, with add_entity")
         if len(ids) > 1:
@@ -196,7 +193,7 @@ class Looker:
     # --- documents
 
     async def _is_new_document(self, entry: ReadLine, parts: DocumentParts) -> bool:
-        if await self._living(entry.memory_id) is None and await self._was_used(entry.memory_id):
+        if await self._has_gone(entry.memory_id):
             return False
         collection = check_name(parts.collection or DEFAULT_COLLECTION, "collection")
         key = entry.memory_id if parts.key is None else check_name(parts.key, "key")
@@ -208,26 +205,7 @@ class Looker:
         return known is None or said != value or not same_json(own, metadata)
 
     async def _stored(self, collection: str, key: str) -> Told | None:
-        if self._user is None:
-            return None
-        try:
+        with suppress(NotFoundError):
             found = await self._user.documents.get(key, collection)
-        except NotFoundError:
-            return None
-        return checked_document(found.value)[1], found.metadata
-
-    # --- what is there
-
-    async def _living(self, memory_id: str) -> Memory | None:
-        if self._user is None:
-            return None
-        with suppress(NotFoundError):
-            return await self._user.get(memory_id)
+            return checked_document(found.value)[1], found.metadata
         return None
-
-    async def _was_used(self, memory_id: str) -> bool:
-        if self._user is None:
-            return False
-        with suppress(NotFoundError):
-            return bool(await self._user.history(memory_id))
-        return False

@@ -1,16 +1,17 @@
 """The `data` of a line: the parts of an entity, a relationship, an episode or a document."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import MemoryType
+from memory_actors.base.records import EvictedStep, MemoryType, Step
 from memory_actors.base.validation import CONTENT_BYTES_MAX, text_bytes
 from memory_actors.users.handles.episodes import EpisodeSummaryData
 from memory_actors.users.handles.summaries import SummaryData
 
+T = TypeVar("T")
 Time: TypeAlias = str | float
 """ISO 8601 (naive means UTC), or seconds since 1970."""
 
@@ -40,22 +41,15 @@ class RelationshipParts(_Data, frozen=True, kw_only=True):
     valid_to: Time | None = None
 
 
-class StepParts(_Data, frozen=True, kw_only=True):
+class StepParts(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step that an episode kept."""
 
-    action: str
-    number: int | None = None
-    observation: str | None = None
-    outcome: str | None = None
-    error: str | None = None
+    number: int | None = None  # type: ignore[assignment]
+    """None: the one after the last."""
 
 
-class EvictedParts(_Data, frozen=True, kw_only=True):
+class EvictedParts(EvictedStep, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rest of a step that made room for others."""
-
-    number: int
-    sha256: str
-    snippet: str
 
 
 class EpisodeParts(_Data, frozen=True, kw_only=True):
@@ -138,11 +132,7 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
     """
     if not isinstance(data, dict):
         raise InvalidInputError(f"'data' must be a JSON object, not {type(data).__name__}")
-    try:
-        parts = msgspec.convert(data, _type_of(kind, data))
-    except msgspec.ValidationError as error:
-        reason = str(error).replace("Object ", "it ").replace(" - at `$.", " in `data.")
-        raise InvalidInputError(f"'data' is not as it must be: {reason}") from error
+    parts = _read(data, _type_of(kind, data), "data")
     if isinstance(parts, RelationshipParts):
         for end in ("source", "target"):
             if getattr(parts, f"{end}_id") is None and getattr(parts, end) is None:
@@ -150,8 +140,12 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
                     f"'data' has no {end!r}: name the entity, or give its '{end}_id'"
                 )
     if isinstance(parts, EpisodeParts):
+        steps, number = list[StepParts](), 0
         for step in parts.steps:
             text_bytes(step.action, "action", CONTENT_BYTES_MAX)
+            number = number + 1 if step.number is None else step.number
+            steps.append(msgspec.structs.replace(step, number=number))
+        return msgspec.structs.replace(parts, steps=tuple(steps))
     return parts
 
 
@@ -160,11 +154,15 @@ def summary_parts(kind: MemoryType, compressed: object) -> SummaryData:
 
     :raises InvalidInputError: it does not say what a summary was made of.
     """
+    return _read(compressed, SUMMARY_DATA[kind], "compressed")
+
+
+def _read(given: object, kind: type[T], name: str) -> T:
     try:
-        return msgspec.convert(compressed, SUMMARY_DATA[kind])
+        return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        reason = str(error).replace("Object ", "it ").replace(" - at `$.", " in `compressed.")
-        raise InvalidInputError(f"'compressed' is not as it must be: {reason}") from error
+        reason = str(error).replace("Object ", "it ").replace(" - at `$.", f" in `{name}.")
+        raise InvalidInputError(f"{name!r} is not as it must be: {reason}") from error
 
 
 def _type_of(kind: MemoryType, data: dict[str, Any]) -> type[Parts]:

@@ -37,9 +37,9 @@ report says which: what they mean was not understood.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -68,6 +68,7 @@ from memory_actors.interchange.parts import (
 )
 from memory_actors.users.handles.item_fields import OPTIONAL
 
+T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]
 """(done, total), in units of the work at hand; a total of 0 means that it is not known."""
 
@@ -131,6 +132,26 @@ def _fields(kind: MemoryType) -> set[str]:
 FIELDS: Final = {kind: _fields(kind) for kind in MemoryType}
 """The fields a kind has besides those that all have."""
 _USUAL: Final = {field.name: field.default for field in msgspec.structs.fields(_WholeLine)}
+
+
+def in_batches(
+    entries: Iterator[T], size: Callable[[T], int], *, count_max: int, size_max: int
+) -> Iterator[list[T]]:
+    """Yield entries in batches; before a bad one is raised, what came before it."""
+    batch, held = list[T](), 0
+    try:
+        for entry in entries:
+            batch.append(entry)
+            held += size(entry)
+            if len(batch) >= count_max or held >= size_max:
+                yield batch
+                batch, held = [], 0
+    except InvalidInputError:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
 
 
 class ReadLine(NamedTuple):
@@ -238,7 +259,12 @@ class LineReader:
 
         :raises InvalidInputError: they are no memory.
         """
-        line = _typed(fields)
+        _check_origins(fields)
+        try:
+            line: Line = msgspec.convert(fields, _WholeLine)
+        except msgspec.ValidationError as error:
+            reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
+            raise InvalidInputError(reason) from error
         kind = check_memory_type(line.memory_type or MemoryType.LONG_TERM)
         _check_fields(line, kind)
         content, parts = _content(line, kind), _parts(line, kind)
@@ -295,16 +321,6 @@ def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
     if name == "compressed":
         return isinstance(fields[name], dict) and "compressed_from_ids" in fields[name]
     return name in _WholeLine.__struct_fields__
-
-
-def _typed(fields: dict[str, Any]) -> Line:
-    _check_origins(fields)
-    try:
-        line: Line = msgspec.convert(fields, _WholeLine)
-    except msgspec.ValidationError as error:
-        reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
-        raise InvalidInputError(reason) from error
-    return line
 
 
 def _check_origins(fields: Mapping[str, Any]) -> None:

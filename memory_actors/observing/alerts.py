@@ -82,20 +82,10 @@ class LogSink:
     async def send(self, alert: Alert) -> None:
         """Log a warning, or an error for a critical alert."""
         log = _logger.error if alert.level == "critical" else _logger.warning
-        log(
-            "quota alert",
-            message=alert.message,
-            severity=alert.level,  # structlog's processors write `level`
-            user=hashed(alert.user_id),
-            kind=alert.kind,
-            quota=alert.quota,
-            used=alert.used,
-            limit=alert.limit,
-            unit=alert.unit,
-            percent=alert.percent,
-            tier=alert.tier,
-            at=alert.at.isoformat(),
-        )
+        fields = msgspec.structs.asdict(alert)
+        fields["severity"] = fields.pop("level")  # structlog's processors write `level`
+        fields["user"] = hashed(fields.pop("user_id"))
+        log("quota alert", message=alert.message, **{**fields, "at": alert.at.isoformat()})
 
 
 class CallbackSink:

@@ -217,17 +217,14 @@ class LatencyWatch:
         (target_ms, kind), took_ms = max(targets), seconds * 1e3
         if took_ms > target_ms:
             self._violations[kind] = self._violations.get(kind, 0) + 1
-            self._tell(operation, kind, took_ms, target_ms)
-
-    def _tell(self, operation: str, kind: str, took_ms: float, target_ms: float) -> None:
-        now_s, count = self._clock(), self._violations[kind]
-        said_s, said = self._said.get(kind, (float("-inf"), 0))
-        if now_s - said_s < SAY_AGAIN_S:
-            return
-        self._said[kind] = (now_s, count)
-        took = f"{took_ms:,.0f}" if took_ms >= 10 else f"{took_ms:.1f}"
-        _logger.warning(
-            f"Latency violation: {kind} took {took} ms (target: {target_ms:g} ms)",
-            operation=operation,
-            violations=count - said,
-        )
+            now_s, count = self._clock(), self._violations[kind]
+            said_s, said = self._said.get(kind, (float("-inf"), 0))
+            if now_s - said_s < SAY_AGAIN_S:
+                return
+            self._said[kind] = (now_s, count)
+            took = f"{took_ms:,.0f}" if took_ms >= 10 else f"{took_ms:.1f}"
+            _logger.warning(
+                f"Latency violation: {kind} took {took} ms (target: {target_ms:g} ms)",
+                operation=operation,
+                violations=count - said,
+            )

@@ -25,7 +25,14 @@ from memory_actors.base.reports import CompactionProgress, CompactionReport, Era
 from memory_actors.base.validation import check_optional_name
 from memory_actors.compaction.selection import age
 from memory_actors.server.access import root_only
-from memory_actors.server.bodies import PAGE_MAX, Compress, CompressionStats, UserId, Users
+from memory_actors.server.bodies import (
+    PAGE_MAX,
+    Compress,
+    CompressionStats,
+    UserId,
+    Users,
+    arguments,
+)
 from memory_actors.server.events import told
 from memory_actors.server.examples import NAMED, answers, example, example_of
 from memory_actors.server.problems import problem_of
@@ -79,29 +86,15 @@ class CompactionJobs:
         self._running = False
         self._to_forget: set[str] = set()  # of a user who was erased, and still in hand
 
-    def ask_for(
-        self,
-        user_id: str | None,
-        *,
-        dry_run: bool,
-        older_than: str | None,
-        episodes: bool | None = None,
-    ) -> Job:
-        """Queue a run.
+    def ask_for(self, user_id: str | None, *, episodes: bool | None = None, **asked: Any) -> Job:
+        """Queue a run, with the arguments of `compact`.
 
         :raises UnavailableError: 100 runs are waiting already, or nobody carries them out.
         """
         if not self._running or self._waiting.full():
             raise UnavailableError("no more runs can wait now: try again later")
-        job = Job(
-            job_id=f"job_{token_hex(8)}",
-            state="queued",
-            user_id=user_id,
-            dry_run=dry_run,
-            older_than=older_than,
-            episodes=episodes,
-            created_at=_now(),
-        )
+        asked |= {"user_id": user_id, "episodes": episodes}
+        job = Job(job_id=f"job_{token_hex(8)}", state="queued", created_at=_now(), **asked)
         self._jobs[job.job_id] = job
         self._waiting.put_nowait(job.job_id)
         return job
@@ -239,12 +232,8 @@ async def run(
     if asked.older_than is not None:
         age(asked.older_than)  # what is none is refused now, not by the job
     jobs: CompactionJobs = request.app.state.jobs
-    job = jobs.ask_for(
-        check_optional_name(asked.user_id, "user_id"),
-        dry_run=asked.dry_run,
-        older_than=asked.older_than,
-        episodes=asked.episodes,
-    )
+    given = arguments(asked)
+    job = jobs.ask_for(check_optional_name(given.pop("user_id"), "user_id"), **given)
     return Response(job, headers={"Location": f"/admin/compress/jobs/{job.job_id}"})
 
 

@@ -115,7 +115,11 @@ def checked(name: str, value: Any) -> Any:
     if name in ("top_k", "limit") and value is not None and value > PAGE_MAX:
         raise InvalidInputError(f"{name} must be at most {PAGE_MAX:,} over HTTP, not {value:,}")
     if name == "weights" and value is not None:
-        return _weights(value)
+        unknown = value.keys() - set(Weights.__struct_fields__)
+        if unknown:
+            known = ", ".join(Weights.__struct_fields__)
+            raise InvalidInputError(f"unknown weight {min(unknown)!r:.80}: use some of {known}")
+        return Weights(**value)
     if name == "items":
         return [Item(**arguments(item)) for item in value]
     if name == "filters" and isinstance(value, str):
@@ -124,11 +128,3 @@ def checked(name: str, value: Any) -> Any:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidInputError("filters must be a JSON object") from error
     return value
-
-
-def _weights(given: Mapping[str, float]) -> Weights:
-    unknown = given.keys() - set(Weights.__struct_fields__)
-    if unknown:
-        known = ", ".join(Weights.__struct_fields__)
-        raise InvalidInputError(f"unknown weight {min(unknown)!r:.80}: use some of {known}")
-    return Weights(**given)

@@ -50,7 +50,7 @@ FILES: Final = (
     "vendor/cytoscape.js", "vendor/htm-preact.js", "vendor/uplot.js", "vendor/uplot.css",
     "vendor/graph.css", "vendor/LICENCES.txt",
 )  # fmt: skip
-"""What the page is made of; nothing else can be fetched."""
+"""The files of the page; nothing else can be fetched."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -72,12 +72,12 @@ OF_SYSTEM: Final = frozenset(
 ABOUT_ONE: Final = frozenset(
     f"system.{name}" for name in ("compaction_stats", "diff", "events", "recalls")
 )
-"""Those that a user's own key may ask for, about that user."""
+"""The ones among them that a user's own key may ask for, about that user."""
 STATISTICS: Final = "system.statistics"
 """Asked for like an operation, though it is answered at once."""
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PageCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request of the page: one operation, on somebody's memory, now or at a moment."""
 
     operation: str
@@ -93,21 +93,21 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     arguments: dict[str, Any] = {}
 
 
-class Answer(msgspec.Struct, frozen=True):
+class PageAnswer(msgspec.Struct, frozen=True):
     """The result of an operation."""
 
     result: Any
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page may do with its key."""
+class PageKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The reach of the page's key."""
 
     scope: str
     user_id: str | None
     version: str
 
 
-class _File(NamedTuple):
+class _PageFile(NamedTuple):
     content: bytes
     compressed: bytes
     media_type: str
@@ -115,10 +115,10 @@ class _File(NamedTuple):
 
 
 @cache
-def _file(name: str) -> _File:
+def _file(name: str) -> _PageFile:
     """Return a file of the page."""
     content = _UI.joinpath(*name.split("/")).read_bytes()
-    return _File(
+    return _PageFile(
         content=content,
         compressed=gzip.compress(content, mtime=0),
         media_type=_TYPES[name.rpartition(".")[2]],
@@ -148,22 +148,22 @@ def _served(name: str) -> HTTPRouteHandler:
 
 
 @get("/key", include_in_schema=False)
-async def own_key(request: Request[Any, Any, Any]) -> Key:
+async def own_key(request: Request[Any, Any, Any]) -> PageKey:
     """Say what the key opens, so that the page offers what it may."""
     key: ApiKey = request.auth
-    return Key(scope=key.scope, user_id=key.user_id, version=version())
+    return PageKey(scope=key.scope, user_id=key.user_id, version=version())
 
 
 @post("/call", status_code=200, include_in_schema=False)
-async def call(request: Request[Any, Any, Any], data: Annotated[Call, Body()]) -> Answer:
+async def call(request: Request[Any, Any, Any], data: Annotated[PageCall, Body()]) -> PageAnswer:
     """Carry out an operation."""
     state = request.app.state
     _check_reach(request.auth, data)
     await set_tier_once(state.memory, state.api_keys, request.auth)
-    return Answer(await _called(state.memory, data))
+    return PageAnswer(await _called(state.memory, data))
 
 
-def _check_reach(key: ApiKey, asked: Call) -> None:
+def _check_reach(key: ApiKey, asked: PageCall) -> None:
     """Let a key ask for what it may.
 
     :raises PermissionDeniedException: it is about the memory of somebody else, or of all.
@@ -177,7 +177,7 @@ def _check_reach(key: ApiKey, asked: Call) -> None:
         check_may_reach(key, asked.user_id)
 
 
-async def _called(memory: MemorySystem, asked: Call) -> Any:
+async def _called(memory: MemorySystem, asked: PageCall) -> Any:
     name = asked.operation
     if name == STATISTICS:
         told: Any = memory.statistics()
@@ -217,14 +217,14 @@ def _arguments(
 
 
 async def _result(
-    target: Any, operation: Operation, positional: list[Any], given: dict[str, Any], asked: Call
+    target: Any, operation: Operation, positional: list[Any], given: dict[str, Any], asked: PageCall
 ) -> Any:
     """Carry an operation out on what has it; what it yields is gathered."""
     returned = operation.bound(target, asked.document)(*positional, **given)
     return await (_gathered(returned, asked) if isasyncgen(returned) else returned)
 
 
-async def _gathered(items: AsyncIterator[Any], asked: Call) -> list[Any]:
+async def _gathered(items: AsyncIterator[Any], asked: PageCall) -> list[Any]:
     wanted = min(check_count(asked.first if asked.last is None else asked.last, "first"), PAGE_MAX)
     kept: deque[Any] = deque(maxlen=wanted)
     async for item in items:

@@ -25,9 +25,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from sse_starlette.sse import AppStatus
 from starlette.middleware.authentication import AuthenticationMiddleware
 
-from memory_actors.base.api_keys import ApiKey, KeyStore
+from memory_actors.base.api_keys import KeyStore
 from memory_actors.integrations.mcp.serving import TOOL_SETS, Context, agent_of, new_server
-from memory_actors.server.access import set_tier_once
+from memory_actors.server.access import check_may_reach, set_tier_once
 from memory_actors.server.admission import MCP, Receive, Scope, Send
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -104,7 +104,16 @@ class Mounted:
         manager = self._managers.get(scope["path"].removeprefix(MCP).strip("/") or "memory")
         if manager is None:
             raise NotFoundException
-        scope[USER_ID] = _user_id(key, scope)
+        try:
+            query = parse_qs(scope["query_string"].decode("ascii"), errors="strict")
+        except ValueError as error:
+            raise ClientException("The query is not percent-encoded UTF-8.") from error
+        asked = query.get("user", [])
+        user_id = asked[-1] if asked else key.user_id
+        if user_id is None:
+            raise ClientException("A root key must say whose memory it is about: /mcp?user=ID")
+        check_may_reach(key, user_id)
+        scope[USER_ID] = user_id
         await set_tier_once(self._memory, self._keys, key)
         await manager.handle_request(scope, receive, send)
 
@@ -112,25 +121,6 @@ class Mounted:
         assert context.request is not None
         user_id: str = context.request.scope[USER_ID]
         return self._memory.user(user_id, agent_id=agent_of(context))
-
-
-def _user_id(key: ApiKey, scope: Scope) -> str:
-    """Return whose memory a request is about.
-
-    :raises PermissionDeniedException: the key does not reach that user.
-    :raises ClientException: it is a root key, and names nobody.
-    """
-    try:
-        query = parse_qs(scope["query_string"].decode("ascii"), errors="strict")
-    except ValueError as error:
-        raise ClientException("The query is not percent-encoded UTF-8.") from error
-    asked = query.get("user", [])
-    user_id = asked[-1] if asked else key.user_id
-    if user_id is None:
-        raise ClientException("A root key must say whose memory it is about: /mcp?user=ID")
-    if not key.may_reach(user_id):
-        raise PermissionDeniedException("This key is for the memory of another user.")
-    return user_id
 
 
 def _security(hosts: Sequence[str]) -> TransportSecuritySettings:

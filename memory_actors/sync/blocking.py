@@ -59,7 +59,10 @@ class Loop:
         :raises SystemClosedError: the loop has been closed.
         :raises WrongLoopError: this is the loop's own thread.
         """
-        self._check()
+        if self._closed:
+            raise SystemClosedError("the memory system is closed: open it again")
+        if os.getpid() != self._pid:  # a child has no thread of its parent's
+            self._start()
         try:
             future = self._portal.start_task_soon(partial(function, *args, **kwargs))
         except RuntimeError as error:
@@ -96,12 +99,6 @@ class Loop:
             self._closed = True
             self._portal.start_task_soon(self._portal.stop).result()
             self._thread.join()
-
-    def _check(self) -> None:
-        if self._closed:
-            raise SystemClosedError("the memory system is closed: open it again")
-        if os.getpid() != self._pid:  # a child has no thread of its parent's
-            self._start()
 
 
 def _run(started: "Future[BlockingPortal]") -> None:

@@ -92,7 +92,7 @@ def test_memory_times_each_call_and_each_activation(tmp_path: Path) -> None:
 
 
 def test_users_weighs_processes_and_squeezes_them(tmp_path: Path) -> None:
-    found = bench(tmp_path, "users", "--users", "12", "--memories", "5")
+    found = bench(tmp_path, "users", "--users", "12", "--memories", "5", "--calls", "10")
     assert [row["memories"] for row in rows(found)] == [5]
     assert all(row["estimated KB"] > 0 for row in rows(found))
     assert all(row["left"] > 0 and row["live at the end"] < 12 for row in rows(found, 1))
@@ -273,7 +273,8 @@ def test_people_get_aligned_tables(capsys: pytest.CaptureFixture[str]) -> None:
 def test_processes_rates_each_figure_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, fewer in {"MEMORIES": 200, "KILL_GAP_S": 0.2, "CLIENTS_KILLED_BESIDE": 1}.items():
+    tiny = {"MEMORIES": 200, "WARM_UP_CALLS": 2, "KILL_GAP_S": 0.2, "CLIENTS_KILLED_BESIDE": 1}
+    for name, fewer in tiny.items():
         monkeypatch.setattr(processes, name, fewer)
     asked = ("--clients", "1", "--seconds", "0.3", "--memories", "200", "--kills", "1")
     options = ["--dir", str(tmp_path), "--runs", "1", "--json", "--calls", "5", *asked]

@@ -165,9 +165,8 @@ def test_kills_are_counted_by_a_command(during: str) -> None:
     assert msgspec.json.decode(run.stdout)["rounds"] == 1
 
 
-def test_an_older_store_that_is_killed_while_it_is_brought_into_form_loses_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_killed_upgrade_loses_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An older store that is killed while it is brought into form loses nothing."""
     monkeypatch.setitem(upgrade.KILLS, "quick", 3)
     monkeypatch.setattr(upgrade, "MEMORIES", 40)
     row = upgrade.run("quick", 1, tmp_path)

@@ -21,13 +21,16 @@ def test_needs_follow_from_use_and_costs():
     assert [need.units for need in needs.values()] == [1, 1, 1, 1]
 
 
-def test_the_first_limit_of_a_billion_users_is_the_room_of_databases():
+def test_the_first_limit_of_a_billion_users():
+    """The first limit of a billion users is the room of databases."""
     databases = [need for need in needed(Use(), Costs(), Machines()) if need.unit == "database"]
     assert [need.name for need in databases] == ["stored bytes", "appends"]
     assert databases[0].units == 72
 
 
-def test_a_year_of_failures_repeats_by_its_seed_and_pauses_are_within_their_bounds():
+def test_a_year_of_failures_repeats_by_its_seed():
+    """A year of failures repeats by its seed and pauses are within their bounds."""
+
     def drawn(seed: int) -> list[list[object]]:
         return a_year(Use(), Costs(), 162, 72, Machines(), Failures(), seed)
 
@@ -47,7 +50,8 @@ def test_failures_that_never_come_cost_nothing():
     assert {row[-1] for row in rows} == {"100.00000 %"}
 
 
-def test_the_command_prints_every_table_and_refuses_more_active_users_than_there_are(tmp_path):
+def test_the_command_prints_every_table(tmp_path):
+    """The command prints every table and refuses more active users than there are."""
     done = CliRunner().invoke(main, ["scale", "--json", "--dir", str(tmp_path)])
     assert done.exit_code == 0, done.output
     titles = [table["title"] for table in json.loads(done.stdout)["tables"]]

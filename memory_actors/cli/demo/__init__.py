@@ -42,7 +42,7 @@ from memory_actors.sharing.system import MemorySystem, open_or_join
 
 USER: Final = "demo"
 SHOWN: Final = "What is the name of Maya's dog?"
-"""What the dashboard is asked first."""
+"""The first question that the dashboard is asked."""
 BEFORE: Final = "2024-12-24"  # a week and a half before Maya moved
 WRITERS: Final = 8
 WRITES: Final = (20, 60)

@@ -116,19 +116,6 @@ class _Page(NamedTuple):
 
 def _read(cluster: Cluster, words_max: int) -> tuple[_Page, Layout, Worth]:
     """Return the sentences of a cluster, their places and costs, and their worth."""
-    page = _page(cluster, words_max)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(page.days))}
-    layout = Layout(
-        memories=np.array(page.memories),
-        days=np.array([numbers[name] for name in page.days]),
-        sentences=_costs(page.sentences),
-        labels=_costs(page.labels),
-        marks=_costs([_mark(name) for name in page.days]),
-    )
-    return page, layout, worth(page.sentences, layout.memories, cluster.vectors)
-
-
-def _page(cluster: Cluster, words_max: int) -> _Page:
     looked_at = evenly(len(cluster.texts), MEMORIES_MAX)
     characters = CHARACTERS_MAX // len(looked_at)
     texts = [cluster.texts[memory] for memory in looked_at]
@@ -147,7 +134,16 @@ def _page(cluster: Cluster, words_max: int) -> _Page:
         one if count_words(one) <= words_max else clip(one, min(words_max, LONG_WORDS), _ANY)
         for one in said
     ]
-    return _Page(shortened, [*memories], [*heads], [*days])
+    page = _Page(shortened, [*memories], [*heads], [*days])
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(page.days))}
+    layout = Layout(
+        memories=np.array(page.memories),
+        days=np.array([numbers[name] for name in page.days]),
+        sentences=_costs(page.sentences),
+        labels=_costs(page.labels),
+        marks=_costs([_mark(name) for name in page.days]),
+    )
+    return page, layout, worth(page.sentences, layout.memories, cluster.vectors)
 
 
 def _labels(texts: Sequence[str]) -> list[str]:

@@ -198,7 +198,13 @@ def merge(
 
     :raises ContextFileError: the file has too many blocks.
     """
-    read = _read(file_text)
+    found = parse(file_text)
+    if len(found) > BLOCKS_MAX:
+        raise ContextFileError(
+            f"the file has {len(found):,} entries and headings, and {BLOCKS_MAX:,} is the most: "
+            "move some elsewhere"
+        )
+    read = [FileBlock(*block) for block in found]
     text = render(block.raw for block in document)
     live = aligned(as_shown(document), parse(text), new_id)
     if text == file_text:  # in step, whatever a sync that was cut off has noted
@@ -213,16 +219,6 @@ def merge(
         base=base_of(final),
         conflicts=tuple(merging.conflicts),
     )
-
-
-def _read(text: str) -> list[FileBlock]:
-    found = parse(text)
-    if len(found) > BLOCKS_MAX:
-        raise ContextFileError(
-            f"the file has {len(found):,} entries and headings, and {BLOCKS_MAX:,} is the most: "
-            "move some elsewhere"
-        )
-    return [FileBlock(*block) for block in found]
 
 
 class _Edit(IntEnum):
@@ -279,21 +275,18 @@ class _Merging:
             else:
                 self._conflict(mine.block_id, "edited here, removed in the file", mine, None)
         elif mine is not None and block is not None:
-            self._in_both(mine, digest, block)
-
-    def _in_both(self, mine: Placed, digest: bytes, block: FileBlock) -> None:
-        here, there = _edit(mine.raw, digest), _edit(block.raw, digest)
-        alike = mine.raw.rstrip() == block.raw.rstrip()
-        if here == there == _Edit.TEXT and not alike:
-            block.behind = mine.block_id
-            self._conflict(mine.block_id, "edited in both", mine, block)
-            return
-        block.name = mine.block_id
-        if alike or here < there:
-            mine = block.placed() if there else mine
-        elif there:
-            mine = mine._replace(raw=mine.raw.rstrip() + block.raw[len(block.raw.rstrip()) :])
-        self.shown[mine.block_id] = mine
+            here, there = _edit(mine.raw, digest), _edit(block.raw, digest)
+            alike = mine.raw.rstrip() == block.raw.rstrip()
+            if here == there == _Edit.TEXT and not alike:
+                block.behind = mine.block_id
+                self._conflict(mine.block_id, "edited in both", mine, block)
+                return
+            block.name = mine.block_id
+            if alike or here < there:
+                mine = block.placed() if there else mine
+            elif there:
+                mine = mine._replace(raw=mine.raw.rstrip() + block.raw[len(block.raw.rstrip()) :])
+            self.shown[mine.block_id] = mine
 
     def _conflict(
         self, name: str, reason: Reason, mine: Placed | None, block: FileBlock | None

@@ -181,7 +181,13 @@ class _Sync:
                 self.conflicts += merged.conflicts
             return False
         if merged.base != base:
-            return await self._note(merged, label)
+            try:
+                await note_synced(
+                    self.document, merged.base, expected=text_digest(merged.text), label=label
+                )
+            except StaleDocumentError:
+                return False
+            return True
         return True
 
     async def _merged(self, live: Sequence[Placed], read: str | None, base: Base | None) -> Merged:
@@ -210,15 +216,6 @@ class _Sync:
         self.conflicts += merged.conflicts
         self.archived += receipt.archived
         return False
-
-    async def _note(self, merged: Merged, label: str) -> bool:
-        try:
-            await note_synced(
-                self.document, merged.base, expected=text_digest(merged.text), label=label
-            )
-        except StaleDocumentError:
-            return False
-        return True
 
     async def report(self) -> SyncReport:
         """Write the mirror of the archive and say what was done."""

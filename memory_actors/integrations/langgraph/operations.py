@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 
 from langgraph.store.base import (
     GetOp,
-    Item,
     ListNamespacesOp,
     MatchCondition,
     Op,
@@ -106,39 +105,33 @@ class Operations:
     def check(self, given: Sequence[Op]) -> None:
         """Raise for an operation that could never be carried out, before any is."""
         for op in given:
-            self._check(op)
-
-    def _check(self, op: Op) -> None:
-        validate_op_namespace(op)
-        if isinstance(op, PutOp):
-            user_id, collection = self._names.place(op.namespace)
-            for name, what in ((user_id, "user"), (collection, "collection"), (op.key, "key")):
-                check_name(name, what)
-            if op.value is not None:
-                checked_value(op.value)
-                checked_metadata(op, self._clock())
-        if isinstance(op, SearchOp | ListNamespacesOp):
-            check_count(op.limit, "limit")
-            check_count(op.offset, "offset")
-        if isinstance(op, SearchOp) and op.query is not None:
-            check_text(op.query, "query")
+            validate_op_namespace(op)
+            if isinstance(op, PutOp):
+                user_id, collection = self._names.place(op.namespace)
+                for name, what in ((user_id, "user"), (collection, "collection"), (op.key, "key")):
+                    check_name(name, what)
+                if op.value is not None:
+                    checked_value(op.value)
+                    checked_metadata(op, self._clock())
+            if isinstance(op, SearchOp | ListNamespacesOp):
+                check_count(op.limit, "limit")
+                check_count(op.offset, "offset")
+            if isinstance(op, SearchOp) and op.query is not None:
+                check_text(op.query, "query")
 
     # --- reads
 
     async def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            return await self._get(op)
+            found = await self._find(op.namespace, op.key)
+            if found is None or (self._omits and found.is_over(self._clock())):
+                return None
+            if op.refresh_ttl:
+                await self._refresh(found)
+            return found.item()
         if isinstance(op, SearchOp):
             return await self._search(op)
         return await self._list(op) if isinstance(op, ListNamespacesOp) else None
-
-    async def _get(self, op: GetOp) -> Item | None:
-        found = await self._find(op.namespace, op.key)
-        if found is None or (self._omits and found.is_over(self._clock())):
-            return None
-        if op.refresh_ttl:
-            await self._refresh(found)
-        return found.item()
 
     async def _find(self, namespace: Sequence[str], key: str) -> StoredItem | None:
         user_id, collection = self._names.place(namespace)

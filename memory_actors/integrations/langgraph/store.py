@@ -71,8 +71,13 @@ class MemoryActorsStore(BaseStore):
         self.ttl_config = ttl
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._stop_sweeping: Callable[[float | None], bool] | None = None
+
+        async def itself(found: MemorySystem) -> MemorySystem:
+            return found
+
+        given = checked_memory(memory)
         self._operations = Operations(
-            _async_memory(memory),
+            sync.on_loop(given, itself) if isinstance(given, sync.MemorySystem) else given,
             NamespaceNames(user),
             None if index is None else Index(index),
             clock=clock or system_clock_us,
@@ -258,16 +263,6 @@ def _current_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def _async_memory(memory: AnyMemory) -> MemorySystem:
-    """Return a memory system of the async API: of one that needs no `await`, the one in it."""
-
-    async def itself(found: MemorySystem) -> MemorySystem:
-        return found
-
-    given = checked_memory(memory)
-    return sync.on_loop(given, itself) if isinstance(given, sync.MemorySystem) else given
 
 
 Call = tuple[Sequence[Op], "asyncio.Future[list[Result]]"]

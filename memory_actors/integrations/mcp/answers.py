@@ -4,11 +4,13 @@ A model pays for each token, so what a memory does not have is left out.
 """
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from memory_actors.base.records import Memory, Receipt, Relationship, Trust
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class ShownMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,24 +106,12 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Each event of its life: when, what, by whom."""
 
 
+def told(record: Memory | Receipt | Relationship, kind: type[T]) -> T:
+    """Return what a model is told of a record: those of its fields that a kind of answer has."""
+    return msgspec.convert(record, kind, from_attributes=True)
+
+
 def shown(memory: Memory) -> ShownMemory:
     """Return what a model is told of a memory."""
-    names = [name for name in ShownMemory.__struct_fields__ if hasattr(memory, name)]
     sources = [one.source for one in memory.origins if one.source is not None]
-    return ShownMemory(**{name: getattr(memory, name) for name in names}, sources=sources)
-
-
-def written(receipt: Receipt) -> WrittenMemory:
-    """Return what a model is told of a receipt."""
-    return WrittenMemory(
-        memory_id=receipt.memory_id,
-        operation=receipt.operation,
-        memory_type=receipt.memory_type,
-        supersedes=list(receipt.supersedes),
-        pruned=list(receipt.pruned),
-    )
-
-
-def related(one: Relationship) -> Relation:
-    """Return what a model is told of a relationship."""
-    return Relation(**{name: getattr(one, name) for name in Relation.__struct_fields__})
+    return msgspec.structs.replace(told(memory, ShownMemory), sources=sources)

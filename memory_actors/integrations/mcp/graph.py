@@ -5,15 +5,14 @@ tool answers as the reference does; docs/integrations/mcp.md says where it does 
 test runs both on the same calls.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from memory_actors.api.plumbing import from_origins
-from memory_actors.base.errors import InvalidInputError, MemoryActorsError, NotFoundError
-from memory_actors.base.records import IS_COMPRESSED, Memory, MemoryType
+from memory_actors.base.errors import MemoryActorsError, NotFoundError
+from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.validation import content_bytes
 from memory_actors.integrations.mcp.graph_shapes import (
     Added,
@@ -37,9 +36,12 @@ from memory_actors.integrations.mcp.graph_stored import (
     MENTIONED,
     Stored,
     ends,
+    forget_mentioned,
     link,
     node,
     of_name,
+    replace_mentioned,
+    settle,
     stored,
 )
 from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall, builtins
@@ -95,12 +97,12 @@ async def _create_entities(call: ToolCall) -> ToolAnswer:
             observations = list(dict.fromkeys(one.observations))
             created.append(GraphNode(name=one.name, type=one.type, observations=observations))
         if name_key(one.name) in mentioned:
-            await _replace_mentioned(user, ids[one.name])
+            await replace_mentioned(user, ids[one.name])
             mentioned.discard(name_key(one.name))
 
     await _each(call, new, create)
     if created:
-        await _settle(user)
+        await settle(user)
     return _answer(NodeList(created), created, note=_not_created(spelled))
 
 
@@ -118,81 +120,6 @@ def _not_created(spelled: Mapping[str, str]) -> str | None:
         return None
     named = ", ".join(f"{name!r} is there as {known!r}" for name, known in spelled.items())
     return f"Not created, as case, width and blanks tell no names apart: {named}."
-
-
-async def _replace_mentioned(user: UserMemory, memory_id: str) -> None:
-    """Give an entity all that was said of its name before it was there, what has ended, too."""
-    graph = await stored(user)
-    entity = next((one for one in graph.entities if one.memory_id == memory_id), None)
-    if entity is None:  # somebody has deleted it meanwhile
-        return
-    for old in of_name(graph.mentioned, entity.data["name"]):
-        if old.data["observations"] or old.metadata or old.pinned:
-            await from_origins(user, old.origins).entities.add_entity(
-                entity.data["name"], entity.data["type"], old.data["observations"],
-                metadata=_metadata(old), pinned=old.pinned,
-            )  # fmt: skip
-        said = [one for one in graph.ever_related if old.memory_id in ends(one)]
-        for relation in said:
-            with suppress(NotFoundError):  # it went with its other end meanwhile
-                await _relate_again(user, relation, {old.memory_id: memory_id})
-        if not await _forget_mentioned(user, old.memory_id, {one.memory_id for one in said}):
-            await _replace_mentioned(user, memory_id)
-
-
-async def _settle(user: UserMemory) -> None:
-    """Give entities what others have meanwhile said of their names as of ones only mentioned.
-
-    Who creates an entity does this, and who mentions a new name, both behind their writes: so
-    whichever comes last sees the other.
-    """
-    graph = await stored(user)
-    for entity in [graph.named(one.data["name"]) for one in graph.mentioned]:
-        if entity is not None:
-            await _replace_mentioned(user, entity.memory_id)
-
-
-async def _forget_mentioned(user: UserMemory, memory_id: str, done: Set[str] = frozenset()) -> bool:
-    """Delete a name that is mentioned only, with relations that are done with.
-
-    Return False if others have related something else to it meanwhile: that is not to be lost, and
-    comes back with the name.
-    """
-    try:
-        await user.delete(memory_id)
-    except NotFoundError:  # somebody else has, meanwhile
-        return True
-    deletion = (await user.history(memory_id))[-1]
-    came_back = False
-    for relation_id in deletion.data.get("relationship_ids", ()):
-        if relation_id not in done:
-            with suppress(
-                InvalidInputError, NotFoundError
-            ):  # its other end has been deleted as well
-                await user.restore([memory_id, relation_id])
-                came_back = True
-    return not came_back
-
-
-async def _relate_again(user: UserMemory, old: Memory, instead: Mapping[str, str]) -> None:
-    """Say a relation again of other entities, with all that is known of it, and by whom."""
-    source, target = (instead.get(end, end) for end in ends(old))
-    await from_origins(user, old.origins).entities.relate(
-        source,
-        old.data["relation"],
-        target,
-        fact=old.data["fact"],
-        valid_from=old.data["valid_from"],
-        valid_to=old.data["valid_to"],
-        exclusive=False,
-        metadata=_metadata(old),
-        pinned=old.pinned,
-    )
-
-
-def _metadata(memory: Memory) -> dict[str, Any]:
-    """Return the metadata that callers gave a memory."""
-    return {name: value for name, value in memory.metadata.items() if name != IS_COMPRESSED}
 
 
 async def _create_relations(call: ToolCall) -> ToolAnswer:
@@ -214,7 +141,7 @@ async def _create_relations(call: ToolCall) -> ToolAnswer:
 
     await _each(call, new, create)
     if names.has_mentioned:
-        await _settle(user)
+        await settle(user)
     return _answer(Relations(created), created)
 
 
@@ -313,7 +240,7 @@ async def _deleted(call: ToolCall, memory_ids: Sequence[str], what: str) -> Tool
     needed = {end for one in graph.ever_related for end in ends(one)}
     for one in graph.mentioned:
         if one.memory_id not in needed and not one.data["observations"]:
-            await _forget_mentioned(call.user, one.memory_id)
+            await forget_mentioned(call.user, one.memory_id)
     return _done(what)
 
 
@@ -394,45 +321,46 @@ def _answer(structured: Any, text: Any, **more: Any) -> ToolAnswer:
 # --- the tools
 
 
-def _tool(name: str, description: str, takes: Any, returns: Any, run: Any, **hints: bool) -> Tool:
+def _tool(run: Any, description: str, takes: Any, returns: Any, **hints: bool) -> Tool:
+    name = run.__name__.removeprefix("_")
     return Tool(name, name.replace("_", " ").title(), description, takes, returns, run, **hints)
 
 
 TOOLS: Final[Sequence[Tool]] = (
     _tool(
-        "create_entities", "Create multiple new entities in the knowledge graph. "
-        "One whose name is there already is left as it is.", NodeList, NodeList, _create_entities,
+        _create_entities, "Create multiple new entities in the knowledge graph. "
+        "One whose name is there already is left as it is.", NodeList, NodeList,
     ),
     _tool(
-        "create_relations", "Create multiple new relations between entities in the knowledge "
-        "graph. Relations should be in active voice.", Relations, Relations, _create_relations,
+        _create_relations, "Create multiple new relations between entities in the knowledge "
+        "graph. Relations should be in active voice.", Relations, Relations,
     ),
     _tool(
-        "add_observations", "Add new observations to existing entities in the knowledge graph.",
-        AddObservations, AddedObservations, _add_observations,
+        _add_observations, "Add new observations to existing entities in the knowledge graph.",
+        AddObservations, AddedObservations,
     ),
     _tool(
-        "delete_entities", "Delete multiple entities and their relations from the knowledge graph.",
-        EntityNames, DeletionDone, _delete_entities, destroys=True, repeats=True,
+        _delete_entities, "Delete multiple entities and their relations from the knowledge graph.",
+        EntityNames, DeletionDone, destroys=True, repeats=True,
     ),
     _tool(
-        "delete_observations", "Delete specific observations of entities in the knowledge graph.",
-        Deletions, DeletionDone, _delete_observations, destroys=True, repeats=True,
+        _delete_observations, "Delete specific observations of entities in the knowledge graph.",
+        Deletions, DeletionDone, destroys=True, repeats=True,
     ),
     _tool(
-        "delete_relations", "Delete multiple relations from the knowledge graph.",
-        Relations, DeletionDone, _delete_relations, destroys=True, repeats=True,
+        _delete_relations, "Delete multiple relations from the knowledge graph.",
+        Relations, DeletionDone, destroys=True, repeats=True,
     ),
     _tool(
-        "read_graph", "Read the entire knowledge graph.", Nothing, KnowledgeGraph, _read_graph,
+        _read_graph, "Read the entire knowledge graph.", Nothing, KnowledgeGraph,
         reads=True, repeats=True,
     ),
     _tool(
-        "search_nodes", "Search for nodes in the knowledge graph by a text in their names, types "
-        "or observations.", GraphQuery, KnowledgeGraph, _search_nodes, reads=True, repeats=True,
+        _search_nodes, "Search for nodes in the knowledge graph by a text in their names, types "
+        "or observations.", GraphQuery, KnowledgeGraph, reads=True, repeats=True,
     ),
     _tool(
-        "open_nodes", "Open specific nodes in the knowledge graph by their names.",
-        NodeNames, KnowledgeGraph, _open_nodes, reads=True, repeats=True,
+        _open_nodes, "Open specific nodes in the knowledge graph by their names.",
+        NodeNames, KnowledgeGraph, reads=True, repeats=True,
     ),
 )  # fmt: skip

@@ -1,20 +1,20 @@
 """The arguments and results of the graph's tools, in the shapes of the reference memory server."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 
-def _said(kind: Any, words: str) -> Any:
-    return Annotated[kind, msgspec.Meta(description=words)]
+def _said(words: str) -> msgspec.Meta:
+    return msgspec.Meta(description=words)
 
 
 class GraphNode(msgspec.Struct, frozen=True, kw_only=True, rename={"type": "entityType"}):
     """An entity."""
 
-    name: _said(str, "The name of the entity")  # type: ignore[valid-type]
-    type: _said(str, "The type of the entity")  # type: ignore[valid-type]
-    observations: _said(list[str], "What is known of it, one text each")  # type: ignore[valid-type]
+    name: Annotated[str, _said("The name of the entity")]
+    type: Annotated[str, _said("The type of the entity")]
+    observations: Annotated[list[str], _said("What is known of it, one text each")]
 
 
 class GraphRelation(
@@ -25,9 +25,9 @@ class GraphRelation(
 ):
     """A relation of one entity to another."""
 
-    source: _said(str, "The name of the entity where the relation starts")  # type: ignore[valid-type]
-    target: _said(str, "The name of the entity where the relation ends")  # type: ignore[valid-type]
-    relation: _said(str, "The type of the relation, in active voice")  # type: ignore[valid-type]
+    source: Annotated[str, _said("The name of the entity where the relation starts")]
+    target: Annotated[str, _said("The name of the entity where the relation ends")]
+    relation: Annotated[str, _said("The type of the relation, in active voice")]
 
 
 class KnowledgeGraph(msgspec.Struct, frozen=True):
@@ -52,8 +52,8 @@ class Relations(msgspec.Struct, frozen=True):
 class NewObservations(msgspec.Struct, frozen=True, rename="camel"):
     """Observations to add to an entity."""
 
-    entity_name: _said(str, "The name of the entity to add the observations to")  # type: ignore[valid-type]
-    contents: _said(list[str], "The observations to add")  # type: ignore[valid-type]
+    entity_name: Annotated[str, _said("The name of the entity to add the observations to")]
+    contents: Annotated[list[str], _said("The observations to add")]
 
 
 class AddObservations(msgspec.Struct, frozen=True):
@@ -78,14 +78,14 @@ class AddedObservations(msgspec.Struct, frozen=True):
 class EntityNames(msgspec.Struct, frozen=True, rename="camel"):
     """Entities to delete."""
 
-    entity_names: _said(list[str], "The names of the entities to delete")  # type: ignore[valid-type]
+    entity_names: Annotated[list[str], _said("The names of the entities to delete")]
 
 
 class OldObservations(msgspec.Struct, frozen=True, rename="camel"):
     """Observations to delete from an entity."""
 
-    entity_name: _said(str, "The name of the entity that has the observations")  # type: ignore[valid-type]
-    observations: _said(list[str], "The observations to delete")  # type: ignore[valid-type]
+    entity_name: Annotated[str, _said("The name of the entity that has the observations")]
+    observations: Annotated[list[str], _said("The observations to delete")]
 
 
 class Deletions(msgspec.Struct, frozen=True):
@@ -108,10 +108,10 @@ class Nothing(msgspec.Struct, frozen=True):
 class GraphQuery(msgspec.Struct, frozen=True):
     """A search."""
 
-    query: _said(str, "A text to look for in names, types and observations")  # type: ignore[valid-type]
+    query: Annotated[str, _said("A text to look for in names, types and observations")]
 
 
 class NodeNames(msgspec.Struct, frozen=True):
     """Entities to open."""
 
-    names: _said(list[str], "The names of the entities to return")  # type: ignore[valid-type]
+    names: Annotated[list[str], _said("The names of the entities to return")]

@@ -4,11 +4,14 @@ A relation may name what is no entity. Ours needs both ends, so such a name beco
 type `MENTIONED`, which no tool here shows; it gives way to the real one when that is created.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from memory_actors.base.records import Memory, MemoryType
+from memory_actors.api.plumbing import from_origins
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.records import IS_COMPRESSED, Memory, MemoryType
 from memory_actors.integrations.mcp.graph_shapes import GraphNode, GraphRelation, KnowledgeGraph
 from memory_actors.kinds.entity.graph import name_key, relation_key
 from memory_actors.sharing.system import UserMemory
@@ -82,3 +85,81 @@ async def stored(user: UserMemory) -> Stored:
 def ends(relation: Memory) -> tuple[str, str]:
     """Return the ids of the entities that a relation is between."""
     return relation.data["source_id"], relation.data["target_id"]
+
+
+# --- names that are only mentioned
+
+
+async def replace_mentioned(user: UserMemory, memory_id: str) -> None:
+    """Give an entity all that was said of its name before it was there, what has ended, too."""
+    graph = await stored(user)
+    entity = next((one for one in graph.entities if one.memory_id == memory_id), None)
+    if entity is None:  # somebody has deleted it meanwhile
+        return
+    for old in of_name(graph.mentioned, entity.data["name"]):
+        if old.data["observations"] or old.metadata or old.pinned:
+            await from_origins(user, old.origins).entities.add_entity(
+                entity.data["name"], entity.data["type"], old.data["observations"],
+                metadata=_metadata(old), pinned=old.pinned,
+            )  # fmt: skip
+        said = [one for one in graph.ever_related if old.memory_id in ends(one)]
+        for relation in said:
+            with suppress(NotFoundError):  # it went with its other end meanwhile
+                await _relate_again(user, relation, {old.memory_id: memory_id})
+        if not await forget_mentioned(user, old.memory_id, {one.memory_id for one in said}):
+            await replace_mentioned(user, memory_id)
+
+
+async def settle(user: UserMemory) -> None:
+    """Give entities what others have meanwhile said of their names as of ones only mentioned.
+
+    Who creates an entity does this, and who mentions a new name, both behind their writes: so
+    whichever comes last sees the other.
+    """
+    graph = await stored(user)
+    for entity in [graph.named(one.data["name"]) for one in graph.mentioned]:
+        if entity is not None:
+            await replace_mentioned(user, entity.memory_id)
+
+
+async def forget_mentioned(user: UserMemory, memory_id: str, done: Set[str] = frozenset()) -> bool:
+    """Delete a name that is mentioned only, with relations that are done with.
+
+    Return False if others have related something else to it meanwhile: that is not to be lost, and
+    comes back with the name.
+    """
+    try:
+        await user.delete(memory_id)
+    except NotFoundError:  # somebody else has, meanwhile
+        return True
+    deletion = (await user.history(memory_id))[-1]
+    came_back = False
+    for relation_id in deletion.data.get("relationship_ids", ()):
+        if relation_id not in done:
+            with suppress(
+                InvalidInputError, NotFoundError
+            ):  # its other end has been deleted as well
+                await user.restore([memory_id, relation_id])
+                came_back = True
+    return not came_back
+
+
+async def _relate_again(user: UserMemory, old: Memory, instead: Mapping[str, str]) -> None:
+    """Say a relation again of other entities, with all that is known of it, and by whom."""
+    source, target = (instead.get(end, end) for end in ends(old))
+    await from_origins(user, old.origins).entities.relate(
+        source,
+        old.data["relation"],
+        target,
+        fact=old.data["fact"],
+        valid_from=old.data["valid_from"],
+        valid_to=old.data["valid_to"],
+        exclusive=False,
+        metadata=_metadata(old),
+        pinned=old.pinned,
+    )
+
+
+def _metadata(memory: Memory) -> dict[str, Any]:
+    """Return the metadata that callers gave a memory."""
+    return {name: value for name, value in memory.metadata.items() if name != IS_COMPRESSED}

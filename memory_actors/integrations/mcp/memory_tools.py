@@ -5,7 +5,7 @@ and defaults. Here stand the words for models; `answers.py` has what they get.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import time
 from typing import Annotated, Any, Final, Literal
 
@@ -20,14 +20,14 @@ from memory_actors.integrations.mcp.answers import (
     AllWritten,
     Explained,
     Memories,
+    Relation,
     SearchedIn,
     ShownMemory,
     WrittenMemory,
-    related,
     shown,
-    written,
+    told,
 )
-from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall
+from memory_actors.integrations.mcp.tool import Run, Tool, ToolAnswer, ToolCall
 from memory_actors.sharing.system import UserMemory
 
 MANY_MAX: Final = 1_000
@@ -91,8 +91,14 @@ def _given(call: ToolCall) -> dict[str, Any]:
 # --- what they do
 
 
-async def _remember(call: ToolCall) -> ToolAnswer:
-    return ToolAnswer(written(await call.user.add(**_given(call))), changed=True)
+def _writes(operation: str) -> Run:
+    """Return what carries out an operation on one memory, and answers with its receipt."""
+
+    async def run(call: ToolCall) -> ToolAnswer:
+        receipt = await OPERATIONS[operation].bound(call.user)(**_given(call))
+        return ToolAnswer(told(receipt, WrittenMemory), changed=True)
+
+    return run
 
 
 async def _remember_many(call: ToolCall) -> ToolAnswer:
@@ -101,62 +107,39 @@ async def _remember_many(call: ToolCall) -> ToolAnswer:
     await call.progress(0, len(items))
     receipts = await call.user.add_many(items)
     await call.progress(len(items), len(items))
-    return ToolAnswer(AllWritten([written(one) for one in receipts]), changed=True)
+    return ToolAnswer(AllWritten([told(one, WrittenMemory) for one in receipts]), changed=True)
 
 
-async def _recall(call: ToolCall) -> ToolAnswer:
-    hits = await call.user.retrieve(**_sought(call))
-    return ToolAnswer(await _memories(call, [shown(hit) for hit in hits]))
+def _finds(operation: str) -> Run:
+    """Return what finds memories, and says where it has looked, and how much is there if in vain.
 
+    No kinds are all kinds, as models fill in an empty list.
+    """
 
-async def _list(call: ToolCall) -> ToolAnswer:
-    found = await call.user.list_memories(**_sought(call))
-    return ToolAnswer(await _memories(call, [shown(one) for one in found]))
+    async def run(call: ToolCall) -> ToolAnswer:
+        given, user = _given(call), call.user
+        kinds = given.pop("memory_types") or None
+        found = await OPERATIONS[operation].bound(user)(**given, memory_types=kinds)
+        note = None
+        if not found:
+            note = (
+                f"Nothing found. User {user.user_id!r} has "
+                f"{await user.count(memory_types=kinds or SEARCHED):,} memories of these kinds, "
+                "whatever their metadata and time."
+            )
+        where = SearchedIn(
+            user=user.user_id,
+            kinds=list(kinds or SEARCHED),
+            filters=given["filters"] or {},
+            **{name: given.get(name) for name in ("query", "since", "until")},
+        )
+        return ToolAnswer(Memories(searched=where, memories=[*map(shown, found)], note=note))
 
-
-def _sought(call: ToolCall) -> dict[str, Any]:
-    """Return what is searched for; no kinds are all kinds, as models fill in an empty list."""
-    given = _given(call)
-    return {**given, "memory_types": given["memory_types"] or None}
-
-
-async def _memories(call: ToolCall, found: list[ShownMemory]) -> Memories:
-    note = None if found else await _nothing(call)
-    return Memories(searched=searched(call), memories=found, note=note)
-
-
-def searched(call: ToolCall) -> SearchedIn:
-    """Return where a call has looked."""
-    given = _given(call)
-    named = {name: given.get(name) for name in ("query", "since", "until")}
-    return SearchedIn(
-        user=call.user.user_id,
-        kinds=list(given.get("memory_types") or SEARCHED),
-        filters=given.get("filters") or {},
-        **named,
-    )
-
-
-async def _nothing(call: ToolCall) -> str:
-    """Say how much there is where nothing was found."""
-    kinds = _given(call).get("memory_types") or SEARCHED
-    count = await call.user.count(memory_types=kinds)
-    return (
-        f"Nothing found. User {call.user.user_id!r} has {count:,} memories of these kinds, "
-        "whatever their metadata and time."
-    )
+    return run
 
 
 async def _get(call: ToolCall) -> ToolAnswer:
     return ToolAnswer(shown(await call.user.get(call.given.memory_id)))
-
-
-async def _update(call: ToolCall) -> ToolAnswer:
-    return ToolAnswer(written(await call.user.update(**_given(call))), changed=True)
-
-
-async def _forget(call: ToolCall) -> ToolAnswer:
-    return ToolAnswer(written(await call.user.delete(call.given.memory_id)), changed=True)
 
 
 async def _explain(call: ToolCall) -> ToolAnswer:
@@ -175,27 +158,23 @@ async def _explain(call: ToolCall) -> ToolAnswer:
 
 async def _relate(call: ToolCall) -> ToolAnswer:
     """Relate two entities; one that is not there yet is added, if the rest can be."""
-    _check_link(call.given)
-    names = dict.fromkeys((call.given.source, call.given.target))
-    for name in [name for name in names if not await _is_there(call.user, name)]:
-        await call.user.entities.add_entity(name)
-    return ToolAnswer(written(await call.user.entities.relate(**_given(call))), changed=True)
-
-
-def _check_link(given: Any) -> None:
-    """Refuse a relation that cannot be before a name is added for it."""
-    check_name(given.relation, "relation")
-    if given.fact is not None:
-        content_bytes(given.fact)
+    # A relation that cannot be is refused before a name is added for it.
+    check_name(call.given.relation, "relation")
+    if call.given.fact is not None:
+        content_bytes(call.given.fact)
     begins_us, ends_us = (
-        time_us(given.valid_from, "valid_from"),
-        time_us(given.valid_to, "valid_to"),
+        time_us(call.given.valid_from, "valid_from"),
+        time_us(call.given.valid_to, "valid_to"),
     )
     now_us = int(time() * 1e6)
     if ends_us is not None and ends_us < (now_us if begins_us is None else begins_us):
         raise InvalidInputError(
             "valid_to is before valid_from, which is now if left out: say since when it was true"
         )
+    names = dict.fromkeys((call.given.source, call.given.target))
+    for name in [name for name in names if not await _is_there(call.user, name)]:
+        await call.user.entities.add_entity(name)
+    return await _writes("entities.relate")(call)
 
 
 async def _is_there(user: UserMemory, name: str) -> bool:
@@ -223,7 +202,9 @@ async def _look_up(call: ToolCall) -> ToolAnswer:
     try:
         entity = await call.user.entities.get(given["entity_ref"])
     except NotFoundError:
-        return ToolAnswer(await _unknown(call.user, where))
+        near = await call.user.retrieve(where.query or "", memory_types=["entity"], top_k=SIMILAR)
+        note = f"Nothing is named {where.query!r}. See `similar`, or try recall."
+        return ToolAnswer(About(searched=where, similar=[hit.content for hit in near], note=note))
     how = {name: value for name, value in given.items() if name != "entity_ref"}
     links = await call.user.entities.relationships(entity.memory_id, **how)
     return ToolAnswer(
@@ -232,16 +213,9 @@ async def _look_up(call: ToolCall) -> ToolAnswer:
             name=entity.name,
             type=entity.type,
             observations=list(entity.observations),
-            relationships=[related(one) for one in links],
+            relationships=[told(one, Relation) for one in links],
         )
     )
-
-
-async def _unknown(user: UserMemory, where: SearchedIn) -> About:
-    """Return what comes near a name that nothing has."""
-    near = await user.retrieve(where.query or "", memory_types=["entity"], top_k=SIMILAR)
-    note = f"Nothing is named {where.query!r}. See `similar`, or try recall."
-    return About(searched=where, similar=[hit.content for hit in near], note=note)
 
 
 # --- the tools
@@ -263,13 +237,7 @@ FACTS: Final = Annotated[
 
 
 def _tool(
-    name: str,
-    title: str,
-    run: Callable[[ToolCall], Awaitable[ToolAnswer]],
-    takes: type[msgspec.Struct],
-    returns: type[msgspec.Struct],
-    words: Sequence[str],
-    **hints: bool,
+    name: str, title: str, run: Run, takes: Any, returns: Any, words: Sequence[str], **hints: bool
 ) -> Tool:
     """Return a tool; `words` are what it does, when to use it, and an example."""
     what, when, example = words
@@ -283,7 +251,7 @@ def _says(operation: str) -> str:
 
 TOOLS: Final[Sequence[Tool]] = (
     _tool(
-        "remember", "Remember a fact", _remember,
+        "remember", "Remember a fact", _writes("add"),
         _takes("add", "content", "metadata", "occurred_at", "pinned"), WrittenMemory,
         (
             "Store one fact about the user or their work, for later conversations.",
@@ -308,7 +276,7 @@ TOOLS: Final[Sequence[Tool]] = (
         ),
     ),
     _tool(
-        "recall", "Recall", _recall,
+        "recall", "Recall", _finds("retrieve"),
         _takes("retrieve", "query", "memory_types", "top_k", "filters", "since", "until"), Memories,
         (
             "Find the memories that best answer a question, by meaning and by words.",
@@ -321,7 +289,7 @@ TOOLS: Final[Sequence[Tool]] = (
         reads=True,
     ),
     _tool(
-        "list_memories", "List memories", _list,
+        "list_memories", "List memories", _finds("list_memories"),
         _takes("list_memories", "memory_types", "filters", "limit", "offset"), Memories,
         (
             _says("list_memories"),
@@ -340,7 +308,7 @@ TOOLS: Final[Sequence[Tool]] = (
         reads=True,
     ),
     _tool(
-        "update_memory", "Correct a memory", _update,
+        "update_memory", "Correct a memory", _writes("update"),
         _takes("update", "memory_id", "content", "metadata"), WrittenMemory,
         (
             _says("update"),
@@ -350,7 +318,8 @@ TOOLS: Final[Sequence[Tool]] = (
         destroys=True, repeats=True,
     ),
     _tool(
-        "forget", "Forget a memory", _forget, _takes("delete", "memory_id"), WrittenMemory,
+        "forget", "Forget a memory", _writes("delete"),
+        _takes("delete", "memory_id"), WrittenMemory,
         (
             _says("delete"),
             "the user asks you to forget something. Find its memory_id with recall first.",

@@ -175,7 +175,10 @@ class _Serving:
             said = types.TextContent(text=_told(error, tool.name))
             return types.CallToolResult(content=[said], is_error=True)
         if answer.changed and "graph" in self._sets:
-            await self._tell_changed()
+            await self._bus.publish(ResourceUpdated(uri=graph.RESOURCE))
+            session = self._subscribed.get(graph.RESOURCE)
+            if session is not None:
+                await session.send_resource_updated(graph.RESOURCE)
         return _result(answer)
 
     # --- resources
@@ -246,12 +249,6 @@ class _Serving:
     ) -> types.EmptyResult:
         self._subscribed.pop(str(params.uri), None)
         return types.EmptyResult()
-
-    async def _tell_changed(self) -> None:
-        await self._bus.publish(ResourceUpdated(uri=graph.RESOURCE))
-        session = self._subscribed.get(graph.RESOURCE)
-        if session is not None:
-            await session.send_resource_updated(graph.RESOURCE)
 
     # --- prompts
 

@@ -1,13 +1,19 @@
-"""Arguments as mem0 takes them: scopes, numbers, dates, messages, filters; refused in its classes.
+"""Arguments as mem0 takes them: configurations, scopes, numbers, dates, messages, filters.
 
-mem0's filters are nearly ours (`memory_actors/base/filters.py`). A value is equality, a list is any
-of its values, `"*"` is anything. `AND`, `OR` and `NOT` take lists of filters; `NOT` is none of
-them. `ne` and `nin` want the field to be there, as in Qdrant.
+What cannot be is refused in mem0's classes. Its filters are nearly ours (`base/filters.py`). A
+value is equality, a list is any of its values, `"*"` is anything. `AND`, `OR` and `NOT` take lists
+of filters; `NOT` is none of them. `ne` and `nin` want the field to be there, as in Qdrant.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any, Final
+
+from memory_actors.extraction import OpenAIExtractor
+
+_logger = logging.getLogger(__name__)
 
 
 class MemoryError(Exception):  # noqa: A001 - mem0's own name for it
@@ -36,6 +42,24 @@ SCOPES: Final = ("user_id", "agent_id", "run_id")
 PROCEDURAL: Final = "procedural_memory"
 WILDCARD: Final = "*"
 """In filters of mem0's: anything."""
+
+
+def configured(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts that a configuration of mem0's names."""
+    parts: dict[str, Any] = {}
+    for name, chosen in config.items():
+        given = chosen.get("config", {}) if isinstance(chosen, Mapping) else {}
+        if name == "vector_store" and given.get("path"):
+            path = Path(given["path"])
+            parts["directory"] = path.with_name(f"{path.name}.memory-actors")
+        elif name == "llm" and chosen.get("provider") == "openai":
+            parts["extractor"] = OpenAIExtractor(
+                given.get("model"), api_key=given.get("api_key"),
+                base_url=given.get("openai_base_url"),
+            )  # fmt: skip
+        else:
+            _logger.warning("mem0's configuration %r is passed over", name)
+    return parts
 
 
 def scope_id(value: Any, name: str) -> str | None:
@@ -263,10 +287,26 @@ def translated(filters: Mapping[str, Any]) -> Filter:
     return {"and": [_part(key, value) for key, value in filters.items()]}
 
 
+def wanted(scope: Mapping[str, Any], *, show_expired: bool) -> Filter:
+    """Return the filter of a scope: its user is the one whose memory is asked."""
+    parts = [translated({name: value for name, value in scope.items() if name != "user_id"})]
+    if not show_expired:
+        today = datetime.now(UTC).date().isoformat()
+        parts.append({"not": {"expiration_date": {"lt": today}}})
+    return {"and": parts}
+
+
 def _part(key: str, value: Any) -> Filter:
     group = _GROUPS.get(key)
     if group is not None:
-        return _group(group, value)
+        if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+            raise ValueError(f"{group} filter value must be a list of filter dicts")
+        parts = [translated(one) for one in value]
+        if group == "AND":
+            return {"and": parts}
+        if not parts:
+            raise ValueError(f"{group} operator requires a non-empty list of conditions")
+        return {"or": parts} if group == "OR" else {"not": {"or": parts}}
     field = f"\\{key}"  # whatever it is called, it is the path of a field
     if not isinstance(value, Mapping):
         if value == "*":
@@ -284,17 +324,6 @@ def _part(key: str, value: Any) -> Filter:
             "separate conditions."
         )
     return {"and": [_operator(field, name, given) for name, given in value.items()]}
-
-
-def _group(group: str, value: Any) -> Filter:
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-        raise ValueError(f"{group} filter value must be a list of filter dicts")
-    parts = [translated(one) for one in value]
-    if group == "AND":
-        return {"and": parts}
-    if not parts:
-        raise ValueError(f"{group} operator requires a non-empty list of conditions")
-    return {"or": parts} if group == "OR" else {"not": {"or": parts}}
 
 
 def _operator(field: str, name: str, value: Any) -> Filter:

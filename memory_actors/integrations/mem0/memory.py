@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
@@ -12,7 +11,6 @@ from weakref import WeakValueDictionary
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item
 from memory_actors.base.records import Memory as Kept
-from memory_actors.extraction import OpenAIExtractor
 from memory_actors.integrations.mem0 import checks, shapes
 from memory_actors.integrations.mem0.checks import Filter, translated
 from memory_actors.sharing.system import MemorySystem, UserMemory
@@ -38,7 +36,7 @@ class AsyncMemory:
     """
 
     def __init__(self, config: str | Path | Mapping[str, Any] | None = None, **parts: Any):
-        configured = _configured(config) if isinstance(config, Mapping) else {}
+        configured = checks.configured(config) if isinstance(config, Mapping) else {}
         given = config if isinstance(config, str | Path) else DIRECTORY
         self._directory = configured.pop("directory", given)
         self._parts = {**configured, **parts}
@@ -110,7 +108,16 @@ class AsyncMemory:
         items = [_item(one, scope, kept, owner) for one in said]
         if items:
             await user.add_many(items)
-        results = [_added(one, item) for one, item in zip(said, items, strict=True)]
+        results = [
+            {
+                "id": item.memory_id,
+                "memory": item.content,
+                "event": "ADD",
+                "actor_id": one.get("name") or None,
+                "role": one["role"],
+            }
+            for one, item in zip(said, items, strict=True)
+        ]
         return {"results": results}
 
     async def update(
@@ -162,7 +169,7 @@ class AsyncMemory:
                 "At least one filter is required to delete all memories. If you want to delete all "
                 "memories, use the `reset()` method."
             )
-        wanted = _wanted(scope, show_expired=True)
+        wanted = checks.wanted(scope, show_expired=True)
         async for user in self._users(scope):
             await user.delete_many(wanted, memory_types=TYPES)
             await user.delete_many(translated(scope), memory_types=MESSAGES)
@@ -199,7 +206,7 @@ class AsyncMemory:
         checks.no_more(more, "get_all")
         limit = checks.check_top_k(top_k)
         scoped = checks.scoped_filters(filters)
-        wanted = _wanted(scoped, show_expired=show_expired)
+        wanted = checks.wanted(scoped, show_expired=show_expired)
         found: list[tuple[Kept, str]] = []
         async for user in self._users(scoped):
             memories = await user.list_memories(TYPES, filters=wanted, limit=limit)
@@ -231,7 +238,7 @@ class AsyncMemory:
         least, limit = checks.check_threshold(threshold), checks.check_top_k(top_k)
         asked = checks.check_query(query)
         scoped = checks.scoped_filters(filters)
-        wanted = _wanted(scoped, show_expired=show_expired)
+        wanted = checks.wanted(scoped, show_expired=show_expired)
         found: list[dict[str, Any]] = []
         if limit:
             async for user in self._users(scoped):
@@ -375,25 +382,6 @@ def _item(
     )
 
 
-def _added(message: Mapping[str, Any], item: Item) -> dict[str, Any]:
-    return {
-        "id": item.memory_id,
-        "memory": item.content,
-        "event": "ADD",
-        "actor_id": message.get("name") or None,
-        "role": message["role"],
-    }
-
-
-def _wanted(scope: Mapping[str, Any], *, show_expired: bool) -> Filter:
-    """Return the filter of a scope: its user is the one whose memory is asked."""
-    parts = [translated({name: value for name, value in scope.items() if name != "user_id"})]
-    if not show_expired:
-        today = datetime.now(UTC).date().isoformat()
-        parts.append({"not": {"expiration_date": {"lt": today}}})
-    return {"and": parts}
-
-
 async def _searched(
     user: UserMemory, query: str, wanted: Filter, limit: int, least: float, *, explain: bool
 ) -> list[dict[str, Any]]:
@@ -409,21 +397,3 @@ async def _searched(
             told = shapes.item(one, user.user_id, score=hit.score)
             found.append({**told, "score_details": dict(hit.signals or {})} if explain else told)
     return found
-
-
-def _configured(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts that a configuration of mem0's names."""
-    parts: dict[str, Any] = {}
-    for name, chosen in config.items():
-        given = chosen.get("config", {}) if isinstance(chosen, Mapping) else {}
-        if name == "vector_store" and given.get("path"):
-            path = Path(given["path"])
-            parts["directory"] = path.with_name(f"{path.name}.memory-actors")
-        elif name == "llm" and chosen.get("provider") == "openai":
-            parts["extractor"] = OpenAIExtractor(
-                given.get("model"), api_key=given.get("api_key"),
-                base_url=given.get("openai_base_url"),
-            )  # fmt: skip
-        else:
-            _logger.warning("mem0's configuration %r is passed over", name)
-    return parts

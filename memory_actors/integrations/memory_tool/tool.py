@@ -5,8 +5,9 @@ gives none, those of the vendor's own implementation in its Python SDK; docs/con
 which. Every edit is appended to the user's log, counts its tokens and is refused beyond the limit.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from inspect import signature
 from typing import Any, ClassVar
 
 import anyio.to_thread
@@ -65,15 +66,6 @@ _PROPERTIES: dict[str, dict[str, Any]] = {
     "old_path": {**_PATH, "description": "rename: the path of a file or directory."},
     "new_path": {**_PATH, "description": "rename: its new path, where nothing is yet."},
 }
-_REQUIRED = {
-    "view": ("path",),
-    "create": ("path", "file_text"),
-    "str_replace": ("path", "old_str"),
-    "insert": ("path", "insert_line", "insert_text"),
-    "delete": ("path",),
-    "rename": ("old_path", "new_path"),
-}
-_OPTIONAL = {"view": ("view_range",), "str_replace": ("new_str",)}
 _DESCRIPTION = (
     "Your memory: Markdown files under /memories that stay from one conversation to the next. View "
     "/memories before you begin. Write down what will be of use later, and keep it short: files "
@@ -97,8 +89,11 @@ def definition() -> dict[str, Any]:
 
 def command_parameters(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the JSON schemas of a command's parameters by name: required ones, optional ones."""
-    named = _REQUIRED[command], _OPTIONAL.get(command, ())
-    required, optional = ({name: dict(_PROPERTIES[name]) for name in names} for names in named)
+    required: dict[str, Any] = {}
+    optional: dict[str, Any] = {}
+    for one in list(signature(getattr(MemoryTool, f"_{command}")).parameters.values())[1:]:
+        schemas = required if one.default is one.empty else optional
+        schemas[one.name] = dict(_PROPERTIES[one.name])
     return required, optional
 
 
@@ -112,15 +107,14 @@ def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
     if not isinstance(command, Mapping):
         raise refused("bad input", what='a command is an object such as {"command": "view", …}')
     name = command.get("command")
-    if not isinstance(name, str) or name not in _REQUIRED:
+    if not isinstance(name, str) or name not in _PROPERTIES["command"]["enum"]:
         raise refused("bad input", what=f"Unknown command: {name}")
-    given = {key: command[key] for key in _REQUIRED[name] if command.get(key) is not None}
-    for key in _REQUIRED[name]:
-        if key not in given:
+    required, optional = command_parameters(name)
+    for key in required:
+        if command.get(key) is None:
             raise refused("bad input", what=f"Missing required parameter `{key}` of {name}")
-    optional = _OPTIONAL.get(name, ())
-    given |= {key: command[key] for key in optional if command.get(key) is not None}
-    return name, {key: _checked(key, value) for key, value in given.items()}
+    given = (key for key in (*required, *optional) if command.get(key) is not None)
+    return name, {key: _checked(key, command[key]) for key in given}
 
 
 def _checked(key: str, value: object) -> object:
@@ -197,13 +191,14 @@ class MemoryTool:
         """
         name, arguments = arguments_of(command)
         try:
-            return await self._COMMANDS[name](self, **arguments)
+            answer: str = await getattr(self, f"_{name}")(**arguments)
         except QuotaExceededError as error:
             # A model has no command that archives.
             said = str(error).removesuffix(".")
             raise MemoryToolError(f"Error: {said}. Shorten or delete something first.") from error
         except (InvalidInputError, NotFoundError) as error:
             raise MemoryToolError(f"Error: {error}") from error
+        return answer
 
     async def clear(self) -> None:
         """Delete all files. This is no command of the tool: models do not have it."""
@@ -212,7 +207,7 @@ class MemoryTool:
                 return await self._context.delete_all(list(await self._sizes()))
         raise _busy(ROOT)
 
-    # --- the commands
+    # --- the commands: a parameter with a default may be left out
 
     async def _view(self, path: str, view_range: tuple[int, int] | None = None) -> str:
         name, sizes = name_of(path), await self._sizes()
@@ -285,15 +280,6 @@ class MemoryTool:
                 await self._rename_all({file: new + file.removeprefix(old) for file in files})
                 return f"Successfully renamed {old_path} to {new_path}"
         raise _busy(old_path)
-
-    _COMMANDS: ClassVar[Mapping[str, Callable[..., Awaitable[str]]]] = {
-        "view": _view,
-        "create": _create,
-        "str_replace": _str_replace,
-        "insert": _insert,
-        "delete": _delete,
-        "rename": _rename,
-    }
 
     # --- documents as files
 

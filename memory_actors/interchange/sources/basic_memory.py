@@ -20,8 +20,10 @@ from memory_actors.interchange.sources.found import (
     SourceReading,
     SourceRecord,
     check_names,
+    entity,
     entity_key,
     present,
+    relationship,
 )
 from memory_actors.interchange.sources.markdown import (
     MarkdownBlock,
@@ -84,9 +86,7 @@ def _entity(place: str, title: str, note: Mapping[str, Any]) -> SourceRecord:
         fields=present(
             memory_type="entity",
             timestamp=_when(fields),
-            data=present(
-                name=title, type=fields.get("type"), observations=list(dict.fromkeys(said))
-            ),
+            data=entity(title, fields.get("type"), list(dict.fromkeys(said))),
             metadata=present(**{**own, "file": note["file"]}),
         ),
     )
@@ -103,7 +103,7 @@ def _relations(
             reading.note(MISSING)
             yield _entity(place, link, missing)
         target, target_key = known[link.casefold()]
-        data = {"relation": relation, "source": title, "target": target}
+        data = relationship(title, relation, target)
         yield SourceRecord(
             place=f"{place}, {link!r:.60}",
             raw={"title": title, **data},

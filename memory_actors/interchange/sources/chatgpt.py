@@ -24,25 +24,22 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
         if not isinstance(nodes, dict):
             reading.leave_out(place, "a conversation must have a 'mapping' of its messages")
             continue
-        branch = _branch(nodes, conversation.get("current_node"))
+        # The branch from the root to the current node, which by default is the newest leaf.
+        current = conversation.get("current_node")
+        name = current if isinstance(current, str) and current in nodes else _last_leaf(nodes)
+        branch: list[dict[str, Any]] = []
+        seen: set[str] = set()
+        while isinstance(name, str) and name not in seen and isinstance(nodes.get(name), dict):
+            seen.add(name)
+            branch.append(nodes[name])
+            name = nodes[name].get("parent")
+        branch.reverse()
         for number, node in enumerate(branch, start=1):
             yield from _message(node, conversation, f"{place}, message {number}", reading)
         on_branch = {id(node) for node in branch}
         for node in nodes.values():
             if id(node) not in on_branch and isinstance(node, dict) and node.get("message"):
                 reading.note(OTHER_BRANCHES)
-
-
-def _branch(nodes: dict[str, Any], current: Any) -> list[dict[str, Any]]:
-    """Return the nodes from the root to the current one, which by default is the newest leaf."""
-    name = current if isinstance(current, str) and current in nodes else _last_leaf(nodes)
-    branch: list[dict[str, Any]] = []
-    seen: set[str] = set()
-    while isinstance(name, str) and name not in seen and isinstance(nodes.get(name), dict):
-        seen.add(name)
-        branch.append(nodes[name])
-        name = nodes[name].get("parent")
-    return branch[::-1]
 
 
 def _last_leaf(nodes: dict[str, Any]) -> str | None:

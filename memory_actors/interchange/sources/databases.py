@@ -22,7 +22,12 @@ def database(path: Path, *tables: str) -> Iterator[sqlite3.Connection]:
     """
     open_file(path).close()
     with telling(path):
-        connection = sqlite3.connect(_address(path), uri=True, check_same_thread=False)
+        # Without a log beside it, no lock and no other file is made.
+        log = path.with_name(f"{path.name}-wal")
+        way = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.resolve()))}?{way}", uri=True, check_same_thread=False
+        )
         try:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -34,13 +39,6 @@ def database(path: Path, *tables: str) -> Iterator[sqlite3.Connection]:
             yield connection
         finally:
             connection.close()
-
-
-def _address(path: Path) -> str:
-    """Return the URI of a database. Without a log beside it, no lock and no other file is made."""
-    log = path.with_name(f"{path.name}-wal")
-    way = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
-    return f"file:{quote(str(path.resolve()))}?{way}"
 
 
 def _tables(connection: sqlite3.Connection) -> set[str]:

@@ -16,6 +16,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.noting import NOTES_MAX, ImportNote
+from memory_actors.interchange.records import ReadLine
 from memory_actors.kinds.entity.graph import name_key
 
 STRANGE_RECORDS_MAX: Final = 10_000
@@ -78,6 +79,10 @@ class SourceReading:
                 "right file? `--map` names fields that are called otherwise"
             )
 
+    def leave_out_line(self, line: ReadLine, why: Exception) -> None:
+        """Count a record that was understood, and cannot be added."""
+        self.leave_out(line.place, why)
+
     def notes(self) -> tuple[ImportNote, ...]:
         """Return what was counted, in order."""
         notes = []
@@ -117,6 +122,22 @@ def metadata_of(
 def present(**fields: Any) -> dict[str, Any]:
     """Return those of some fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def entity(name: object, kind: object, observations: Any = None) -> dict[str, Any]:
+    """Return an entity as the `data` of a line."""
+    return present(name=name, type=kind, observations=observations)
+
+
+def relationship(source: object, relation: object, target: object, **more: Any) -> dict[str, Any]:
+    """Return a relationship as the `data` of a line; without a relation it is refused as none."""
+    return present(source=source, target=target, **more) | {"relation": relation}
+
+
+def document(collection: str, key: object, value: object) -> dict[str, Any]:
+    """Return the fields of a line that is a document."""
+    data = {"collection": collection, "key": key, "value": value}
+    return {"memory_type": "structured", "data": data}
 
 
 def as_object(value: object, place: str, reading: SourceReading) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from memory_actors.interchange.sources.found import (
     ImportSource,
     SourceReading,
     SourceRecord,
+    document,
     present,
 )
 
@@ -94,12 +95,10 @@ def _found(
         user=user,
         key=[collection, item["key"]],
         replaces=True,
-        fields=present(
-            memory_type="structured",
-            timestamp=when,
-            data={"collection": collection, "key": item["key"], "value": item["value"]},
-            metadata={"langgraph": about},
-        ),
+        fields={
+            **document(collection, item["key"], item["value"]),
+            **present(timestamp=when, metadata={"langgraph": about}),
+        },
     )
 
 

@@ -26,6 +26,7 @@ from memory_actors.interchange.sources.found import (
     SourceRecord,
     as_object,
     check_names,
+    document,
     metadata_of,
     present,
     words,
@@ -186,10 +187,7 @@ def _block(
         raw={**block, **present(agent=owner)},
         key=["block", collection, key],
         replaces=True,
-        fields={
-            "memory_type": "structured",
-            "data": {"collection": collection, "key": key, "value": value},
-        },
+        fields=document(collection, key, value),
     )
 
 

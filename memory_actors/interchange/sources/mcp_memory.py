@@ -19,9 +19,11 @@ from memory_actors.interchange.sources.found import (
     SourceRecord,
     as_object,
     check_names,
+    entity,
     entity_key,
     metadata_of,
     present,
+    relationship,
 )
 from memory_actors.interchange.sources.json_items import json_items, json_lines
 from memory_actors.kinds.entity.graph import name_key
@@ -81,14 +83,15 @@ def _key(record: Mapping[str, Any]) -> list[Any]:
 
 def _entity(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
     name, kind = record.get("name"), record.get("entityType")
-    parts = present(name=name, type=kind, observations=record.get("observations"))
     return SourceRecord(
         place=place,
         raw=record,
         key=_key(record),
         replaces=True,
         fields=present(
-            memory_type="entity", data=parts, metadata=metadata_of(record, ENTITY, reading)
+            memory_type="entity",
+            data=entity(name, kind, record.get("observations")),
+            metadata=metadata_of(record, ENTITY, reading),
         ),
     )
 
@@ -120,7 +123,7 @@ def _relation(
         replaces=True,
         fields=present(
             memory_type="entity",
-            data=present(source=ends[0], target=ends[1]) | {"relation": relation},
+            data=relationship(ends[0], relation, ends[1]),
             metadata=metadata_of(record, RELATION, reading),
         ),
     )

@@ -64,7 +64,15 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     for store in stores:
         yield from _read_store(store, reading)
     if not stores:
-        yield from _read_json(path, reading)
+        with open_file(path) as file:
+            for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
+                if member not in LISTS:
+                    reading.note(f"{member[:60]!r} beside the memories was not taken over")
+                    continue
+                place = f"{path}, memory {number}"
+                record = as_object(value, place, reading)
+                if record is not None:
+                    yield from _found(record, place, reading)
 
 
 def _stores(path: Path) -> list[Path]:
@@ -72,18 +80,6 @@ def _stores(path: Path) -> list[Path]:
         return []
     found = (one for one in sorted(path.rglob(STORAGE)) if one.is_file())
     return [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
-
-
-def _read_json(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
-    with open_file(path) as file:
-        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-            if member not in LISTS:
-                reading.note(f"{member[:60]!r} beside the memories was not taken over")
-                continue
-            place = f"{path}, memory {number}"
-            record = as_object(value, place, reading)
-            if record is not None:
-                yield from _found(record, place, reading)
 
 
 def _found(record: Mapping[str, Any], place: str, reading: SourceReading) -> Iterator[SourceRecord]:

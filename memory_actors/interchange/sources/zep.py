@@ -27,9 +27,11 @@ from memory_actors.interchange.sources.found import (
     SourceRecord,
     as_object,
     check_names,
+    entity,
     entity_key,
     metadata_of,
     present,
+    relationship,
     words,
 )
 from memory_actors.interchange.sources.json_items import json_items
@@ -166,11 +168,7 @@ def _node(record: Mapping[str, Any], place: str, reading: SourceReading) -> Sour
         fields=present(
             memory_type="entity",
             timestamp=record.get("created_at"),
-            data=present(
-                name=record.get("name"),
-                type=_label(record),
-                observations=[summary] if summary else None,
-            ),
+            data=entity(record.get("name"), _label(record), [summary] if summary else None),
             metadata=_more(record, reading, NODE),
         ),
     )
@@ -180,12 +178,14 @@ def _edge(
     record: Mapping[str, Any], place: str, nodes: Nodes, reading: SourceReading
 ) -> SourceRecord:
     source, target = (_end(record, end, nodes) for end in ("source", "target"))
-    names = {"source": source and source.name, "target": target and target.name}
-    began = record.get("valid_at") or record.get("created_at")
-    said = present(
-        fact=record.get("fact"), valid_from=began, valid_to=record.get("invalid_at"), **names
+    data = relationship(
+        source and source.name,
+        record.get("name"),
+        target and target.name,
+        fact=record.get("fact"),
+        valid_from=record.get("valid_at") or record.get("created_at"),
+        valid_to=record.get("invalid_at"),
     )
-    data = said | {"relation": record.get("name")}
     uuid = _uuid(record)
     return SourceRecord(
         place=place,

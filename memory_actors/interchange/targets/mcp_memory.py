@@ -31,8 +31,14 @@ class GraphWriter:
             return NO_GRAPH
         data = memory.data
         if "relation" not in data:
+            # A name that no other entity has, kept for what relates it.
+            name = str(memory.data["name"])
+            if name_key(name) in self._taken:
+                name = f"{name} ({memory.data['type']})"
+            self._taken.add(name_key(name))
+            self._names[memory.memory_id] = name
             self._line(
-                type="entity", name=self._name(memory), entityType=data["type"],
+                type="entity", name=name, entityType=data["type"],
                 observations=list(data["observations"]),
             )  # fmt: skip
             return None
@@ -44,15 +50,6 @@ class GraphWriter:
         ends = {"from": source, "to": target}
         self._line(type="relation", **ends, relationType=data["relation"])
         return None
-
-    def _name(self, memory: Memory) -> str:
-        """Return a name for an entity that no other has, and keep it for what relates it."""
-        name = str(memory.data["name"])
-        if name_key(name) in self._taken:
-            name = f"{name} ({memory.data['type']})"
-        self._taken.add(name_key(name))
-        self._names[memory.memory_id] = name
-        return name
 
     def end(self) -> None:
         """Nothing is left."""

@@ -206,7 +206,8 @@ def test_another_programs_memories_are_imported_and_exported_beside_an_agent(liv
 
 
 @pytest.mark.parametrize("name", sorted(ALONE))
-def test_a_command_that_needs_the_store_alone_says_who_has_it(live: Live, name: str) -> None:
+def test_a_command_that_needs_the_store_alone(live: Live, name: str) -> None:
+    """A command that needs the store alone says who has it."""
     error = live.refused(*name.split(), *shlex.split(LINES[name]))
     assert error["type"] == "LogLocked"
     found = WHERE.search(error["message"])
@@ -215,7 +216,8 @@ def test_a_command_that_needs_the_store_alone_says_who_has_it(live: Live, name: 
     assert not (live.directory / "repaired").exists()
 
 
-def test_what_the_agent_writes_is_found_and_what_is_written_reaches_the_agent(live: Live) -> None:
+def test_agent_and_commands_find_what_the_other_writes(live: Live) -> None:
+    """What the agent writes is found and what is written reaches the agent."""
     added = live.json("add", "has a cat called Miaow", "--user", "fay")
     with MemorySystem.open(live.data) as memory:  # another client
         assert memory.user("fay").get(added["memory_id"]).content == "has a cat called Miaow"
@@ -273,7 +275,8 @@ def stopped(live: Live, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         os.kill(live.pid, signal.SIGCONT)
 
 
-def test_the_doctor_says_that_who_has_the_store_does_not_answer(live: Live, stopped: str) -> None:
+def test_the_doctor_finds_an_owner_that_does_not_answer(live: Live, stopped: str) -> None:
+    """The doctor says that who has the store does not answer."""
     (lock,) = [one for one in checks(Path(live.data)) if one.name == "log lock"]
     assert lock.status == "failed"
     assert f"process {live.pid} since" in lock.found
@@ -341,7 +344,8 @@ def http(address: str, token: str) -> httpx.Client:
     return httpx.Client(base_url=f"{address}/v1", headers=headers, trust_env=False, timeout=30)
 
 
-def test_a_store_is_served_over_http_in_front_of_the_agent(live: Live, started: Any) -> None:
+def test_a_store_is_served_beside_the_agent(live: Live, started: Any) -> None:
+    """A store is served over HTTP in front of the agent."""
     token = live.json("keys", "create", "--user", "ida")["key"]
     address = next(started("serve", "--port", "0", "--json"))["address"]
     with http(address, token) as client:
@@ -351,7 +355,8 @@ def test_a_store_is_served_over_http_in_front_of_the_agent(live: Live, started: 
     assert found["content"] == "reads by night"
 
 
-def test_a_server_takes_a_store_over_when_its_owner_is_killed(live: Live, started: Any) -> None:
+def test_a_server_takes_over_from_a_killed_owner(live: Live, started: Any) -> None:
+    """A server takes a store over when its owner is killed."""
     data = Path(live.data).with_name("served")
     made = CliRunner().invoke(main, ["--data", str(data), "keys", "create", "--root", "--json"])
     token = json.loads(made.stdout)["key"]

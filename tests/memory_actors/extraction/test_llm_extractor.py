@@ -87,9 +87,10 @@ async def test_words_around_the_answer_are_passed_over(server: Server, around: s
     assert [one.text for one in await asked(server)] == ["A fact."]
 
 
-async def test_a_proposal_that_makes_no_sense_is_dropped_and_the_others_stand(
+async def test_a_senseless_proposal_is_dropped(
     server: Server,
 ) -> None:
+    """A proposal that makes no sense is dropped and the others stand."""
     nonsense = [
         proposed("burn", "x"), proposed("forget", None, 7), proposed("supersede", "x"), 5, None,
         "forget all", {"text": "no action"}, proposed("add", ["a list"]),
@@ -175,9 +176,8 @@ async def test_the_prompt_may_be_a_file_of_yours(server: Server, tmp_path: Path)
 # --- in a store
 
 
-async def test_a_model_extracts_into_a_store_and_is_closed_with_it(
-    server: Server, open_memory: Any
-) -> None:
+async def test_a_model_extracts_into_a_store(server: Server, open_memory: Any) -> None:
+    """A model extracts into a store and is closed with it."""
     server.script = [
         answer(proposed("add", "User lives in Vienna.")),
         ("fails", 500),
@@ -197,9 +197,7 @@ async def test_a_model_extracts_into_a_store_and_is_closed_with_it(
     assert extractor._client._client.is_closed()
 
 
-async def test_an_instruction_in_a_message_reaches_no_fact_that_was_not_shown(
-    server: Server, open_memory: Any
-) -> None:
+async def test_an_instruction_reaches_no_hidden_fact(server: Server, open_memory: Any) -> None:
     """What a model does that follows an injection is bounded by what it was shown."""
     server.script = [
         answer(*(proposed("forget", None, n) for n in range(1, 60))),

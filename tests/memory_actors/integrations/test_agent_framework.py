@@ -36,7 +36,8 @@ def words(messages: Sequence[Message]) -> str:
     return "\n".join(message.text for message in messages)
 
 
-async def test_an_agent_recalls_in_a_new_session_what_was_said_in_another(open_memory) -> None:
+async def test_an_agent_recalls_across_sessions(open_memory) -> None:
+    """An agent recalls in a new session what was said in another."""
     model = Scripted("Noted.", "In Davos.", "You are welcome.")
     async with open_memory() as memory:
         user = memory.user("ada")

@@ -122,7 +122,8 @@ class Scripted(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 
-async def test_an_agent_recalls_in_a_new_session_what_was_said_in_another(open_memory) -> None:
+async def test_an_agent_recalls_across_sessions(open_memory) -> None:
+    """An agent recalls in a new session what was said in another."""
     recall = types.Part(
         function_call=types.FunctionCall(name="load_memory", args={"query": "Davos"})
     )

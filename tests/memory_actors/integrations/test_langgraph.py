@@ -111,7 +111,8 @@ def test_namespaces_of_any_characters_come_back(opened: Opened, user: int | str)
 
 
 @pytest.mark.parametrize("bad", ["x" * 600, "half a pair \ud800"])
-def test_a_label_that_is_too_long_or_no_text_is_refused(opened: Opened, bad: str) -> None:
+def test_a_label_that_cannot_be_is_refused(opened: Opened, bad: str) -> None:
+    """A label that is too long or no text is refused."""
     with opened() as store:
         for namespace in [(bad,), ("ada", bad)]:
             with pytest.raises(InvalidInputError):
@@ -119,7 +120,8 @@ def test_a_label_that_is_too_long_or_no_text_is_refused(opened: Opened, bad: str
         assert store.search(()) == []
 
 
-def test_the_memory_of_a_user_who_is_erased_has_no_items(tmp_path: Path) -> None:
+def test_an_erased_user_has_no_items(tmp_path: Path) -> None:
+    """The memory of a user who is erased has no items."""
     with sync.MemorySystem.open(tmp_path, embedder=FakeEmbedder()) as memory:
         store = MemoryActorsStore(memory, user=1)
         for name in ("ada", "bob"):
@@ -150,7 +152,8 @@ def test_the_id_of_a_memory_is_no_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("user", [-1, True, "", None, 1.0])
-def test_who_has_the_namespaces_must_be_said_by_a_place_or_an_id(user: Any) -> None:
+def test_the_user_is_a_place_or_an_id(user: Any) -> None:
+    """Who has the namespaces must be said by a place or an id."""
     with pytest.raises(InvalidInputError, match="user must be"):
         NamespaceNames(user)
 
@@ -287,7 +290,7 @@ def test_a_refusal_of_a_value_says_what_is_wrong(opened: Opened) -> None:
         store.put(ADA, "k", {"n": nested(31), "most": 2**63 - 1})
 
 
-async def test_of_puts_at_once_a_bad_one_is_its_callers_alone(tmp_path: Path) -> None:
+async def test_a_bad_put_is_its_callers_alone(tmp_path: Path) -> None:
     """Also where a later put of the same key takes its place in the batch."""
     async with MemoryActorsStore.aopen(tmp_path, embedder=FakeEmbedder()) as store:
         bad, good = await asyncio.gather(
@@ -493,7 +496,8 @@ def test_pages_of_a_query_are_those_of_all_its_results(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("has_index", [False, True])
-def test_a_blank_query_is_none_and_a_long_one_is_cut(opened: Opened, has_index: bool) -> None:
+def test_queries_that_are_blank_or_long(opened: Opened, has_index: bool) -> None:
+    """A blank query is none and a long one is cut."""
     with opened(**({"index": {"dims": 8, "embed": letters}} if has_index else {})) as store:
         store.put(ADA, "a", {"text": "aaa"})
         store.put(ADA, "b", {"text": "bbb"})
@@ -568,7 +572,8 @@ async def test_a_store_belongs_to_its_loop(tmp_path: Path) -> None:
         assert elsewhere == here
 
 
-async def test_over_the_memory_without_await_any_loop_and_thread_may_call(opened: Opened) -> None:
+async def test_any_loop_and_thread_may_call_over_sync_memory(opened: Opened) -> None:
+    """Over the memory without await any loop and thread may call."""
     with opened() as store:
         await store.aput(ADA, "k", {"n": 1})
         assert store.get(ADA, "k") == await store.aget(ADA, "k")
@@ -631,7 +636,8 @@ async def test_a_bad_label_in_a_batch_refuses_all_of_it(opened: Opened) -> None:
 # --- what was imported
 
 
-async def test_what_was_imported_has_its_times_until_it_is_put_again(tmp_path: Path) -> None:
+async def test_imported_items_keep_their_times(tmp_path: Path) -> None:
+    """What was imported has its times until it is put again."""
     path = foreign.langgraph(tmp_path)
     then, later = datetime(2025, 1, 10, 14, 30, tzinfo=UTC), datetime(2025, 3, 1, tzinfo=UTC)
     with closing(sqlite3.connect(path)) as database, database:

@@ -75,9 +75,10 @@ async def test_an_app_without_its_memory_does_not_start(make: Any, tmp_path: Pat
     assert isinstance(getattr(error, "exceptions", [error])[0], InvalidInputError)
 
 
-async def test_the_memory_goes_under_another_name_and_into_a_lifespan_of_ones_own(
+async def test_another_name_and_a_lifespan_of_ones_own(
     tmp_path: Path,
 ) -> None:
+    """The memory goes under another name and into a lifespan of one's own."""
     opened = memory_lifespan(tmp_path / "memory", attribute="recollection", embedder=FakeEmbedder())
 
     @asynccontextmanager

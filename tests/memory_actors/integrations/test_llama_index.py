@@ -85,7 +85,8 @@ async def queue() -> AsyncIterator[Any]:
     await engine.dispose()
 
 
-async def test_an_agent_recalls_in_a_new_session_what_was_said_in_another(open_memory) -> None:
+async def test_an_agent_recalls_across_sessions(open_memory) -> None:
+    """An agent recalls in a new session what was said in another."""
     given: list[str] = []
 
     def scripted(messages: Any, **_: Any) -> ChatMessage:

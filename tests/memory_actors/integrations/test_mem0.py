@@ -51,7 +51,8 @@ def texts(found: dict[str, Any]) -> list[str]:
 # --- one memory
 
 
-def test_a_message_is_kept_as_it_is_and_told_in_mem0s_shape(memory: Memory) -> None:
+def test_a_message_is_told_in_mem0s_shape(memory: Memory) -> None:
+    """A message is kept as it is and told in mem0's shape."""
     said = {"role": "user", "content": "likes tea", "name": "bob"}
     scope = {"user_id": "u", "agent_id": "a", "run_id": "r"}
     added = memory.add(said, metadata={"about": "food"}, infer=False, **scope)
@@ -73,7 +74,8 @@ def test_a_message_is_kept_as_it_is_and_told_in_mem0s_shape(memory: Memory) -> N
     assert {**listed, "score": None} == one
 
 
-def test_an_update_adds_to_metadata_and_leaves_scope_and_first_time(memory: Memory) -> None:
+def test_an_update_adds_to_metadata(memory: Memory) -> None:
+    """An update adds to metadata and leaves scope and first time."""
     memory_id = kept(memory, user_id="u", metadata={"a": 1})
     before: Any = memory.get(memory_id)
     assert memory.update(memory_id, "likes cake", {"b": 2, "user_id": "x"}) == {
@@ -286,9 +288,10 @@ async def test_a_failed_add_leaves_no_message_to_the_next(tmp_path: Path) -> Non
         assert [one.content for one in kept] == ["I like tea"]
 
 
-async def test_an_inferred_fact_has_its_scope_and_metadata_from_the_first_event_on(
+async def test_an_inferred_fact_has_scope_and_metadata(
     tmp_path: Path,
 ) -> None:
+    """An inferred fact has its scope and metadata from the first event on."""
     async with AsyncMemory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
         added = await memory.add("I like tea", user_id="u", run_id="r", metadata={"n": 1})
         native = (await memory._opened()).user("u")
@@ -319,7 +322,8 @@ def test_a_fact_said_again_is_doubled_only_in_another_scope(tmp_path: Path) -> N
         assert len(memory.get_all(filters={"user_id": "u"})["results"]) == 2
 
 
-def test_a_fact_may_be_forgotten_by_a_later_part_of_the_same_add(tmp_path: Path) -> None:
+def test_a_later_part_may_forget_a_fact(tmp_path: Path) -> None:
+    """A fact may be forgotten by a later part of the same add."""
     said = [{"role": "user", "content": f"forget me {n // 20}"} for n in range(40)]
     with Memory(tmp_path / "memory", extractor=facts, **PARTS) as memory:
         events = [one["event"] for one in memory.add(said, user_id="u")["results"]]

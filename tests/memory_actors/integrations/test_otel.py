@@ -66,7 +66,8 @@ def traced(captures: bool) -> Iterator[Traced]:
     end()
 
 
-def test_every_operation_that_changes_memories_has_a_name_in_the_conventions() -> None:
+def test_every_change_has_a_name_in_the_conventions() -> None:
+    """Every operation that changes memories has a name in the conventions."""
     writes = {name for name, one in OPERATIONS.items() if one.writes and not one.of_system}
     others = {  # of whole documents, tiers and compaction: the conventions have no name for them
         "set_tier", "undo", "undo_compaction", "context.archive", "context.change",
@@ -105,9 +106,10 @@ async def test_a_write_and_a_search_are_spans(traced: Traced, open_memory: Any) 
     assert records[1][0]["score"] > 0
 
 
-async def test_the_words_of_users_are_left_out_unless_they_are_asked_for(
+async def test_words_of_users_are_left_out(
     traced: Traced, captures: bool, open_memory: Any
 ) -> None:
+    """The words of users are left out unless they are asked for."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.add("SECRET one", metadata={"SECRET": 1})
@@ -152,9 +154,8 @@ async def test_records_are_as_the_conventions_have_them(traced: Traced, open_mem
 
 
 @pytest.mark.parametrize("captures", [False], indirect=True)
-async def test_a_step_stands_below_the_call_that_it_is_done_for(
-    traced: Traced, open_memory: Any
-) -> None:
+async def test_a_step_stands_below_its_call(traced: Traced, open_memory: Any) -> None:
+    """A step stands below the call that it is done for."""
     async with open_memory() as memory:
         user = memory.user("ada")
         await user.working.set("first", 1)  # the actor is awake

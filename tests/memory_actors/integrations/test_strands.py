@@ -138,7 +138,8 @@ class Scripted(Model):
         yield {"messageStop": {"stopReason": "end_turn" if isinstance(said, str) else "tool_use"}}
 
 
-def test_an_agent_recalls_in_a_new_conversation_what_it_was_told(memory) -> None:
+def test_an_agent_recalls_across_conversations(memory) -> None:
+    """An agent recalls in a new conversation what it was told."""
     user = memory.user("ada")
     first = Scripted(("add_memory", '{"entries": ["Ada skis in Davos"]}'), "Noted.")
     manager = MemoryManager(stores=[MemoryActorsStore(user)], add_tool_config=True)

@@ -97,9 +97,8 @@ async def test_what_comes_back_is_not_doubled(store, tmp_path: Path, program: st
             assert (back.added, back.unchanged, back.left_out) == (0, report.memories, 0)
 
 
-async def test_entities_of_one_name_have_their_own_relations_at_the_mcp_server(
-    store, tmp_path: Path
-) -> None:
+async def test_entities_of_one_name_keep_their_own_relations(store, tmp_path: Path) -> None:
+    """Entities of one name have their own relations at the MCP server."""
     async with store() as memory:
         entities = memory.user("ada").entities
         for kind in ("person", "cat"):

@@ -99,7 +99,8 @@ async def test_a_dry_run_counts_what_an_import_does(store, tmp_path: Path, what:
         assert real.added == 0
 
 
-async def test_a_dry_run_knows_what_has_changed_and_what_was_there(store, tmp_path: Path) -> None:
+async def test_a_dry_run_knows_what_was_there(store, tmp_path: Path) -> None:
+    """A dry run knows what has changed and what was there."""
     path = tmp_path / "x.json"
     works = {"from": "Alice", "to": "Acme", "relationType": "works_at"}
     graph = {"entities": [ALICE], "relations": [works]}
@@ -273,9 +274,10 @@ async def test_equal_records_without_ids_are_as_many_memories(store, tmp_path: P
         ("x", "a record must be a JSON object, not str"),
     ],
 )
-async def test_a_record_that_is_none_is_left_out_whole_and_told(
+async def test_a_record_that_is_none_is_left_out(
     store, tmp_path: Path, record: Any, why: str
 ) -> None:
+    """A record that is none is left out whole and told."""
     path = write_json(tmp_path / "x.json", [mem0_record("1", "before", ADA), record,
                                             mem0_record("3", "after", ADA)])  # fmt: skip
     async with store() as memory:

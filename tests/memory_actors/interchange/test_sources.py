@@ -121,7 +121,8 @@ async def test_a_memory_of_mem0_that_changed_is_another_one(store, tmp_path: Pat
         assert len(await memory.user("ada").list_memories()) == 2
 
 
-async def test_what_only_an_agent_has_is_of_a_user_of_that_name(imported, tmp_path: Path) -> None:
+async def test_memories_of_an_agent_alone(imported, tmp_path: Path) -> None:
+    """What only an agent has is of a user of that name."""
     records = [{"memory": "a", "agent_id": "bot"}, {"memory": "b", "run_id": "r1"},
                {"memory": "c", "user_id": "run_id=x"}, {"memory": "d"}]  # fmt: skip
     got = await imported("mem0", write_json(tmp_path / "x.json", records))
@@ -174,7 +175,8 @@ async def test_a_pickle_that_is_no_point_is_left_out(
     assert "called" not in "".join(capfd.readouterr())
 
 
-async def test_a_pickle_that_is_larger_than_it_looks_is_left_out(imported, tmp_path: Path) -> None:
+async def test_a_pickle_that_grows_is_left_out(imported, tmp_path: Path) -> None:
+    """A pickle that is larger than it looks is left out."""
     many: Any = ["x"]
     for _ in range(25):
         many = [many, many]
@@ -290,9 +292,8 @@ async def test_langgraph_without_a_user_in_its_namespaces(imported, tmp_path: Pa
     assert got.said() == {langgraph.EXPIRED: 1, langgraph.ONE_USER: 2}
 
 
-async def test_a_namespace_that_is_too_short_is_of_a_user_of_its_own(
-    imported, tmp_path: Path
-) -> None:
+async def test_a_namespace_too_short_to_name_a_user(imported, tmp_path: Path) -> None:
+    """A namespace that is too short is of a user of its own."""
     got = await imported("langgraph", foreign.langgraph(tmp_path), user_field="namespace.2")
     assert list(got.users) == ["langgraph"]
 
@@ -420,7 +421,8 @@ async def test_records_of_zep_without_ids_stay_several(imported, tmp_path: Path)
     assert not any("zep_uuid" in one.metadata for one in got.users["me"])
 
 
-async def test_an_edge_of_zep_relates_the_nodes_that_its_ids_name(imported, tmp_path: Path) -> None:
+async def test_an_edge_of_zep_relates_nodes_by_id(imported, tmp_path: Path) -> None:
+    """An edge of Zep relates the nodes that its ids name."""
     graph = {
         "nodes": [
             {"uuid": "1", "name": "Alex", "labels": ["Person"]},
@@ -434,7 +436,8 @@ async def test_an_edge_of_zep_relates_the_nodes_that_its_ids_name(imported, tmp_
     assert got.report.left_out == 0
 
 
-async def test_a_node_of_zep_that_was_renamed_gets_what_is_new_of_it(store, tmp_path: Path) -> None:
+async def test_a_renamed_node_of_zep(store, tmp_path: Path) -> None:
+    """A node of Zep that was renamed gets what is new of it."""
     path = tmp_path / "x.json"
     node = {"uuid": "1", "name": "Ada", "labels": ["Entity"], "summary": "likes tea"}
     async with store() as memory:
@@ -489,9 +492,8 @@ async def test_entities_of_one_name_and_several_types_are_all_added(
     assert (got.report.added, got.report.left_out) == (4, 0)
 
 
-async def test_a_relation_is_of_the_entity_in_its_file_not_of_another_of_that_name(
-    store, tmp_path: Path
-) -> None:
+async def test_a_relation_is_of_the_entity_in_its_file(store, tmp_path: Path) -> None:
+    """A relation is of the entity in its file not of another of that name."""
     async with store() as memory:
         await memory.user("me").entities.add_entity("Alice", "song")
         await import_from(memory, "mcp-memory", foreign.mcp_memory(tmp_path), user_id="me")
@@ -524,9 +526,7 @@ async def test_notes_of_one_title_stay_several(store, tmp_path: Path) -> None:
     ],
     ids=["blanks", "comments", "contexts"],
 )
-def test_a_hostile_note_is_read_in_time_that_grows_with_it(
-    tmp_path: Path, program: str, text: str
-) -> None:
+def test_a_hostile_note_takes_linear_time(tmp_path: Path, program: str, text: str) -> None:
     """What takes a time that grows with the square of a note takes an hour for one of these."""
     (tmp_path / "a.md").write_text(text)
     code = (
@@ -610,9 +610,8 @@ async def test_each_agent_of_letta_is_a_user_on_request(imported, tmp_path: Path
     assert blocks_of(got, "bert") == {("letta", "human"): "lives in Oslo"} | shared
 
 
-async def test_agents_and_blocks_of_letta_of_one_name_are_told_apart(
-    imported, tmp_path: Path
-) -> None:
+async def test_agents_and_blocks_of_one_name(imported, tmp_path: Path) -> None:
+    """Agents and blocks of Letta of one name are told apart."""
     own = [{"label": "human", "value": one} for one in ("first", "second")]
     said = [letta_said("yes"), letta_said("yes")]
     agents = [{"id": f"agent-{n}", "name": "anna", "memory_blocks": own, "messages": said}
@@ -632,9 +631,8 @@ def letta_said(text: str) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
-async def test_an_older_agent_file_of_letta_has_its_agent_at_the_top(
-    imported, tmp_path: Path
-) -> None:
+async def test_an_older_agent_file_of_letta(imported, tmp_path: Path) -> None:
+    """An older agent file of Letta has its agent at the top."""
     agent = {
         "core_memory": [{"label": "human", "value": "lives in Rome"}],
         "messages": [letta_said("likes tea")],
@@ -665,7 +663,8 @@ async def test_chatgpt(imported, tmp_path: Path) -> None:
     assert len(got.said()) == 4  # a branch, a picture, the system, a tool
 
 
-async def test_an_unpacked_archive_and_a_file_of_it_are_the_same(store, tmp_path: Path) -> None:
+async def test_an_archive_may_be_unpacked(store, tmp_path: Path) -> None:
+    """An unpacked archive and a file of it are the same."""
     path = foreign.chatgpt(tmp_path)
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path / "unpacked")

@@ -190,7 +190,7 @@ def listen(service: Service, heard: threading.Event, until: threading.Event) -> 
         until.wait(30)
 
 
-def test_clients_that_listen_take_no_place_and_do_not_hold_up_the_end(own: Service) -> None:
+def test_clients_that_listen_hold_nothing_up(own: Service) -> None:
     """Five listen where two requests may be in work; the server ends while they do."""
     assert STREAMS_MAX >= 5
     until, threads = threading.Event(), []

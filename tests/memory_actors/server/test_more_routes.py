@@ -81,7 +81,8 @@ def events_of(answer: httpx.Response) -> Iterator[dict[str, str]]:
             event = {}
 
 
-def test_events_come_as_they_are_written_and_are_not_lost_by_a_cut(fresh: Service) -> None:
+def test_events_survive_a_cut_connection(fresh: Service) -> None:
+    """Events come as they are written and are not lost by a cut."""
     for number in range(3):
         fresh.add("ada", f"fact {number}")
     fresh.add("bob", "of somebody else")

@@ -55,7 +55,8 @@ async def test_it_is_the_graph_of_the_other_tools_too(graph, memory: MemorySyste
     assert await graph("read_graph") == {"entities": [ANN, BOB], "relations": []}
 
 
-async def test_a_name_that_is_only_mentioned_is_no_entity_until_it_is_created(graph) -> None:
+async def test_a_mentioned_name_is_no_entity(graph) -> None:
+    """A name that is only mentioned is no entity until it is created."""
     await graph("create_relations", relations=[KNOWS])
     assert await graph("read_graph") == {"entities": [], "relations": [KNOWS]}
     assert await graph("open_nodes", names=["Ann"]) == {"entities": [], "relations": []}
@@ -98,9 +99,7 @@ async def relations_of(user: UserMemory, name: str) -> list[dict[str, Any]]:
     return [{field: getattr(one, field) for field in fields} for one in links]
 
 
-async def test_a_mentioned_name_that_is_created_loses_nothing_of_its_relations(
-    graph, memory: MemorySystem
-) -> None:
+async def test_a_created_name_keeps_its_relations(graph, memory: MemorySystem) -> None:
     """Facts, times, metadata, trust, what has ended, and what others have observed of the name."""
     user = memory.user("ada")
     page = user.from_source("https://example.com", "untrusted")
@@ -154,7 +153,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("writes", range(6))
-async def test_a_call_that_fails_half_way_is_finished_by_calling_again(
+async def test_a_call_that_failed_half_way_is_repeated(
     serve, memory: MemorySystem, writes: int
 ) -> None:
     """Also where it had begun to give a mentioned name its entity; it says how far it came."""
@@ -177,7 +176,8 @@ async def test_a_call_that_fails_half_way_is_finished_by_calling_again(
         assert len(await memory.user("ada").entities.relationships(name)) == 1
 
 
-async def test_a_name_in_another_spelling_is_told_and_means_the_same(graph) -> None:
+async def test_another_spelling_means_the_same_name(graph) -> None:
+    """A name in another spelling is told and means the same."""
     await graph("create_entities", entities=[ANN])
     done = await graph.client.call_tool("create_entities", {"entities": [{**ANN, "name": "ANN"}]})
     assert done.structured_content == {"entities": []}
@@ -210,7 +210,8 @@ async def test_a_relation_means_its_names_in_any_spelling(graph) -> None:
     assert await graph("read_graph") == {"entities": [{**BOB, "name": "BOB"}], "relations": []}
 
 
-async def test_a_name_as_it_is_written_comes_before_its_other_spellings(graph) -> None:
+async def test_an_exact_name_comes_before_other_spellings(graph) -> None:
+    """A name as it is written comes before its other spellings."""
     fruit = {"name": "apple", "entityType": "fruit", "observations": []}
     maker = {"name": "Apple", "entityType": "maker", "observations": []}
     await graph("create_entities", entities=[maker, fruit])
@@ -255,9 +256,10 @@ CY = {"from": "Cy", "to": "Bob", "relationType": "likes"}
     ("tool", "given"),
     [("create_entities", {"entities": [BOB]}), ("delete_relations", {"relations": [KNOWS]})],
 )
-async def test_what_others_relate_to_a_mentioned_name_while_it_goes_is_not_lost(
+async def test_relations_to_a_name_that_goes_are_kept(
     serve, memory: MemorySystem, tool: str, given: dict[str, Any]
 ) -> None:
+    """What others relate to a mentioned name while it goes is not lost."""
     user, done = memory.user("ada"), []
 
     async def relate() -> None:

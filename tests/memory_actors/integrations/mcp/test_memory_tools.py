@@ -109,7 +109,8 @@ async def test_an_answer_with_hits_says_where_was_searched_too(serve, memory) ->
     assert "note" not in found
 
 
-async def test_looking_up_a_name_that_is_not_there_says_what_is_near(serve) -> None:
+async def test_looking_up_an_unknown_name(serve) -> None:
+    """Looking up a name that is not there says what is near."""
     async with serve() as client:
         given = {"source": "Ann", "relation": "works_at", "target": "Acme"}
         await client.call_tool("relate", given)

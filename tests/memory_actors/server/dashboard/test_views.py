@@ -107,7 +107,8 @@ def test_memories_are_narrowed_by_kind_trust_and_metadata(dashboard: Dashboard) 
     expect(page.get_by_role("alert")).to_have_text("This is not a JSON object.")
 
 
-def test_a_search_says_why_a_hit_is_first_and_what_filters_keep_out(dashboard: Dashboard) -> None:
+def test_a_search_explains_its_first_hit_and_its_filters(dashboard: Dashboard) -> None:
+    """A search says why a hit is first and what filters keep out."""
     page = dashboard.see("search")
     page.get_by_label("Query").fill("the web says that tea is blue")
     page.get_by_label("Query").press("Enter")
