@@ -9,7 +9,7 @@ and gets a new one, so there is never more than one actor a key.
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -60,6 +60,23 @@ class _Slot(Generic[L]):
     leaving: "asyncio.Task[None] | None" = None
 
 
+class _Use(AbstractAsyncContextManager[L]):
+    """Written out: each call is in one, and a generator would cost it twice."""
+
+    __slots__ = "_key", "_runtime", "_slot"
+
+    def __init__(self, runtime: "Runtime[L]", key: str):
+        self._runtime = runtime
+        self._key = key
+
+    async def __aenter__(self) -> L:
+        self._slot = await self._runtime.enter(self._key)
+        return self._slot.activation.result()
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._runtime.leave(self._key, self._slot)
+
+
 class Runtime(Generic[L]):
     """Live actors by key, from `start` to `close`. Belongs to the event loop it was made on."""
 
@@ -90,29 +107,12 @@ class Runtime(Generic[L]):
         """Begin to passivate what is idle."""
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
-    @asynccontextmanager
-    async def use(self, key: str) -> AsyncIterator[L]:
+    def use(self, key: str) -> AbstractAsyncContextManager[L]:
         """Hold a key's actor live, activated if need be.
 
         :raises SystemClosedError: the runtime is closing.
         """
-        self.check_open()
-        self.uses += 1
-        self._count(+1)
-        try:
-            slot = await self._enter(key)
-            try:
-                yield slot.activation.result()
-            finally:
-                slot.users -= 1
-                if key in self._barred:
-                    self._barred[key].set()
-                slot.last_used_s = asyncio.get_running_loop().time()
-                if key in self._slots:
-                    self._unmeasured[key] = slot
-                    self._slots.move_to_end(key)
-        finally:
-            self._count(-1)
+        return _Use(self, key)
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
@@ -176,7 +176,29 @@ class Runtime(Generic[L]):
 
     # --- in and out
 
-    async def _enter(self, key: str) -> _Slot[L]:
+    async def enter(self, key: str) -> _Slot[L]:
+        """Begin to use a key's actor. See `use`."""
+        self.check_open()
+        self.uses += 1
+        self._count(+1)
+        try:
+            return await self._activated_slot(key)
+        except BaseException:
+            self._count(-1)
+            raise
+
+    def leave(self, key: str, slot: _Slot[L]) -> None:
+        """End a use."""
+        slot.users -= 1
+        if key in self._barred:
+            self._barred[key].set()
+        slot.last_used_s = self._loop.time()
+        if key in self._slots:
+            self._unmeasured[key] = slot
+            self._slots.move_to_end(key)
+        self._count(-1)
+
+    async def _activated_slot(self, key: str) -> _Slot[L]:
         while True:
             self._may_enter(key)
             slot = self._slots.get(key) or self._new_slot(key)

@@ -240,7 +240,6 @@ class LiveUser:
             if new is None:
                 self.last_use.pop(memory_id, None)
                 self.read_at_us.pop(memory_id, None)
-        self.indexes.maintain()
         if self._wants_snapshot(after):
             self._tasks.start("snapshot", self._snapshot_now_and_then)
 
