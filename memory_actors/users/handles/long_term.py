@@ -32,6 +32,7 @@ from memory_actors.kinds.long_term import (
 )
 from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import Written
 from memory_actors.users.handles.item_fields import checked_fields, taken
@@ -168,13 +169,16 @@ class LongTermMemory(Summarized):
             )
         return asked
 
-    def _read_ahead(self, command: Command) -> None:
+    def _read_ahead(self, command: Command) -> Reach | None:
         if isinstance(command, AddMemories) and len(command.memories) == 1:
-            superseding.read_ahead(self._scope, command.memories[0].content)
+            return superseding.read_ahead(self._scope, command.memories[0].content)
+        return None
 
-    async def _compared(self, live: LiveUser, reply: Reply) -> Reply:
+    async def _compared(self, live: LiveUser, reply: Reply, ahead: Reach | None) -> Reply:
         """Record which older memories hold no more because of those that are new."""
-        return reply if reply.duplicate else await superseding.compared(self._scope, live, reply)
+        if reply.duplicate:
+            return reply
+        return await superseding.compared(self._scope, live, reply, ahead)
 
     def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
