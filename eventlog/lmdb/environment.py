@@ -88,6 +88,7 @@ def _count_fork() -> None:
 os.register_at_fork(after_in_child=_count_fork)
 
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+Cursor: TypeAlias = "lmdb.Cursor[bytes]"
 Tables: TypeAlias = "dict[str, lmdb._Database]"  # noqa: SLF001 - its stubs name it so
 T = TypeVar("T")
 

@@ -338,8 +338,10 @@ def needed(clauses: Iterable[Clause], claims: Iterable[Claim]) -> tuple[Words, .
     """
     sets = {_indexed(words) for words in (*map(_of_claim, claims), *_of_clauses(clauses))}
     # A fact that has all words of a set has those of each part of it, too.
-    return None if frozenset() in sets else tuple(
-        words for words in sets if not any(part < words for part in sets)
+    return (
+        None
+        if frozenset() in sets
+        else tuple(words for words in sets if not any(part < words for part in sets))
     )
 
 
