@@ -307,6 +307,7 @@ class Handle(metaclass=ABCMeta):
         Asked when one of the two has come, and the other one is awaited: before, the loop would
         keep both threads from beginning.
         """
+        return None
 
     async def _compared(self, _live: LiveUser, reply: Reply, _ahead: Any) -> Reply:
         """Return the reply, after a command for other memories that it touches, if there is one."""
