@@ -4,10 +4,9 @@ A field that an event, a row and a command have in common has one name, so one i
 by `derived`, and only the fields that differ are spelled out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from heapq import nsmallest
-from operator import attrgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -31,15 +30,9 @@ U = TypeVar("U", bound=Updated)
 
 
 @cache
-def _shared(
-    cls: type[msgspec.Struct], source: type[msgspec.Struct]
-) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the fields that two have in common, and what reads them."""
-    there = set(source.__struct_fields__)
-    names = tuple(name for name in cls.__struct_fields__ if name in there)
-    if len(names) > 1:
-        return names, attrgetter(*names)
-    return names, lambda one: tuple(getattr(one, name) for name in names)
+def _shared(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> tuple[str, ...]:
+    names = set(source.__struct_fields__)
+    return tuple(name for name in cls.__struct_fields__ if name in names)
 
 
 def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: Any) -> S:
@@ -47,11 +40,11 @@ def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: Any) -> S:
 
     The first of them that has a field gives it.
     """
-    given: dict[str, Any] = {}
-    for source in reversed(sources):
-        names, read = _shared(cls, type(source))
-        given |= zip(names, read(source), strict=True)
-    return cls(**given | fields)
+    for source in sources:
+        for name in _shared(cls, type(source)):
+            if name not in fields:
+                fields[name] = getattr(source, name)
+    return cls(**fields)
 
 
 _OF_ANY = {"original_count", *Memory.__struct_fields__} - {"key", "source"}
