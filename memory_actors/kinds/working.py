@@ -34,7 +34,7 @@ from memory_actors.kinds.tainted import TaintedPast
 from memory_actors.kinds.usual import folding, no_chain, no_rows, same_json, timeless
 
 NAME = "working"
-NATURE = Nature(export_place=2, is_cache=True)
+NATURE = Nature(is_indexed=False, export_place=2, is_cache=True)
 
 registry = KindRegistry()
 

@@ -98,8 +98,6 @@ class Handle(metaclass=ABCMeta):
     kind: ClassVar[Kind]
     takes: ClassVar[frozenset[str]]
     """The optional fields of an `Item` that mean something for this kind."""
-    _embeds: ClassVar[bool] = True
-    """False: its texts are embedded by the queries that look at them."""
     _update_command: ClassVar[type[Update]]
     _delete_command: ClassVar[type[Delete]]
     _restore_command: ClassVar[type[Restore] | None] = None
@@ -124,7 +122,7 @@ class Handle(metaclass=ABCMeta):
             digest=text_digest(texts[0]) if texts else b"",
             metadata=metadata,
         )
-        return command, texts if self._embeds else []
+        return command, texts if self.kind.NATURE.is_indexed else []
 
     def _found_by(self, _row: Any, content: str) -> str:
         """Return the text that a memory is found by when it says this."""
