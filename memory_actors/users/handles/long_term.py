@@ -29,6 +29,7 @@ from memory_actors.kinds.long_term import (
     MemorySeen,
     MemorySuperseded,
     SummaryAdded,
+    UpdateMemory,
 )
 from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
@@ -172,6 +173,8 @@ class LongTermMemory(Summarized):
     def _read_ahead(self, command: Command) -> Reach | None:
         if isinstance(command, AddMemories) and len(command.memories) == 1:
             return superseding.read_ahead(self._scope, command.memories[0].content)
+        if isinstance(command, UpdateMemory) and command.content is not None:
+            return superseding.read_ahead(self._scope, command.content)
         return None
 
     async def _compared(self, live: LiveUser, reply: Reply, ahead: Reach | None) -> Reply:

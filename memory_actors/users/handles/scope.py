@@ -7,6 +7,7 @@ from copy import copy
 from time import perf_counter
 from typing import Any, TypeVar
 
+from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.base.asked import ASKED, CALL
 from memory_actors.base.origins import Origins
@@ -155,11 +156,11 @@ class Scope:
 
     async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
-        task = asyncio.create_task(work)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(_carried_out(work, answer))
         self.services.unattended.add(task)
         task.add_done_callback(self.services.unattended.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(task)
+        return await answer
 
     def limits(self, state: UserState) -> Limits:
         """Return what a user of this state may hold."""
@@ -172,6 +173,18 @@ class Scope:
         if self.session_id is not None:
             meta["session_id"] = self.session_id
         return meta
+
+
+async def _carried_out(work: Coroutine[Any, Any, T], answer: "asyncio.Future[T]") -> None:
+    """Do work, and tell who still waits in the same step: a shield would take one more."""
+    try:
+        outcome: T | Exception = await work
+    except Exception as error:
+        outcome = error
+    except BaseException:
+        answer.cancel()
+        raise
+    settle(answer, outcome)
 
 
 class _Measured(AbstractContextManager[None]):

@@ -144,15 +144,18 @@ def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
 
 def _nearest(index: MemoryIndex, row: Row, reach: Reach) -> Iterable[tuple[int, float]]:
     """Return the labels of memories that may be meant, and their cosines, nearest first."""
-    own = label(row.version)
+    own = index.dense.row_of(label(row.version))
+    if own is None:  # it has gone meanwhile
+        return ()
     if reach.older_has is None or index.traits.last_us_max() > long_term.age(row)[0]:
         # The new memory may itself be the older one, which another says otherwise than.
-        near = index.dense.nearest(index.dense.vector_of(own), NEIGHBOURS)
+        vector = index.dense.vector_of(label(row.version))
+        near = index.dense.nearest(vector, NEIGHBOURS)
         return zip(*near, strict=True)
     rows = index.words.rows_with(reach.older_has)
     if len(rows) <= 1:  # the new one itself
         return ()
-    near = index.dense.nearest_of(rows, index.dense.vector_of(own), NEIGHBOURS)
+    near = index.dense.nearest_of(rows, own, NEIGHBOURS)
     return zip(*near, strict=True)
 
 
