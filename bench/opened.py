@@ -11,8 +11,8 @@ from memory_actors.base.streams import stream_of
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.search.model.installed import model_path
 from memory_actors.search.indexes.memory_index import MemoryIndex
+from memory_actors.search.model.installed import model_path
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.services import Services
 

@@ -178,14 +178,14 @@ class Runtime(Generic[L]):
 
     async def enter(self, key: str) -> _Slot[L]:
         """Begin to use a key's actor. See `use`."""
-        self.check_open()
-        self.uses += 1
         self._count(+1)
         try:
-            return await self._activated_slot(key)
+            slot = await self._activated_slot(key)
         except BaseException:
             self._count(-1)
             raise
+        self.uses += 1
+        return slot
 
     def leave(self, key: str, slot: _Slot[L]) -> None:
         """End a use."""
