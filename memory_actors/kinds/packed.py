@@ -99,7 +99,10 @@ class _Base(Generic[R]):
         return self._rows[int(self._ids[number]) : int(self._id_ends[number])]
 
     def number_of(self, memory_id: str) -> int | None:
-        return probed(self._table, memory_id.encode(), self.id_at)[1] if self.count else None
+        return probed(self._table, memory_id.encode(), self._is_at)[1] if self.count else None
+
+    def _is_at(self, number: int, memory_id: bytes) -> bool:
+        return self.id_at(number) == memory_id
 
     def has(self, memory_id: str) -> bool:
         return self.number_of(memory_id) is not None

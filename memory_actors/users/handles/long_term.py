@@ -31,7 +31,7 @@ from memory_actors.kinds.long_term import (
     SummaryAdded,
     UpdateMemory,
 )
-from memory_actors.kinds.long_term.state import identity
+from memory_actors.kinds.long_term.state import Identity, identity
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
@@ -200,8 +200,10 @@ class LongTermMemory(Summarized):
             command = _as_added(command, list(added.values()))
         seen = (event for event in said if isinstance(event, MemorySeen))
         before = written.reply.before  # of which the decision said what is a duplicate of what
-        command = msgspec.structs.replace(command, origins_of=before.provenance.origins)
-        first = {identity(one): one for one in reversed(added.values())}
+        first: dict[Identity, MemoryAdded] = {}
+        if len(added) < len(command.memories):
+            command = msgspec.structs.replace(command, origins_of=before.provenance.origins)
+            first = {identity(one): one for one in reversed(added.values())}
         receipts = []
         for memory in command.memories:
             memory_id = memory.memory_id
