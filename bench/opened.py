@@ -11,6 +11,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.model.installed import model_path
 from memory_actors.users.live_user import LiveUser
 from memory_actors.users.services import Services
@@ -51,13 +52,17 @@ async def at_rest(memory: MemorySystem, user_id: str) -> None:
     table = services_of(memory).embeddings._table  # noqa: SLF001
     async with live_user(memory, user_id) as live:
         while table.waiting or _wants_maintenance(live) or live._tasks._running:  # noqa: SLF001
-            live.indexes.maintain()  # starts the maintenance, if it is not under way
+            for index in _indexes(live):
+                index.maintain()  # starts the maintenance, if it is not under way
             await asyncio.sleep(REST_S)
 
 
 def _wants_maintenance(live: LiveUser) -> bool:
-    indexes = filter(None, map(live.indexes.get, KINDS))
-    return any(index.dense.wants_maintenance for index in indexes)
+    return any(index.dense.wants_maintenance for index in _indexes(live))
+
+
+def _indexes(live: LiveUser) -> list[MemoryIndex]:
+    return [index for kind in KINDS if (index := live.indexes.get(kind)) is not None]
 
 
 def installed_model() -> DefaultEmbedder | None:

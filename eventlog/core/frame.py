@@ -65,6 +65,8 @@ _TIME = struct.Struct(">q")
 _PLACE = struct.Struct(">5s16sQH")
 _FLAGS_AT = 5
 _TAG_BYTES_AT = 8
+_CHAIN_AT = _HEADER.size - CHAIN_BYTES
+_DIGEST_AT = _CHAIN_AT - CHAIN_BYTES
 _sha256 = hashlib.sha256
 
 
@@ -299,7 +301,7 @@ def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:
 
 def chain_of(data: bytes) -> bytes:
     """Return the chain value in a frame, unchecked."""
-    return data[_HEADER.size - CHAIN_BYTES : _HEADER.size]
+    return data[_CHAIN_AT : _HEADER.size]
 
 
 def payload(frame: Frame) -> bytes:
@@ -325,16 +327,17 @@ def digest_of(salt: bytes, raw: bytes) -> bytes:
 
 def follows(data: bytes, tag: bytes, payload: "Payload", prev: bytes) -> bool:
     """Say the same as `check_chain` of a frame that `read` gave this tag and payload of."""
-    digest_at = _HEADER.size - 2 * CHAIN_BYTES
-    digest, chain = data[digest_at : digest_at + CHAIN_BYTES], chain_of(data)
-    covered = b"".join((prev, data[4:5], data[_FLAGS_AT + 1 : digest_at], tag, digest))
-    if _sha256(covered).digest() != chain:
+    digest = data[_DIGEST_AT:_CHAIN_AT]
+    covered = b"".join((prev, data[4:5], data[_FLAGS_AT + 1 : _DIGEST_AT], tag, digest))
+    if _sha256(covered).digest() != data[_CHAIN_AT : _HEADER.size]:
         return False
-    if isinstance(payload, Pointer | ErasedMark):
+    salted = data[_HEADER.size + len(tag) :]
+    if isinstance(payload, bytes):
+        if len(payload) != len(salted) - SALT_BYTES:  # it is compressed in the frame
+            salted = salted[:SALT_BYTES] + payload
+    elif not isinstance(payload, Encrypted):
         return True
-    salt_at = _HEADER.size + len(tag)
-    raw = payload.data if isinstance(payload, Encrypted) else payload
-    return digest_of(data[salt_at : salt_at + SALT_BYTES], raw) == digest
+    return _sha256(salted).digest() == digest
 
 
 def check_chain(frame: Frame, prev: bytes) -> bool:

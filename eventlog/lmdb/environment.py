@@ -5,7 +5,7 @@ kept here:
 
 - One process: an flock on a file beside the data, taken before LMDB maps anything. LMDB alone
   lets two processes overwrite each other's work through our own cached heads.
-- Never across fork: a child that writes corrupts its parent's log, so every use checks the pid.
+- Never across fork: a child that writes corrupts its parent's log, so every use looks for a fork.
 - A file cut short is refused before LMDB maps it (datafile.py).
 - Fully synced commits only, and the file's name is synced before the first of them: a commit is of
   no use in a file that has lost its name. The map is 1 TiB of address space, so it never has to be
@@ -77,8 +77,18 @@ DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.Ve
 PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
 
 _opening = threading.Lock()  # held by who opens or closes a file
+_forks = 0  # between the first process and this one; asking for a process's id takes longer
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
 
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+Cursor: TypeAlias = "lmdb.Cursor[bytes]"
 Tables: TypeAlias = "dict[str, lmdb._Database]"  # noqa: SLF001 - its stubs name it so
 T = TypeVar("T")
 
@@ -129,7 +139,7 @@ class Environment:
         self._names = tuple(tables)
         self._size_max_bytes = size_max_bytes
         self._checked_bytes_max = checked_bytes_max
-        self._pid = os.getpid()
+        self._forks = _forks
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
         self._files: Shared[_File] = Shared(str(path), _File.close)
@@ -168,7 +178,7 @@ class Environment:
 
     def close(self) -> None:
         """Close the file and give up the lock. Idempotent."""
-        if self._lock_fd is None or os.getpid() != self._pid:
+        if self._lock_fd is None or self._forks != _forks:
             return
         with self._alone(), self._files.alone():
             self._files.replace(None)
@@ -187,20 +197,20 @@ class Environment:
         """The handles of the tables: within a transaction, those of the file that it is in."""
         return self._files.file.tables
 
-    @contextmanager
-    def read(self) -> Iterator[Transaction]:
+    def read(self) -> AbstractContextManager[Transaction]:
         """Hold a read transaction: one consistent view. Copy rows out; never await inside.
 
         :raises LogBusy: nobody can read now, which passes.
         """
-        with self._shared() as file:
-            try:
-                with file.env.begin() as txn:
-                    yield txn
-            except PASSING as error:
-                raise self._busy(f"{self.path}: {error}: try again in a moment") from error
-            except (lmdb.Error, struct.error) as error:
-                raise CorruptLog(f"{self.path} cannot be read: {error}") from error
+        return _Reading(self, self._shared())
+
+    def not_read(self, error: BaseException) -> Exception | None:
+        """Return what a reader is told instead of an error of LMDB; None for any other error."""
+        if isinstance(error, PASSING):
+            return self._busy(f"{self.path}: {error}: try again in a moment")
+        if isinstance(error, lmdb.Error | struct.error):
+            return CorruptLog(f"{self.path} cannot be read: {error}")
+        return None
 
     def write(self, change: Callable[[Transaction], T]) -> T:
         """Run `change` in one transaction and commit it with fsync.
@@ -382,7 +392,7 @@ class Environment:
 
     def check_process(self) -> None:
         """Refuse use in a forked child."""
-        if os.getpid() != self._pid:
+        if self._forks != _forks:
             raise LogClosed(f"{self.path} was opened before a fork: open it again in this process")
 
     @contextmanager
@@ -398,6 +408,35 @@ class Environment:
     def _shared(self) -> AbstractContextManager[_File]:
         self.check_process()
         return self._files.use()
+
+
+class _Reading(AbstractContextManager[Transaction]):
+    """Written out: each read is in one, and a generator would cost it twice."""
+
+    __slots__ = "_env", "_shared", "_txn"
+
+    def __init__(self, env: Environment, shared: AbstractContextManager[_File]):
+        self._env = env
+        self._shared = shared
+
+    def __enter__(self) -> Transaction:
+        file = self._shared.__enter__()
+        try:
+            self._txn = file.env.begin()
+        except BaseException as error:
+            self._shared.__exit__(None, None, None)
+            if (instead := self._env.not_read(error)) is not None:
+                raise instead from error
+            raise
+        return self._txn
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            self._txn.abort()
+        finally:
+            self._shared.__exit__(None, None, None)
+        if error is not None and (instead := self._env.not_read(error)) is not None:
+            raise instead from error
 
 
 @contextmanager

@@ -166,8 +166,9 @@ class Ledger:
             return
         tables = self._env.tables
         accepted.rows.put(tables, txn)
-        for sid, record in accepted.streams.items():
-            txn.put(sid, seal_record(record), db=tables["streams"])
+        records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
+        with txn.cursor(tables["streams"]) as cursor:
+            cursor.putmulti(sorted(records))
 
     # --- the end of things
 

@@ -13,6 +13,7 @@ read that is not encrypted: it would have come from somebody without the key.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from eventlog.archive.archive import Archive
@@ -124,18 +125,14 @@ class LogReading:
         until = min(stream.version, after + limit)
         if until <= after:
             return []
-        found: list[Recorded[Any]] = []
-        events = self._env.tables["events"]
         with txn.cursor(self._env.tables["versions"]) as cursor:
-            places = (
+            rows = (
                 cursor.iternext(keys=False) if cursor.set_range(sid + U64.pack(after + 1)) else ()
             )
-            for version, packed in zip(range(after + 1, until + 1), places, strict=False):
-                data = txn.get(packed, db=events)
-                found.append(self._event_in(txn, packed, data, stream, sid, version, dropped))
-        if len(found) < until - after:
+            places = list(islice(rows, until - after))
+        if len(places) < until - after:
             raise CorruptLog(f"events of stream {name!r} are missing: restore a backup")
-        return found
+        return self._events_at(txn, places, range(after + 1, until + 1), stream, sid, dropped)
 
     def stream_versions(
         self,
@@ -149,12 +146,8 @@ class LogReading:
         :raises CorruptLog: one is missing, damaged or another one.
         """
         sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
-        events, found = self._env.tables["events"], []
-        for version in versions:
-            packed = self._packed_position(txn, name, sid, version)
-            data = txn.get(packed, db=events)
-            found.append(self._event_in(txn, packed, data, stream, sid, version, dropped))
-        return found
+        places = [self._packed_position(txn, name, sid, version) for version in versions]
+        return self._events_at(txn, places, versions, stream, sid, dropped)
 
     def _packed_position(self, txn: Transaction, name: str, sid: bytes, version: int) -> bytes:
         """Return the key of the row of an event.
@@ -179,24 +172,31 @@ class LogReading:
             raise _missing(name, version)
         return U64.unpack(packed)[0], data
 
-    def _event_in(
+    def _events_at(
         self,
         txn: Transaction,
-        packed: bytes,
-        data: bytes | None,
+        places: Sequence[bytes],
+        versions: Sequence[int],
         stream: StreamRecord,
         sid: bytes,
-        version: int,
         dropped: OnDropped,
-    ) -> Recorded[Any]:
-        """Return the event in the row at a packed position, which must be this version."""
-        if data is None:
-            raise _missing(stream.name, version)
-        position = U64.unpack(packed)[0]
-        taken = frame.read(position, data)
-        if taken[1] != version or taken[0] != sid:
-            raise CorruptLog(f"event {position} is not version {version} of stream {stream.name!r}")
-        return self._recorded(txn, position, taken, stream, dropped)
+    ) -> list[Recorded[Any]]:
+        """Return the events in the rows at packed positions, which must be these versions."""
+        with txn.cursor(self._env.tables["events"]) as cursor:
+            rows = cursor.getmulti(places)
+        if len(rows) < len(places):
+            there = {place for place, _ in rows}
+            lost = zip(places, versions, strict=True)
+            raise _missing(stream.name, next(v for place, v in lost if place not in there))
+        found, unpack, read = [], U64.unpack, frame.read
+        for version, (packed, data) in zip(versions, rows, strict=True):
+            position = unpack(packed)[0]
+            taken = read(position, data)
+            if taken[1] != version or taken[0] != sid:
+                message = f"event {position} is not version {version} of stream {stream.name!r}"
+                raise CorruptLog(message)
+            found.append(self._recorded(txn, position, taken, stream, dropped))
+        return found
 
     def versions_about(self, txn: Transaction, name: str, key: str) -> list[int]:
         """Return the versions of a stream's events about a key, in order.

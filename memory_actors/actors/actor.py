@@ -141,15 +141,20 @@ class Actor(Generic[S]):
         :raises QuarantinedError: this actor takes no commands any more.
         :raises UnavailableError: the append failed; what it left is read again.
         """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + deadline_s
         try:
-            async with asyncio.timeout(deadline_s):
-                while len(self._mailbox) >= MAILBOX_MAX:
+            while len(self._mailbox) >= MAILBOX_MAX:
+                async with asyncio.timeout_at(until_s):
                     await self._room.wait()
-                return await self._post(request)
         except TimeoutError as error:
-            raise DeadlineExceededError(
-                f"no answer within {deadline_s:g} s: it may still be carried out; read, then retry"
-            ) from error
+            raise _late(deadline_s) from error
+        answer = self._post(request)
+        alarm = loop.call_at(until_s, lambda: settle(answer, _late(deadline_s)))
+        try:
+            return await answer
+        finally:
+            alarm.cancel()
 
     async def dry_run(self, command: Any) -> Sequence[Any]:
         """Return the events that a command would lead to as things stand; nothing comes of them.
@@ -242,7 +247,7 @@ class Actor(Generic[S]):
             if alone and batch.outcomes:
                 return None
             self._take()
-            if ask.answer.cancelled():
+            if ask.answer.done():  # its caller was cancelled, or waited for too long
                 continue
             try:
                 batch.outcomes.append((ask, await self._decide(ask.request, batch)))
@@ -412,6 +417,12 @@ class Actor(Generic[S]):
         while self._mailbox:
             settle(self._mailbox.popleft().answer, refusal)
         self._room.wake(len(self._room))
+
+
+def _late(deadline_s: float) -> DeadlineExceededError:
+    return DeadlineExceededError(
+        f"no answer within {deadline_s:g} s: it may still be carried out; read, then retry"
+    )
 
 
 def _sum(changes: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -13,7 +13,7 @@ holds it is told so, whatever they found, and whoever comes claims it anew.
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -73,6 +73,27 @@ class _Slot(Generic[L]):
     leaving: "asyncio.Task[None] | None" = None
 
 
+class _Use(AbstractAsyncContextManager[L]):
+    """Written out: each call is in one, and a generator would cost it twice."""
+
+    __slots__ = "_key", "_runtime", "_slot"
+
+    def __init__(self, runtime: "Runtime[L]", key: str):
+        self._runtime = runtime
+        self._key = key
+
+    async def __aenter__(self) -> L:
+        self._slot = await self._runtime.enter(self._key)
+        return self._slot.activation.result()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        self._runtime.leave(self._key, self._slot)
+        if kind is None or issubclass(
+            kind, Exception
+        ):  # what failed may have failed on what is old
+            self._runtime.check_held(self._slot)
+
+
 class Runtime(Generic[L]):
     """Live actors by key, from `start` to `close`. Belongs to the event loop it was made on."""
 
@@ -111,37 +132,14 @@ class Runtime(Generic[L]):
         """Begin to passivate what is idle."""
         self._sweeper = asyncio.create_task(self._sweep_forever())
 
-    @asynccontextmanager
-    async def use(self, key: str) -> AsyncIterator[L]:
+    def use(self, key: str) -> AbstractAsyncContextManager[L]:
         """Hold a key's actor live, activated if need be.
 
         :raises SystemClosedError: the runtime is closing.
         :raises MovedError: another process has the actor, or may have had it meanwhile: nothing
             that was read from it holds. What was written and acknowledged does.
         """
-        self.check_open()
-        self.uses += 1
-        self._count(+1)
-        try:
-            slot = await self._enter(key)
-            try:
-                self._check_held(slot)
-                try:
-                    yield slot.activation.result()
-                except Exception:
-                    self._check_held(slot)  # what failed may have failed on what is old
-                    raise
-                self._check_held(slot)
-            finally:
-                self._leave_slot(slot)
-                if key in self._barred:
-                    self._barred[key].set()
-                slot.last_used_s = asyncio.get_running_loop().time()
-                if key in self._slots:
-                    self._unmeasured[key] = slot
-                    self._slots.move_to_end(key)
-        finally:
-            self._count(-1)
+        return _Use(self, key)
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[int | None]:
@@ -176,7 +174,11 @@ class Runtime(Generic[L]):
             del self._barred[key]
             self._count(-1)
 
-    def _check_held(self, slot: _Slot[L]) -> None:
+    def check_held(self, slot: _Slot[L]) -> None:
+        """Refuse to vouch for what was read of an actor that others may have taken over.
+
+        :raises MovedError: that.
+        """
         if slot.moved is not None or not self._placement.is_vouched():
             raise MovedError("another process may have this user's memory now: ask again")
 
@@ -260,7 +262,34 @@ class Runtime(Generic[L]):
 
     # --- in and out
 
-    async def _enter(self, key: str) -> _Slot[L]:
+    async def enter(self, key: str) -> _Slot[L]:
+        """Begin to use a key's actor. See `use`."""
+        self._count(+1)
+        try:
+            slot = await self._activated_slot(key)
+        except BaseException:
+            self._count(-1)
+            raise
+        self.uses += 1
+        try:
+            self.check_held(slot)
+        except MovedError:
+            self.leave(key, slot)
+            raise
+        return slot
+
+    def leave(self, key: str, slot: _Slot[L]) -> None:
+        """End a use."""
+        self._leave_slot(slot)
+        if key in self._barred:
+            self._barred[key].set()
+        slot.last_used_s = self._loop.time()
+        if key in self._slots:
+            self._unmeasured[key] = slot
+            self._slots.move_to_end(key)
+        self._count(-1)
+
+    async def _activated_slot(self, key: str) -> _Slot[L]:
         while True:
             self._may_enter(key)
             slot = self._slots.get(key) or self._new_slot(key)

@@ -29,16 +29,19 @@ async def found(scope: Scope, memory_id: str) -> Found:
     :raises NotFoundError: there is none with this id.
     """
     check_name(memory_id, "memory_id")
-    return found_in(await scope.state_now(), memory_id)
+    return found_in(await scope.state(), memory_id, scope.now_us())
 
 
-def found_in(state: UserState, memory_id: str) -> Found:
-    """Return a memory that lives in a state.
+def found_in(state: UserState, memory_id: str, now_us: int) -> Found:
+    """Return a memory that lives in a state as it reads at a time.
 
     :raises NotFoundError: there is none with this id.
     """
     for kind in KINDS:
-        row = kind.find(state.of(kind), memory_id)
+        part = state.of(kind)
+        row = kind.find(part, memory_id)
+        if row is not None and (now := kind.at(part, now_us)) is not part:
+            row = kind.find(now, memory_id)
         if row is not None:
             return Found(kind, row)
     raise NotFoundError(

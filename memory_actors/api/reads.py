@@ -169,8 +169,8 @@ class UserReads:
             compressed into a summary: `why` tells.
         """
         check_name(memory_id, "memory_id")
-        state = await self._scope.state_now()
-        one = found_in(state, memory_id)
+        state = await self._scope.state()
+        one = found_in(state, memory_id, self._scope.now_us())
         with self._scope.measured("Get", one.kind.NAME):
             if one.kind is context:
                 await self.context.note_read(memory_id)

@@ -90,11 +90,16 @@ class Names:
         return self._place(name.encode())[1]
 
     def _place(self, data: bytes) -> tuple[int, int | None]:
-        return probed(self._table, data, self._at)
+        return probed(self._table, data, self._is_at)
 
     def _at(self, number: int) -> bytes:
         start = self._ends[number - 1] if number else 0
         return bytes(self._letters[start : self._ends[number]])
+
+    def _is_at(self, number: int, data: bytes) -> bool:
+        start = self._ends[number - 1] if number else 0
+        same_length = self._ends[number] - start == len(data)
+        return same_length and self._letters.startswith(data, start)
 
     def _make_table(self) -> None:
         """Make the table anew, with room for half as many names again."""
@@ -127,13 +132,16 @@ def addressed(hashes: npt.NDArray[np.int64], size: int) -> "array[int]":
 
 
 def probed(
-    table: "array[int]", name: bytes, name_of: Callable[[int], bytes]
+    table: "array[int]", name: bytes, is_at: Callable[[int, bytes], bool]
 ) -> tuple[int, int | None]:
-    """Return the place of a name in a table and its number, or a free place and None."""
+    """Return the place of a name in a table and its number, or a free place and None.
+
+    `is_at(number, name)` says whether the name is the one with a number.
+    """
     mask = len(table) - 1
     place = hash(name) & mask
     while (held := table[place]) != _FREE:
-        if name_of(held - 1) == name:
+        if is_at(held - 1, name):
             return place, held - 1
         place = (place + 1) & mask
     return place, None

@@ -314,6 +314,8 @@ class Part(Protocol):
 class Nature(NamedTuple):
     """The ways in which a kind may differ from most others."""
 
+    is_indexed: bool = True
+    """False: there are few, and queries that look at them embed their texts."""
     is_searched: bool = True
     """False: a query searches it only where it is named."""
     export_place: int = 0

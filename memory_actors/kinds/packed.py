@@ -99,7 +99,10 @@ class _Base(Generic[R]):
         return self._rows[int(self._ids[number]) : int(self._id_ends[number])]
 
     def number_of(self, memory_id: str) -> int | None:
-        return probed(self._table, memory_id.encode(), self.id_at)[1] if self.count else None
+        return probed(self._table, memory_id.encode(), self._is_at)[1] if self.count else None
+
+    def _is_at(self, number: int, memory_id: bytes) -> bool:
+        return self.id_at(number) == memory_id
 
     def has(self, memory_id: str) -> bool:
         return self.number_of(memory_id) is not None
@@ -131,8 +134,8 @@ class PackedRows(Mapping[str, R]):
         self._base = form.nothing if base is None else base
         self.changes = Map[str, R | None]() if changes is None else changes
         """What is not as in the base, by id; None: it has gone."""
-        self._keys = Map[int, tuple[str, ...]]() if keys is None else keys
-        """The ids of changed rows by their key."""
+        self._keys = keys
+        """The ids of changed rows by their key; None until somebody asks: a replay never does."""
         self._len = count
 
     @classmethod
@@ -174,8 +177,18 @@ class PackedRows(Mapping[str, R]):
 
     def with_key(self, key: int) -> list[str]:
         """Return the ids of the rows that have a key, in order."""
+        if self._keys is None:
+            self._keys = self._keyed()
         found = [one for one in self._base.with_key(key) if one not in self.changes]
         return sorted([*found, *self._keys.get(key, ())])
+
+    def _keyed(self) -> "Map[int, tuple[str, ...]]":
+        """Return the ids of changed rows by their key."""
+        ids: dict[int, tuple[str, ...]] = {}
+        for memory_id, row in self.changes.items():
+            if row is not None and (key := self._form.key(row)) != NO_KEY:
+                ids[key] = (*ids.get(key, ()), memory_id)
+        return Map(ids)
 
     @property
     def changed(self) -> int:
@@ -230,7 +243,7 @@ class RowsMutation(Generic[R]):
         self._form = form
         self._base = base
         self._changes = changes.mutate()
-        self._keys = keys.mutate()
+        self._keys = None if keys is None else keys.mutate()
         self._len = count
 
     def __contains__(self, memory_id: str) -> bool:
@@ -257,8 +270,7 @@ class RowsMutation(Generic[R]):
         else:
             self._forget(before)
         self._changes[memory_id] = row
-        key = self._form.key(row)
-        if key != NO_KEY:
+        if self._keys is not None and (key := self._form.key(row)) != NO_KEY:
             self._keys[key] = (*self._keys.get(key, ()), memory_id)
 
     def pop(self, memory_id: str) -> R:
@@ -279,8 +291,7 @@ class RowsMutation(Generic[R]):
 
     def _forget(self, row: R) -> None:
         """Forget the key of a changed row."""
-        key = self._form.key(row)
-        if key == NO_KEY:
+        if self._keys is None or (key := self._form.key(row)) == NO_KEY:
             return
         left = tuple(one for one in self._keys[key] if one != row.memory_id)
         if left:
@@ -290,8 +301,8 @@ class RowsMutation(Generic[R]):
 
     def finish(self) -> PackedRows[R]:
         """Return what has become of the rows."""
-        changes, keys = self._changes.finish(), self._keys.finish()
-        return PackedRows(self._form, self._base, changes, keys, self._len)
+        keys = None if self._keys is None else self._keys.finish()
+        return PackedRows(self._form, self._base, self._changes.finish(), keys, self._len)
 
 
 def _place(row: Row) -> tuple[int, str]:

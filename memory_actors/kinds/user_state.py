@@ -87,7 +87,9 @@ class UserState(msgspec.Struct, frozen=True):
 
     def changed(self, before: "UserState") -> list[Kind]:
         """Return the kinds whose state is another one than before."""
-        return [kind for kind in KINDS if self.of(kind) is not before.of(kind)]
+        return [
+            kind for kind in KINDS if getattr(self, kind.NAME) is not getattr(before, kind.NAME)
+        ]
 
 
 _PART_OF_EVENT = {cls: part for part in PARTS for cls in part.registry.classes()}
@@ -132,9 +134,10 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     whole = (recorded for recorded in events if not isinstance(recorded.data, Dropped))
     for part, group in groupby(whole, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):
         run = list(group)
-        origins = provenance.follow(state.provenance, run, part.registry.keys)
-        state = msgspec.structs.replace(state, provenance=origins)
-        state = msgspec.structs.replace(state, **{part.NAME: part.fold(state.of(part), run)})
+        changed = {part.NAME: part.fold(state.of(part), run)}
+        if part is not provenance:
+            changed[provenance.NAME] = provenance.follow(state.provenance, run, part.registry.keys)
+        state = msgspec.structs.replace(state, **changed)
     return state
 
 
@@ -230,11 +233,13 @@ def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
 
 def totals_changed(before: UserState, after: UserState) -> dict[str, int]:
     """Return how the totals over all users change with a user's state."""
-    kinds = after.changed(before)
-    if not kinds:
-        return {}
-    old, new = totals(before, kinds), totals(after, kinds)
-    return {name: new[name] - old[name] for name in new if new[name] != old[name]}
+    changed: dict[str, int] = {}
+    for kind in after.changed(before):
+        old, new = kind.tally(before.of(kind)), kind.tally(after.of(kind))
+        for name in _COUNTED:
+            if more := getattr(new, name) - getattr(old, name):
+                changed[f"{kind.NAME}.{name}"] = more
+    return changed
 
 
 # --- snapshots

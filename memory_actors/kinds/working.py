@@ -34,7 +34,7 @@ from memory_actors.kinds.tainted import TaintedPast
 from memory_actors.kinds.usual import folding, no_chain, no_rows, same_json, timeless
 
 NAME = "working"
-NATURE = Nature(export_place=2, is_cache=True)
+NATURE = Nature(is_indexed=False, export_place=2, is_cache=True)
 
 registry = KindRegistry()
 
@@ -106,8 +106,8 @@ def _without(state: Working, *keys: str) -> dict[str, Row]:
 def _working(held: dict[str, Row], evicted: int) -> Working:
     return Working(
         held,
-        sum(row.size_bytes for row in held.values()),
-        sum(row.stored_bytes for row in held.values()),
+        sum([row.size_bytes for row in held.values()]),
+        sum([row.stored_bytes for row in held.values()]),
         evicted,
     )
 
@@ -220,7 +220,9 @@ def _make_room(command: SetKey, state: Working, limits: Limits) -> list[str]:
     if len(others) >= keys_max and not (command.auto_prune and keys_max):
         instead = "Delete a key, let the least recently used one go (auto_prune=True)"
         refuse_count(NAME, "keys", len(state.held), limits, "working_keys", instead=instead)
-    size = new_bytes + sum(row.size_bytes for row in others.values())
+    size = new_bytes + sum([row.size_bytes for row in others.values()])
+    if len(others) < keys_max and size <= limits.working_bytes:
+        return []
     listed = [used for used in command.least_recent or () if used in others]
     order = list(dict.fromkeys([*listed, *others]))
     evicted: list[str] = []

@@ -40,6 +40,11 @@ class Coded(NamedTuple):
         """Return what they stand for, float32 [n, d]."""
         return self.codes * self.steps[:, None]
 
+    def cosines(self, others: "Coded", row: int) -> Floats:
+        """Return the product of each row with one of others, float32 [n]."""
+        one = others.at(slice(row, row + 1))
+        return byte_dots(self.codes, one.codes)[:, 0] * (self.steps * one.steps)
+
     def dots(self, vector: Floats) -> Floats:
         """Return the product of each row with a vector, float32 [n].
 

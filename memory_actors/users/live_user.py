@@ -256,14 +256,15 @@ class LiveUser:
             else:
                 self._written += 1
         for kind, memory_id in touched(events):
-            old, new = kind.find(before.of(kind), memory_id), kind.find(after.of(kind), memory_id)
-            self.indexes.follow(kind, old, new)
-            if old is not None and (new is None or new.version != old.version):
-                self.values.forget(old.version)
+            new = kind.find(after.of(kind), memory_id)
+            if kind.NATURE.is_indexed:
+                old = kind.find(before.of(kind), memory_id)
+                self.indexes.follow(kind, old, new)
+                if old is not None and (new is None or new.version != old.version):
+                    self.values.forget(old.version)
             if new is None:
                 self.last_use.pop(memory_id, None)
                 self.read_at_us.pop(memory_id, None)
-        self.indexes.maintain()
         if self._wants_snapshot(after):
             self._tasks.start("snapshot", self._snapshot_now_and_then)
 

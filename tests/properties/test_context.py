@@ -97,7 +97,7 @@ class ContextMachine(RuleBasedStateMachine):
         if isinstance(event, EntriesArchived):
             rows = [context.find(self.state, one.memory_id) for one in event.entries]
             assert event.cause == "asked" or not any(row.pinned for row in rows)
-        self.state = context.evolve(self.state, entry)
+        self.state = context.fold(self.state, [entry])
         if getattr(event, "raw", None) is not None:
             self.raws[event.memory_id] = event.raw
 

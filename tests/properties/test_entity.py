@@ -77,7 +77,7 @@ class EntityMachine(RuleBasedStateMachine):
     def append(self, event: Any) -> None:
         entry = recorded(event, len(self.log) + 1, stored_bytes=len(self.log) % 7 + 1)
         self.log.append(entry)
-        self.state = entity.evolve(self.state, entry)
+        self.state = entity.fold(self.state, [entry])
         for key in entity.registry.keys(event):
             self.about[key].append(entry)
         if getattr(event, "exclusive", False):

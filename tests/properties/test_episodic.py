@@ -90,7 +90,7 @@ class EpisodicMachine(RuleBasedStateMachine):
                 self.originals[event.memory_id] = self.say(event.compressed_from_ids)
             entry = recorded(event, len(self.log) + 1, stored_bytes=7 + len(self.log) % 5)
             self.log.append(entry)
-            self.state = episodic.evolve(self.state, entry)
+            self.state = episodic.fold(self.state, [entry])
             self.ever |= set(self.state.held.rows)
         self.check_limits(before)
         for event in events:

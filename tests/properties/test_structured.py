@@ -95,7 +95,7 @@ class StructuredMachine(RuleBasedStateMachine):
                 del self.values[row.collection, row.key]
         entry = recorded(event, len(self.log) + 1, stored_bytes=7 + len(self.log) % 5)
         self.log.append(entry)
-        self.state = structured.evolve(self.state, entry)
+        self.state = structured.fold(self.state, [entry])
         self.ever |= set(self.state.held.rows)
 
     def past(self, names: list[str]) -> dict[str, list[Any]]:

@@ -89,5 +89,5 @@ def after(given: Given, *commands: Any) -> Any:
     state = given.state
     for version, command in enumerate(commands, start=100):
         for step, event in enumerate(entity.decide(command, state, given.limits)):
-            state = entity.evolve(state, recorded(event, version * 10 + step))
+            state = entity.fold(state, [recorded(event, version * 10 + step)])
     return state

@@ -31,7 +31,6 @@ from memory_actors.kinds.context.state import (
     Row,
     block,
     dump,
-    evolve,
     fold,
     in_order,
     initial,

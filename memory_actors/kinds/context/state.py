@@ -94,12 +94,7 @@ class ContextState(msgspec.Struct, frozen=True):
 
 initial = ContextState()
 
-# --- evolve
-
-
-def evolve(state: ContextState, recorded: Recorded[Event]) -> ContextState:
-    """Fold one event into the state."""
-    return fold(state, (recorded,))
+# --- fold
 
 
 def fold(state: ContextState, events: Iterable[Recorded[Event]]) -> ContextState:

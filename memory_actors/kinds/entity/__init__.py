@@ -38,7 +38,6 @@ from memory_actors.kinds.entity.state import (
     Entities,
     EntityRow,
     dump,
-    evolve,
     fact_in,
     find,
     find_named,

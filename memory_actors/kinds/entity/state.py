@@ -86,12 +86,7 @@ class Entities(msgspec.Struct, frozen=True):
 
 initial = Entities()
 
-# --- evolve
-
-
-def evolve(state: Entities, recorded: Recorded[Event]) -> Entities:
-    """Fold one event into the state."""
-    return fold(state, (recorded,))
+# --- fold
 
 
 def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:

@@ -49,7 +49,6 @@ from memory_actors.kinds.episodic.state import (
     Row,
     Text,
     dump,
-    evolve,
     find,
     fold,
     initial,

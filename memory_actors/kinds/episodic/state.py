@@ -238,12 +238,7 @@ class Episodic(msgspec.Struct, frozen=True):
         return draft.finish()
 
 
-# --- evolve
-
-
-def evolve(state: Episodic, recorded: Recorded[Event]) -> Episodic:
-    """Fold one event into the state."""
-    return fold(state, (recorded,))
+# --- fold
 
 
 def fold(state: Episodic, events: Iterable[Recorded[Event]]) -> Episodic:

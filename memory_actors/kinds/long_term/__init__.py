@@ -57,7 +57,6 @@ from memory_actors.kinds.long_term.state import (
     Row,
     age,
     dump,
-    evolve,
     find,
     fold,
     in_one_piece,

@@ -126,11 +126,6 @@ class LongTerm(msgspec.Struct, frozen=True):
 initial = LongTerm()
 
 
-def evolve(state: LongTerm, recorded: Recorded[Event]) -> LongTerm:
-    """Fold one event into the state."""
-    return fold(state, (recorded,))
-
-
 def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
     """Fold many events into the state."""
     draft = _Draft(state)

@@ -51,7 +51,7 @@ from memory_actors.kinds.short_term.state import (
 from memory_actors.kinds.usual import its_content, its_session, no_data, no_rows, own_version
 
 NAME = "short_term"
-NATURE = Nature(export_place=1)
+NATURE = Nature(is_indexed=False, export_place=1)
 SECOND_US = 1_000_000
 SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
 

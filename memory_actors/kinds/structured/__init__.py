@@ -42,7 +42,6 @@ from memory_actors.kinds.structured.state import (
     as_it_was,
     document_text,
     dump,
-    evolve,
     find,
     find_key,
     fold,

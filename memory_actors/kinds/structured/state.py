@@ -113,12 +113,7 @@ class Structured(msgspec.Struct, frozen=True):
 
 initial = Structured()
 
-# --- evolve
-
-
-def evolve(state: Structured, recorded: Recorded[Event]) -> Structured:
-    """Fold one event into the state."""
-    return fold(state, (recorded,))
+# --- fold
 
 
 def fold(state: Structured, events: Iterable[Recorded[Event]]) -> Structured:

@@ -248,6 +248,8 @@ class EmbeddingService:
 
         Why it cannot is logged once, not for each text: it was given none, so it quotes none.
         """
+        if self._prepared:
+            return
         prepare = getattr(self.embedder, "prepare", None)
         async with self._preparing:
             if prepare is not None and not self._prepared:

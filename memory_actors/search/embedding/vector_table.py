@@ -160,10 +160,12 @@ class VectorTable:
         """Return the embeddings that are there, by digest."""
         found = self._waiting_of(digests, owner)
         rows = self._stored([d for d in digests if d not in found], dimension, owner)
+        if not rows:
+            return found
         return found | dict(zip(rows, _embedded(list(rows.values()), dimension), strict=True))
 
     def _waiting_of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
-        waiting, prefix = dict(self._waiting), owner.prefix  # a flush in another thread empties it
+        waiting, prefix = self._waiting, owner.prefix
         found = ((digest, waiting.get(prefix + digest)) for digest in digests)
         return {d: one.embedded for d, one in found if one is not None and one.embedded is not None}
 
@@ -220,6 +222,8 @@ class VectorTable:
         tables = self._env.tables  # of the file that this transaction reads
         with txn.cursor(tables[PLACES]) as cursor:
             key_of = {number: key for key, number in cursor.getmulti(sorted(keys))}
+        if not key_of:
+            return {}
         with txn.cursor(tables[ROWS]) as cursor:
             stored = cursor.getmulti(sorted(key_of))
         rows = {}

@@ -14,7 +14,7 @@ harm, so no step has to ask.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple, Self
 
@@ -176,8 +176,8 @@ class Chains:
 COUNT_BITS: Final = 6
 COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
 ROWS_MAX: Final = 1 << (32 - COUNT_BITS)  # 67 million
-FEW_ROWS: Final = 12
-"""Of so many the own words are looked at, rather than the lists of all words."""
+OWN_WORDS_MAX: Final = 256
+"""Rows whose own words are looked at in one go, which takes as long as a list of words."""
 UNLISTED_MAX: Final = 1 << 14
 """Words of rows that are not in the lists: a term is looked for in them in 5 us."""
 
@@ -283,15 +283,22 @@ class Postings:
             return np.empty(0, np.uint32)
         rarest, *others = sorted(terms, key=self.frequency)
         rows = self._rows_of(rarest)
-        for place, term in enumerate(others):
-            if len(rows) <= FEW_ROWS:
-                wanted = set(others[place:])
-                kept = [r for r in rows.tolist() if wanted.issubset(self._terms_of(r).tolist())]
-                return np.array(kept, np.uint32)
+        while others and len(rows) > OWN_WORDS_MAX:
             has = np.zeros(self._row_count, np.bool_)
-            has[self._rows_of(term)] = True
+            has[self._rows_of(others.pop(0))] = True
             rows = rows[has[rows]]
-        return rows
+        return rows[self._have(rows, others)] if others and len(rows) else rows
+
+    def _have(self, rows: Lists, terms: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return which of some rows have all of some different terms."""
+        ends = self._ends[rows]
+        sizes = ends - np.where(rows > 0, self._ends[rows.astype(np.intp) - 1], 0)
+        behind = np.cumsum(sizes)
+        words = self._term_ids[np.arange(behind[-1]) + np.repeat(ends - behind, sizes)]
+        wanted = np.zeros(len(self.terms), np.uint8)
+        wanted[terms] = 1
+        found = np.add.reduceat(wanted[words], behind - sizes, dtype=np.intp)
+        return np.asarray(found == len(terms))
 
     def _packed(self, term: int) -> Lists:
         count, starts, packed = self._listed  # of one moment

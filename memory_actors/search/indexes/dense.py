@@ -127,14 +127,14 @@ class DenseIndex:
         if signs is not None and view.living > EXACT_MAX:
             rows = _proposed(view, signs, vector, k)
         if rows is not None:
-            return self.nearest_of(rows, vector, k)
+            return _best(view, rows, view.vectors.at(rows).dots(vector), k)
         rows = np.flatnonzero(view.alive)
         return _best(view, rows, view.vectors.dots(vector)[rows], k)
 
-    def nearest_of(self, rows: Rows, vector: Vectors, k: int) -> tuple[list[int], list[float]]:
-        """Return the same of these living rows alone."""
+    def nearest_of(self, rows: Rows, to: int, k: int) -> tuple[list[int], list[float]]:
+        """Return the same of some living rows alone, closest to another row."""
         view = self._rows.view()
-        return _best(view, rows, view.vectors.at(rows).dots(vector), k)
+        return _best(view, rows, view.vectors.at(rows).cosines(view.vectors, to), k)
 
     def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
         """Return the length of v - centre for each row; of rows that were there, as kept."""

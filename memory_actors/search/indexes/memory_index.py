@@ -162,6 +162,7 @@ class MemoryIndex:
                     self._forget(passage.label, self._kind.chain(row))
                     self.pending.discard(passage)
             self._await(row, after)
+            self.maintain()
         if before or after:
             fields = self._fields(old, before), self._fields(new, after)
             self._describe(row, after)

@@ -105,11 +105,6 @@ class UserIndexes:
         for index in self._of.values():
             index.settle(texts)
 
-    def maintain(self) -> None:
-        """Start the slow part of keeping the indexes quick, where it pays."""
-        for index in self._of.values():
-            index.maintain()
-
     def index_later(self, kind: Kind, drained: Callable[[], Awaitable[None]]) -> None:
         """Index what is pending after a pause. See `Pending.start_later`."""
         self.made(kind).pending.start_later(drained)

@@ -66,8 +66,8 @@ _PAIRED: Final = (
 _MARKS: Final = "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
 _LETTER: Final = rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])"
 _RUN: Final = pattern(
-    rf"(?P<paired>[{_PAIRED}]+)"
-    rf"|(?P<word>{_LETTER}+(?:['\u2019]{_LETTER}+|_+{_LETTER}+|[.:\-](?={_LETTER}*\d){_LETTER}+)*)"
+    rf"([{_PAIRED}]+)"
+    rf"|({_LETTER}+(?:['\u2019]{_LETTER}+|_+{_LETTER}+|[.:\-](?={_LETTER}*\d){_LETTER}+)*)"
 )
 _ALONE: Final = pattern(f"[{_HAN}]")
 _JOINTS: Final = pattern(r"[._:\-]+")
@@ -82,14 +82,16 @@ def words(text: str) -> list[str]:
     folded = unicodedata.normalize("NFKC", text[:CHARACTERS_MAX]).casefold()
     found: list[str] = []
     plain: list[str] = []
-    for run in _RUN.finditer(folded):
-        if run["paired"]:
-            found += _pairs(run["paired"])
-        elif _DIGIT.search(run["word"]) or "_" in run["word"]:
-            found += _identifier(run["word"])
+    for paired, word in _RUN.findall(folded):
+        if word.isalpha():
+            plain.append(word)
+        elif paired:
+            found += _pairs(paired)
+        elif _DIGIT.search(word) or "_" in word:
+            found += _identifier(word)
         else:  # without its apostrophes, and without a possessive
-            word = run["word"].replace("\u2019", "'").removesuffix("'s")
-            plain.append(word.replace("'", ""))
+            bare = word.replace("\u2019", "'").removesuffix("'s")
+            plain.append(bare.replace("'", ""))
     found += stems([word for word in plain if word not in STOP_WORDS])
     return [word[:WORD_CHARACTERS_MAX] for word in found]
 

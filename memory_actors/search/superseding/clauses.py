@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from memory_actors.base.patterns import pattern
 from memory_actors.search.indexes.words import stems
 from memory_actors.search.superseding.lexicon import (
@@ -87,7 +89,7 @@ _SPELT: Final = (
 """The part that a text must have, a pattern, and what stands for it."""
 
 
-class Token(NamedTuple):
+class Token(msgspec.Struct, frozen=True, gc=False):
     """A word as it stands and as it is compared."""
 
     raw: str
@@ -276,6 +278,8 @@ def _is_verb(part: Sequence[Token], place: int) -> bool:
 
 
 _AFTER_VERBS: Final = word_set("in on at to for from with by a an the my only about up")
+_DROPPED: Final = PASSING | {"not", "never", "longer"} | _AUX
+"""The words of a predicate that the other fields of a clause tell."""
 
 
 def _predicate(
@@ -284,11 +288,10 @@ def _predicate(
     lows = [word.low for word in part]
     ended = "anymore" in lows or ("no" in lows and "longer" in lows)
     negated = "not" in lows or "never" in lows
-    dropped = PASSING | {"not", "never", "longer"} | _AUX
     kept = [
         word
         for word, following in zip(part, [*lows, ""][1:], strict=True)
-        if (word.low not in dropped or (word.low == "instead" and following == "of"))
+        if (word.low not in _DROPPED or (word.low == "instead" and following == "of"))
         and (word.low != "no" or not ended)
     ]
     if not kept:
@@ -299,9 +302,9 @@ def _predicate(
         words=tuple(kept),
         negated=negated and not ended,
         ended=ended,
-        now=bool(front & NOW) or any(low in NOW for low in lows) or "instead" in lows,
+        now=not (NOW.isdisjoint(front) and NOW.isdisjoint(lows)) or "instead" in lows,
         again="again" in lows,
-        besides=any(low in BESIDES for low in lows),
+        besides=not BESIDES.isdisjoint(lows),
         single=bool(front & SINGLE),
         said=" ".join(word.low for word in kept),
     )
@@ -309,13 +312,12 @@ def _predicate(
 
 # --- what words are about
 
+_SAYS_NOTHING: Final = STOP | DETERMINERS | PASSING | NEW | {".", ",", ""}
+
 
 def content(words: Sequence[Token]) -> frozenset[str]:
     """Return the stems of the words that say something."""
-    skipped = STOP | DETERMINERS | PASSING | NEW
-    return frozenset(
-        word.stem for word in words if word.low not in skipped and word.low not in ".,"
-    )
+    return frozenset([word.stem for word in words if word.low not in _SAYS_NOTHING])
 
 
 def is_be(word: Token) -> bool:

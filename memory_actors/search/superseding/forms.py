@@ -337,7 +337,12 @@ def needed(clauses: Iterable[Clause], claims: Iterable[Claim]) -> tuple[Words, .
     None: any fact may be meant. An empty tuple: none.
     """
     sets = {_indexed(words) for words in (*map(_of_claim, claims), *_of_clauses(clauses))}
-    return None if frozenset() in sets else tuple(sets)
+    # A fact that has all words of a set has those of each part of it, too.
+    return (
+        None
+        if frozenset() in sets
+        else tuple(words for words in sets if not any(part < words for part in sets))
+    )
 
 
 def _of_claim(claim: Claim) -> Words:

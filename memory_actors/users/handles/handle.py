@@ -98,8 +98,6 @@ class Handle(metaclass=ABCMeta):
     kind: ClassVar[Kind]
     takes: ClassVar[frozenset[str]]
     """The optional fields of an `Item` that mean something for this kind."""
-    _embeds: ClassVar[bool] = True
-    """False: its texts are embedded by the queries that look at them."""
     _update_command: ClassVar[type[Update]]
     _delete_command: ClassVar[type[Delete]]
     _restore_command: ClassVar[type[Restore] | None] = None
@@ -124,7 +122,7 @@ class Handle(metaclass=ABCMeta):
             digest=text_digest(texts[0]) if texts else b"",
             metadata=metadata,
         )
-        return command, texts if self._embeds else []
+        return command, texts if self.kind.NATURE.is_indexed else []
 
     def _found_by(self, _row: Any, content: str) -> str:
         """Return the text that a memory is found by when it says this."""
@@ -268,6 +266,11 @@ class Handle(metaclass=ABCMeta):
     ) -> tuple[Reply, str | None]:
         """Embed the texts while the log writes, and index them; say why they are not indexed."""
         embedding: list[asyncio.Task[list[Embedded]]] = []
+        ahead: list[Any] = []
+
+        def read_ahead(_done: object = None) -> None:
+            if not ahead:
+                ahead.append(self._read_ahead(command))
 
         def embed() -> None:  # what is refused is not embedded
             for start in range(0, len(texts), EMBEDDED_AT_ONCE):
@@ -277,7 +280,7 @@ class Handle(metaclass=ABCMeta):
                 )
                 task.add_done_callback(lambda task: task.cancelled() or task.exception())
                 embedding.append(task)
-            asyncio.get_running_loop().call_soon(self._read_ahead, command)
+            embedding[-1].add_done_callback(read_ahead)
 
         async with self._scope.writable() as live:
             try:
@@ -290,13 +293,21 @@ class Handle(metaclass=ABCMeta):
                 for task in embedding:
                     task.cancel()
                 raise
+            read_ahead()
             unindexed = await self._index(live, texts, embedding, reply.events)
-            return await self._compared(live, reply) if unindexed is None else reply, unindexed
+            if unindexed is None:
+                reply = await self._compared(live, reply, ahead[0])
+            return reply, unindexed
 
-    def _read_ahead(self, _command: Command) -> None:  # noqa: B027 - most have nothing to read
-        """Do what needs neither the log nor the vectors, while both are awaited."""
+    def _read_ahead(self, _command: Command) -> Any:
+        """Return what `_compared` can know before it has both the log's answer and the vectors.
 
-    async def _compared(self, _live: LiveUser, reply: Reply) -> Reply:
+        Asked when one of the two has come, and the other one is awaited: before, the loop would
+        keep both threads from beginning.
+        """
+        return None
+
+    async def _compared(self, _live: LiveUser, reply: Reply, _ahead: Any) -> Reply:
         """Return the reply, after a command for other memories that it touches, if there is one."""
         return reply
 

@@ -29,9 +29,11 @@ from memory_actors.kinds.long_term import (
     MemorySeen,
     MemorySuperseded,
     SummaryAdded,
+    UpdateMemory,
 )
-from memory_actors.kinds.long_term.state import identity
+from memory_actors.kinds.long_term.state import Identity, identity
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import Written
 from memory_actors.users.handles.item_fields import checked_fields, taken
@@ -168,13 +170,18 @@ class LongTermMemory(Summarized):
             )
         return asked
 
-    def _read_ahead(self, command: Command) -> None:
+    def _read_ahead(self, command: Command) -> Reach | None:
         if isinstance(command, AddMemories) and len(command.memories) == 1:
-            superseding.read_ahead(self._scope, command.memories[0].content)
+            return superseding.read_ahead(self._scope, command.memories[0].content)
+        if isinstance(command, UpdateMemory) and command.content is not None:
+            return superseding.read_ahead(self._scope, command.content)
+        return None
 
-    async def _compared(self, live: LiveUser, reply: Reply) -> Reply:
+    async def _compared(self, live: LiveUser, reply: Reply, ahead: Reach | None) -> Reply:
         """Record which older memories hold no more because of those that are new."""
-        return reply if reply.duplicate else await superseding.compared(self._scope, live, reply)
+        if reply.duplicate:
+            return reply
+        return await superseding.compared(self._scope, live, reply, ahead)
 
     def _receipts(self, command: AddMemories, written: Written) -> list[Receipt]:
         """Return a receipt for each memory; of a repeated request, with the ids of the first."""
@@ -193,8 +200,10 @@ class LongTermMemory(Summarized):
             command = _as_added(command, list(added.values()))
         seen = (event for event in said if isinstance(event, MemorySeen))
         before = written.reply.before  # of which the decision said what is a duplicate of what
-        command = msgspec.structs.replace(command, origins_of=before.provenance.origins)
-        first = {identity(one): one for one in reversed(added.values())}
+        first: dict[Identity, MemoryAdded] = {}
+        if len(added) < len(command.memories):
+            command = msgspec.structs.replace(command, origins_of=before.provenance.origins)
+            first = {identity(one): one for one in reversed(added.values())}
         receipts = []
         for memory in command.memories:
             memory_id = memory.memory_id

@@ -1,12 +1,13 @@
 """On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from copy import copy
 from time import perf_counter
 from typing import Any, TypeVar
 
+from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.base.asked import ASKED, CALL
 from memory_actors.base.origins import Origins
@@ -138,29 +139,15 @@ class Scope:
         """Return what came of a command of a call that is asked again, if it was carried out."""
         return None
 
-    @contextmanager
     def measured(
         self, operation: str, kind: str, *, kinds: Sequence[str] | None = None, calls: int = 1
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Measure an operation, and how it ends; hold it to what it should take.
 
         `kinds` says whose targets count (None: that of `kind`), `calls` how many calls it stands
         for. What has to load the model first may take longer.
         """
-        services = self.services
-        started_s, outcome, prepared = perf_counter(), "ok", services.embeddings.prepared
-        try:
-            yield
-        except BaseException as error:
-            outcome = type(error).__name__
-            raise
-        finally:
-            seconds = perf_counter() - started_s
-            services.metrics.observe(operation, kind, seconds, outcome)
-            if services.embeddings.prepared == prepared:
-                services.latency.note(
-                    operation, (kind,) if kinds is None else kinds, seconds / calls
-                )
+        return _Measured(self.services, operation, kind, (kind,) if kinds is None else kinds, calls)
 
     async def recalled(self, live: UserView, query: str, memory_ids: Sequence[str]) -> None:
         """Take note that memories were returned for a query, where reads are audited."""
@@ -169,11 +156,11 @@ class Scope:
 
     async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
-        task = asyncio.create_task(work)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(_carried_out(work, answer))
         self.services.unattended.add(task)
         task.add_done_callback(self.services.unattended.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(task)
+        return await answer
 
     def limits(self, state: UserState) -> Limits:
         """Return what a user of this state may hold."""
@@ -186,3 +173,41 @@ class Scope:
         if self.session_id is not None:
             meta["session_id"] = self.session_id
         return meta
+
+
+async def _carried_out(work: Coroutine[Any, Any, T], answer: "asyncio.Future[T]") -> None:
+    """Do work, and tell who still waits in the same step: a shield would take one more."""
+    try:
+        outcome: T | Exception = await work
+    except Exception as error:
+        outcome = error
+    except BaseException:
+        answer.cancel()
+        raise
+    settle(answer, outcome)
+
+
+class _Measured(AbstractContextManager[None]):
+    """Written out: each call is in one, and a generator would cost it twice."""
+
+    __slots__ = "_calls", "_kind", "_kinds", "_operation", "_prepared", "_services", "_started_s"
+
+    def __init__(
+        self, services: Services, operation: str, kind: str, kinds: Sequence[str], calls: int
+    ):
+        self._services = services
+        self._operation = operation
+        self._kind = kind
+        self._kinds = kinds
+        self._calls = calls
+
+    def __enter__(self) -> None:
+        self._prepared = self._services.embeddings.prepared
+        self._started_s = perf_counter()
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        seconds, services = perf_counter() - self._started_s, self._services
+        outcome = "ok" if kind is None else kind.__name__
+        services.metrics.observe(self._operation, self._kind, seconds, outcome)
+        if services.embeddings.prepared == self._prepared:
+            services.latency.note(self._operation, self._kinds, seconds / self._calls)

@@ -30,7 +30,6 @@ class ShortTermMemory(Handle):
 
     kind: ClassVar[Kind] = short_term
     takes = taken(short_term.MessageAdded)
-    _embeds = False
     _update_command = short_term.UpdateMessage
     _delete_command = short_term.DeleteMessage
 

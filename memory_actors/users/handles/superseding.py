@@ -57,20 +57,24 @@ class _Compared(NamedTuple):
     said: Statement
 
 
-def read_ahead(scope: Scope, text: str) -> None:
-    """Read a text that will be compared: what is read is kept, and the comparison finds it."""
+def read_ahead(scope: Scope, text: str) -> Reach | None:
+    """Return which facts a text is to be compared with; None if that has to be asked later."""
     with suppress(Exception):  # of somebody's own decider: it is asked again, and that is logged
         if scope.services.superseding is not None:
-            scope.services.superseding.reach(text)
+            return scope.services.superseding.reach(text)
+    return None
 
 
-async def compared(scope: Scope, live: LiveUser, reply: Reply) -> Reply:
-    """Return a reply with the events of what it supersedes, or is superseded by, behind its own."""
+async def compared(scope: Scope, live: LiveUser, reply: Reply, ahead: Reach | None) -> Reply:
+    """Return a reply with the events of what it supersedes, or is superseded by, behind its own.
+
+    `ahead` is what was read of the one text that is new.
+    """
     deciding = scope.services.superseding
     if deciding is None:
         return reply
     try:
-        pairs = await _pairs(scope, live, deciding, reply.events)
+        pairs = await _pairs(scope, live, deciding, reply.events, ahead)
         if not pairs:
             return reply
         command = SupersedeMemories(now_us=scope.now_us(), pairs=tuple(pairs))
@@ -96,7 +100,11 @@ def told(memory_id: str, found: Sequence[MemorySuperseded]) -> dict[str, Any]:
 
 
 async def _pairs(
-    scope: Scope, live: LiveUser, deciding: Superseding, events: Sequence[Recorded[Any]]
+    scope: Scope,
+    live: LiveUser,
+    deciding: Superseding,
+    events: Sequence[Recorded[Any]],
+    ahead: Reach | None,
 ) -> list[Pair]:
     """Return what is to be recorded of memories that are new, or say something new."""
     pairs: list[Pair] = []
@@ -106,7 +114,7 @@ async def _pairs(
         row = long_term.find(live.state.long_term, event.memory_id) if new else None
         if row is None or event.content is None or not _is_fact(row):
             continue
-        near = _near(live, row, deciding.reach(event.content))
+        near = _near(live, row, ahead or deciding.reach(event.content))
         if near:
             statements = await _read(scope, live, row, event.content, near)
             pairs += await _decided(deciding, statements, live.state.provenance)
@@ -136,15 +144,18 @@ def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
 
 def _nearest(index: MemoryIndex, row: Row, reach: Reach) -> Iterable[tuple[int, float]]:
     """Return the labels of memories that may be meant, and their cosines, nearest first."""
-    own = label(row.version)
+    own = index.dense.row_of(label(row.version))
+    if own is None:  # it has gone meanwhile
+        return ()
     if reach.older_has is None or index.traits.last_us_max() > long_term.age(row)[0]:
         # The new memory may itself be the older one, which another says otherwise than.
-        near = index.dense.nearest(index.dense.vector_of(own), NEIGHBOURS)
+        vector = index.dense.vector_of(label(row.version))
+        near = index.dense.nearest(vector, NEIGHBOURS)
         return zip(*near, strict=True)
     rows = index.words.rows_with(reach.older_has)
     if len(rows) <= 1:  # the new one itself
         return ()
-    near = index.dense.nearest_of(rows, index.dense.vector_of(own), NEIGHBOURS)
+    near = index.dense.nearest_of(rows, own, NEIGHBOURS)
     return zip(*near, strict=True)
 
 

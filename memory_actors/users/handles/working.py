@@ -25,7 +25,6 @@ class WorkingMemory(Handle):
 
     kind: ClassVar[Kind] = working
     takes = taken(working.KeySet)
-    _embeds = False
     _update_command = working.UpdateKey
     _delete_command = working.DeleteKey
 

@@ -316,12 +316,12 @@ def test_pages_seen_by_a_reader_are_not_reused(path: Path):
 
 def test_a_forked_child_is_refused(path: Path):
     with opened(path) as env:
-        env._pid += 1
+        env._forks -= 1
         try:
             with pytest.raises(LogClosed):
                 env.shrink()
         finally:
-            env._pid -= 1
+            env._forks += 1
 
 
 # --- failures

@@ -73,7 +73,7 @@ class User:
         events = self.decide(make(now_us=self.now_us, **self.filled(command_type, fields)))
         for event in events:
             self.log.append(recorded(event, len(self.log) + 1))
-            self.state = context.evolve(self.state, self.log[-1])
+            self.state = context.fold(self.state, self.log[-1:])
         return events
 
     def decide(self, command: Any) -> list[Any]:
@@ -567,7 +567,7 @@ def test_events_about_what_is_not_there_change_nothing() -> None:
         context.events.EntriesPinned(memory_ids=("none",), pinned=True),
         EntriesArchived(document="d", entries=(archived,), cause="asked"),
     ):
-        assert context.evolve(given.state, recorded(event)) == before
+        assert context.fold(given.state, [recorded(event)]) == before
 
 
 def test_the_estimate_is_the_fields_common_one() -> None:

@@ -192,7 +192,7 @@ def test_a_dump_loads_back_to_the_same_state() -> None:
 
 def test_a_rows_event_records_its_stored_size() -> None:
     """An event for a row is recorded with its stored size."""
-    state = long_term.evolve(long_term.initial, recorded(added("a"), version=7, stored_bytes=3))
+    state = long_term.fold(long_term.initial, [recorded(added("a"), version=7, stored_bytes=3)])
     assert (state.held.rows["a"].version, state.held.stored_bytes) == (7, 3)
 
 

@@ -293,6 +293,6 @@ def test_one_fact_after_another_does_not_get_slower() -> None:
         command = relate(f"r{index}", "ann", "lives_in", target, index, exclusive=True)
         (event,) = entity.decide(command, state, Limits())
         assert event.closed_ids == ((f"r{index - 1}",) if index else ())
-        state = entity.evolve(state, recorded(event, index + 10))
+        state = entity.fold(state, [recorded(event, index + 10)])
     looked_at = graph.alike(state.graph, "ann", "lives_in", None, since_us=299)
     assert [row.memory_id for row in looked_at] == ["r299"]

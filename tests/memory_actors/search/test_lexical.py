@@ -135,7 +135,7 @@ def test_a_query_without_known_words_finds_nothing(query: str):
 @settings(max_examples=50, deadline=None)
 def test_rows_with_all_words_of_a_set_are_found(sets, seed: int):
     """Rows with all words of a set are those whose own words have them."""
-    texts = random_texts(400, seed)  # the frequent words are in more rows than `FEW_ROWS`
+    texts = random_texts(400, seed)  # the frequent words are in most of the rows
     index = build(texts, [[1, 2, 3]])
     for label in range(0, 400, 7):
         index.remove(label)
