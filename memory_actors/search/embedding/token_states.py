@@ -44,6 +44,7 @@ Of a query nothing is stored, so its states are compared as they are: with coded
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ STEP: Final = 0.9957
 RIDGE: Final = 3.0
 _PER_BYTE: Final = 4
 _WORD_BYTES: Final = 4
-_LOW_CODES: Final = np.uint32(0x03030303)
+_PAIR_BITS: Final = 16
 _TOKENS_AT_ONCE: Final = 64
 """Multiplied by their steps: a loop of numpy over one token's takes longer to begin than to run."""
 _VERSION: Final = 2
@@ -75,6 +76,8 @@ _HEADER: Final = struct.Struct("<BBH")
 _TINY: Final = 1e-9
 
 TokenIds = npt.NDArray[np.uint16]
+TokenRows = npt.NDArray[np.void]
+"""What is packed of each token, its id and its codes, as so many bytes: copied as one."""
 AnyIds = Sequence[int] | npt.NDArray[np.int64] | TokenIds
 
 
@@ -132,11 +135,10 @@ class Codebook:
         padding = -self.dimensions % (_PER_BYTE * _WORD_BYTES)
         self.code_bytes = (self.dimensions + padding) // _PER_BYTE
         """Of a token."""
-        self.row = np.dtype([("id", "<u2"), ("codes", "u1", (self.code_bytes,))])
-        """What is packed of a token."""
         # Whole words are decoded at once: the dimensions are filled up with such as are always 0.
-        self._lowest = np.pad(lowest, ((0, 0), (0, padding)))
-        self._steps = np.tile(np.pad(steps, (0, padding)), _TOKENS_AT_ONCE)
+        self._order = np.arange(_PER_BYTE * self.code_bytes).reshape(_PER_BYTE, -1).T.ravel()
+        self._lowest = np.pad(lowest, ((0, 0), (0, padding)))[:, self._order]
+        self._steps = np.tile(np.pad(steps, (0, padding))[self._order], _TOKENS_AT_ONCE)
 
     def coded(self, token_ids: TokenIds, projected: Floats) -> npt.NDArray[np.uint8]:
         """Return the codes of projected states, uint8 `[tokens, code_bytes]`."""
@@ -148,23 +150,39 @@ class Codebook:
         coded = parts[:, 0] | parts[:, 1] << 2 | parts[:, 2] << 4 | parts[:, 3] << 6
         return np.asarray(coded, np.uint8)
 
-    def states(self, rows: npt.NDArray[np.void]) -> Bytes:
-        """Return what rows of dtype `row` stand for, int8 `[tokens, dimensions]`, of any length.
+    def in_order(self, states: Bytes) -> Bytes:
+        """Return states with their dimensions in the order of `states`."""
+        padding = len(self._order) - states.shape[1]
+        return np.pad(states, ((0, 0), (0, padding)))[:, self._order]
 
-        Padded with zeros to a multiple of 16 dimensions.
+    def states(self, tokens: TokenRows) -> Bytes:
+        """Return what tokens stand for, int8 `[tokens, dimensions]`, of any length.
+
+        The dimensions are in the order in which they are packed, which no product asks for, and
+        padded with zeros to a multiple of 16.
         """
-        count, part = len(rows), np.dtype((np.void, self.code_bytes))
-        words = np.ascontiguousarray(rows["codes"]).view(np.uint32)
-        blocks = -(-count // _TOKENS_AT_ONCE)
-        states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
-        for place in range(_PER_BYTE):
-            levels = (words >> np.uint32(2 * place)) & _LOW_CODES
-            states[:count, place] = levels.view(part)[:, 0]
-        found = states.view(np.int8).reshape(blocks, len(self._steps))
+        rows = tokens.view(_row_of(self.dimensions))
+        blocks = -(-len(rows) // _TOKENS_AT_ONCE)
+        states = np.empty((blocks * _TOKENS_AT_ONCE, len(self._order)), np.int8)
+        pairs = np.ascontiguousarray(rows["codes"]).view("<u2")
+        _levels().take(pairs, out=states[: len(rows)].view(np.uint64), mode="clip")
+        found = states.reshape(blocks, len(self._steps))
         found *= self._steps
-        found = found.reshape(-1, _PER_BYTE * self.code_bytes)[:count]
-        found += self._lowest.take(rows["id"], axis=0, mode="clip")
-        return found
+        states = states[: len(rows)]
+        states += self._lowest.take(rows["id"], axis=0, mode="clip")
+        return states
+
+    def decoded(self, tokens: TokenRows) -> Bytes:
+        """Return the same with the dimensions as they were, int8 `[tokens, dimensions]`."""
+        return self.states(tokens)[:, np.argsort(self._order)[: self.dimensions]]
+
+
+@cache
+def _levels() -> npt.NDArray[np.uint64]:
+    """Return the eight levels that two bytes of codes stand for, a byte each, for every two."""
+    pairs = np.arange(1 << _PAIR_BITS, dtype=np.uint16)[:, None]
+    levels = pairs >> np.arange(0, _PAIR_BITS, 2, dtype=np.uint16) & (LEVELS - 1)
+    return levels.astype(np.uint8).view(np.uint64)[:, 0]
 
 
 def plain_codebook(dimensions: int = DIMENSIONS) -> Codebook:
@@ -242,7 +260,7 @@ def pack_each(
             f"`plain_codebook({dimensions})` here, and as `codebook()` of the embedder"
         )
     ids = np.concatenate([np.asarray(one, np.uint16) for one in token_ids])
-    rows = np.empty(tokens, codebook.row)
+    rows = np.empty(tokens, _row_of(dimensions))
     rows["id"], rows["codes"] = ids, codebook.coded(ids, projected)
     header, ends = header_of(codebook), np.cumsum(counts)
     return [
@@ -263,12 +281,33 @@ def unpack(data: bytes) -> Packed:
     if len(data) < _HEADER.size:
         raise ValueError("token states are cut short")
     version, dimensions, _ = _HEADER.unpack_from(data)
-    code_bytes = -(-dimensions // (_PER_BYTE * _WORD_BYTES)) * _WORD_BYTES
-    row = np.dtype([("id", "<u2"), ("codes", "u1", (code_bytes,))])
+    row = _row_of(dimensions)
     if version != _VERSION or (len(data) - _HEADER.size) % row.itemsize:
         raise ValueError(f"token states of version {version} and {len(data)} bytes are not ours")
     rows = np.frombuffer(data, row, offset=_HEADER.size)
     return Packed(rows["id"], rows["codes"])
+
+
+def _row_of(dimensions: int) -> np.dtype[np.void]:
+    code_bytes = -(-dimensions // (_PER_BYTE * _WORD_BYTES)) * _WORD_BYTES
+    return np.dtype([("id", "<u2"), ("codes", "u1", (code_bytes,))])
+
+
+class Tokens(NamedTuple):
+    """The tokens of some texts, one behind another."""
+
+    rows: TokenRows
+    counts: npt.NDArray[np.int64]
+    """Of the tokens of each text."""
+
+
+def tokens_of(packed: Sequence[bytes]) -> Tokens:
+    """Return the tokens of texts that were packed with one codebook; of an empty one none."""
+    bodies = [data[_HEADER.size :] for data in packed]
+    _, dimensions, _ = _HEADER.unpack(next(filter(None, packed), header_of(PLAIN))[: _HEADER.size])
+    size = _row_of(dimensions).itemsize
+    rows = np.frombuffer(b"".join(bodies), np.dtype((np.void, size)))
+    return Tokens(rows, np.fromiter(map(len, bodies), np.int64, len(bodies)) // size)
 
 
 def check_packed(data: bytes, codebook: Codebook) -> None:
@@ -284,22 +323,9 @@ def check_packed(data: bytes, codebook: Codebook) -> None:
         )
 
 
-def padded(states: Bytes, codebook: Codebook) -> Bytes:
-    """Return states as wide as those that are decoded."""
-    padding = _PER_BYTE * codebook.code_bytes - states.shape[1]
-    return np.pad(states, ((0, 0), (0, padding))) if padding else states
-
-
-def states_of(packed: Sequence[bytes], codebook: Codebook) -> Bytes:
-    """Return what was packed of some texts, joined: int8 `[tokens, dimensions]`."""
-    rows = b"".join([data[_HEADER.size :] for data in packed])
-    return codebook.states(np.frombuffer(rows, codebook.row))
-
-
-def tokens_in(packed: Sequence[bytes], codebook: Codebook) -> npt.NDArray[np.int64]:
-    """Return how many tokens each has."""
-    lengths = np.fromiter(map(len, packed), np.int64, len(packed))
-    return np.maximum(lengths - _HEADER.size, 0) // codebook.row.itemsize
+def states_of(packed: bytes, codebook: Codebook) -> Bytes:
+    """Return what was packed of a text: int8 `[tokens, dimensions]`."""
+    return codebook.decoded(tokens_of([packed]).rows)
 
 
 # --- as version 1 had them: token ids as u16, then states as int8

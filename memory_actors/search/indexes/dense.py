@@ -89,6 +89,11 @@ class DenseIndex:
         self._rows.remove(label)
 
     @property
+    def row_labels(self) -> npt.NDArray[np.int64]:
+        """The label of each row."""
+        return self._rows.row_labels
+
+    @property
     def sample(self) -> Sample:
         """Some living rows: what `centre` is made of."""
         return self._rows.sample

@@ -59,6 +59,7 @@ from memory_actors.search.indexes.bm25 import (
     Postings,
     Rows,
     Scores,
+    Term,
     Windows,
     counted,
 )
@@ -111,7 +112,7 @@ def save(chains: Chains, postings: Postings) -> Saved:
         terms=postings.terms.saved(),
         labels=chains.rows.labels[:n].tobytes(),
         alive=chains.rows.alive[:n].tobytes(),
-        before=chains.before[:n].tobytes(),
+        before=chains.links.before[:n].tobytes(),
         ends=postings.ends.tobytes(),
         term_ids=postings.term_ids.tobytes(),
         counts=postings.counts.tobytes(),
@@ -271,17 +272,24 @@ class LexicalIndex:
         A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. So many
         rows `before` each count with it: none, or `ROWS_BEFORE`.
         """
-        scores = self._scored(query, Windows(self._chains, before))
+        scores = self._windows(query, before).of_all()
         return self._chains.rows.labels[: len(scores)], scores
 
     def score(self, query: str, rows: Rows) -> Scores:
         """Return the scores of some rows."""
-        return self._scored(query, Windows(self._chains, chosen=rows))[rows]
+        return self._windows(query).of(rows)
 
-    def _scored(self, query: str, windows: Windows) -> Scores:
-        for term, idf in self._rarest(words(query)):
-            windows.add(idf, *self._postings.of(term))
-        return windows.scores()
+    def best(self, query: str, count: int, others: Rows) -> tuple[Rows, Scores]:
+        """Return the `count` rows with the best scores, and `others`, in order, with their scores.
+
+        A frequent word is looked up for those rows alone that may yet be among the best.
+        """
+        return self._windows(query).best(count, others)
+
+    def _windows(self, query: str, before: int = ROWS_BEFORE) -> Windows:
+        rarest = self._rarest(words(query))
+        terms = (Term(idf, *self._postings.of(term)) for term, idf in rarest)
+        return Windows(self._chains, terms, before)
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""
