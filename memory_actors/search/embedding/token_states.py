@@ -44,7 +44,6 @@ Of a query nothing is stored, so its states are compared as they are: with coded
 import struct
 import zlib
 from collections.abc import Sequence
-from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -68,7 +67,7 @@ STEP: Final = 0.9957
 RIDGE: Final = 3.0
 _PER_BYTE: Final = 4
 _WORD_BYTES: Final = 4
-_PAIR_BITS: Final = 16
+_LOW_CODES: Final = np.uint32(0x03030303)
 _TOKENS_AT_ONCE: Final = 64
 """Multiplied by their steps: a loop of numpy over one token's takes longer to begin than to run."""
 _VERSION: Final = 2
@@ -136,9 +135,8 @@ class Codebook:
         self.code_bytes = (self.dimensions + padding) // _PER_BYTE
         """Of a token."""
         # Whole words are decoded at once: the dimensions are filled up with such as are always 0.
-        self._order = np.arange(_PER_BYTE * self.code_bytes).reshape(_PER_BYTE, -1).T.ravel()
-        self._lowest = np.pad(lowest, ((0, 0), (0, padding)))[:, self._order]
-        self._steps = np.tile(np.pad(steps, (0, padding))[self._order], _TOKENS_AT_ONCE)
+        self._lowest = np.pad(lowest, ((0, 0), (0, padding)))
+        self._steps = np.tile(np.pad(steps, (0, padding)), _TOKENS_AT_ONCE)
 
     def coded(self, token_ids: TokenIds, projected: Floats) -> npt.NDArray[np.uint8]:
         """Return the codes of projected states, uint8 `[tokens, code_bytes]`."""
@@ -150,39 +148,25 @@ class Codebook:
         coded = parts[:, 0] | parts[:, 1] << 2 | parts[:, 2] << 4 | parts[:, 3] << 6
         return np.asarray(coded, np.uint8)
 
-    def in_order(self, states: Bytes) -> Bytes:
-        """Return states with their dimensions in the order of `states`."""
-        padding = len(self._order) - states.shape[1]
-        return np.pad(states, ((0, 0), (0, padding)))[:, self._order]
-
     def states(self, tokens: TokenRows) -> Bytes:
         """Return what tokens stand for, int8 `[tokens, dimensions]`, of any length.
 
-        The dimensions are in the order in which they are packed, which no product asks for, and
-        padded with zeros to a multiple of 16.
+        Padded with zeros to a multiple of 16 dimensions.
         """
-        rows = tokens.view(_row_of(self.dimensions))
+        rows, part = tokens.view(_row_of(self.dimensions)), np.dtype((np.void, self.code_bytes))
+        words = np.ascontiguousarray(rows["codes"]).view(np.uint32)
         blocks = -(-len(rows) // _TOKENS_AT_ONCE)
-        states = np.empty((blocks * _TOKENS_AT_ONCE, len(self._order)), np.int8)
-        pairs = np.ascontiguousarray(rows["codes"]).view("<u2")
-        _levels().take(pairs, out=states[: len(rows)].view(np.uint64), mode="clip")
-        found = states.reshape(blocks, len(self._steps))
+        states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
+        levels = np.empty_like(words)
+        for place in range(_PER_BYTE):
+            np.right_shift(words, np.uint32(2 * place), out=levels)
+            levels &= _LOW_CODES
+            states[: len(rows), place] = levels.view(part)[:, 0]
+        found = states.view(np.int8).reshape(blocks, len(self._steps))
         found *= self._steps
-        states = states[: len(rows)]
-        states += self._lowest.take(rows["id"], axis=0, mode="clip")
-        return states
-
-    def decoded(self, tokens: TokenRows) -> Bytes:
-        """Return the same with the dimensions as they were, int8 `[tokens, dimensions]`."""
-        return self.states(tokens)[:, np.argsort(self._order)[: self.dimensions]]
-
-
-@cache
-def _levels() -> npt.NDArray[np.uint64]:
-    """Return the eight levels that two bytes of codes stand for, a byte each, for every two."""
-    pairs = np.arange(1 << _PAIR_BITS, dtype=np.uint16)[:, None]
-    levels = pairs >> np.arange(0, _PAIR_BITS, 2, dtype=np.uint16) & (LEVELS - 1)
-    return levels.astype(np.uint8).view(np.uint64)[:, 0]
+        found = found.reshape(-1, _PER_BYTE * self.code_bytes)[: len(rows)]
+        found += self._lowest.take(rows["id"], axis=0, mode="clip")
+        return found
 
 
 def plain_codebook(dimensions: int = DIMENSIONS) -> Codebook:
@@ -324,8 +308,14 @@ def check_packed(data: bytes, codebook: Codebook) -> None:
 
 
 def states_of(packed: bytes, codebook: Codebook) -> Bytes:
-    """Return what was packed of a text: int8 `[tokens, dimensions]`."""
-    return codebook.decoded(tokens_of([packed]).rows)
+    """Return what was packed of a text, as `Codebook.states` does."""
+    return codebook.states(tokens_of([packed]).rows)
+
+
+def padded(states: Bytes, codebook: Codebook) -> Bytes:
+    """Return states as wide as those that are decoded."""
+    padding = _PER_BYTE * codebook.code_bytes - states.shape[1]
+    return np.pad(states, ((0, 0), (0, padding))) if padding else states
 
 
 # --- as version 1 had them: token ids as u16, then states as int8

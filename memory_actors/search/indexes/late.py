@@ -34,13 +34,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, byte_cosines
+from memory_actors.search.dot_products import Bytes, byte_angles
 from memory_actors.search.embedding.token_states import (
     PLAIN,
     Codebook,
     TokenIds,
     TokenRows,
     Tokens,
+    padded,
     tokens_of,
     unpack,
 )
@@ -274,16 +275,16 @@ def joined(rows: Sequence[TokenRows]) -> TokenRows:
 def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
     """Return the score of each memory, float32 [n]; 0 for one without tokens."""
     scores = np.zeros(len(memories.counts), np.float32)
-    ends, states = np.cumsum(memories.counts), codebook.in_order(query.states)
+    ends = np.cumsum(memories.counts)
     for first in range(0, len(scores), _CHUNK_MEMORIES):
         counts = memories.counts[first : first + _CHUNK_MEMORIES]
         filled, end = np.flatnonzero(counts), ends[first + len(counts) - 1]
         if not len(filled) or not len(query.states):
             continue
         rows = memories.rows[ends[first] - counts[0] : end]
-        cosines = byte_cosines(states, codebook.states(rows))
+        angles = byte_angles(query.states, codebook.states(rows))
         starts = np.cumsum(counts[filled]) - counts[filled]
-        best = np.maximum.reduceat(cosines, starts, axis=1)
+        best = 1 - np.minimum.reduceat(angles, starts, axis=1)
         best[np.isnan(best)] = 0
         # Row by row: a product of matrices adds up otherwise at other places, and the same memory
         # must have the same score wherever it stands.
@@ -384,7 +385,8 @@ class LateIndex:
         weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
         kept = _telling(weights)
         weights = weights[kept] / max(weights[kept].sum(), _TINY)
-        return QueryTokens(states[kept], weights.astype(np.float32))
+        states = padded(states[kept], self._codebook())
+        return QueryTokens(states, weights.astype(np.float32))
 
     def score(self, query: QueryTokens, labels: Collection[int]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
