@@ -84,7 +84,7 @@ def byte_dots(rows: Bytes, vectors: Bytes) -> npt.NDArray[np.int32]:
 
 
 def byte_angles(vectors: Bytes, rows: Bytes) -> Floats:
-    """Return 1 - the cosine of each vector with each row, float32 [k, n]; NaN for one of length 0."""
+    """Return 1 - the cosine of each vector and row, float32 [k, n]; NaN for one of length 0."""
     if not len(rows) or not len(vectors):
         return np.zeros((len(vectors), len(rows)), np.float32)
     packed = numkong.dots_pack(np.ascontiguousarray(rows))

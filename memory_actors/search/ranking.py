@@ -251,7 +251,7 @@ def _close(parts: Parts, question: EmbeddedQuery) -> Rows | None:
 
 
 def _proposed(parts: Parts, close: Rows, question: EmbeddedQuery) -> tuple[Rows, Numbers]:
-    """Return these rows and those that words put among the best, in order; and how well they fit"""
+    """Return those rows and the ones that words put among the best, in order, with their words."""
     count = _proposed_count(question)
     if not question.foreign:
         rows, words = parts.words.best(question.query.text, count, close)

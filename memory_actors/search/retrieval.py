@@ -12,7 +12,7 @@ wanted, and if that is not enough, four times as many.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import anyio.to_thread
@@ -246,9 +246,7 @@ def _rows(part: _Searchable, ranked: Ranked, query: Query, *, summaries: bool) -
             seen.add(memory_id)
             signals = ranked.explained(place) if query.explain else None
             shown, raw = float(ranked.shown[place]), float(scores[place])
-            yield _Scored(
-                Found(part.kind, row), shown, raw, signals, part, int(labels[place])
-            )
+            yield _Scored(Found(part.kind, row), shown, raw, signals, part, int(labels[place]))
 
 
 def _chosen(ordered: Sequence[_Scored], query: Query) -> Sequence[_Scored]:

@@ -162,6 +162,16 @@ class VectorTable:
         rows = self._stored([d for d in digests if d not in found], dimension, owner)
         return found | dict(zip(rows, _embedded(list(rows.values()), dimension), strict=True))
 
+    def tokens(
+        self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
+    ) -> dict[bytes, bytes]:
+        """Return the packed token states that are there, by digest."""
+        found = {d: one.tokens for d, one in self._waiting_of(digests, owner).items()}
+        rows = self._stored([d for d in digests if d not in found], dimension, owner)
+        body = _HEADER.size + dimension
+        found |= {digest: row[body:] for digest, row in rows.items()}
+        return {digest: tokens for digest, tokens in found.items() if tokens}
+
     def _waiting_of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         waiting, prefix = dict(self._waiting), owner.prefix  # a flush in another thread empties it
         found = ((digest, waiting.get(prefix + digest)) for digest in digests)

@@ -178,6 +178,10 @@ class DenseIndex:
         """Return the rows of those labels that are there."""
         return self._rows.rows_of(labels)
 
+    def rows_of_all(self, labels: Collection[int]) -> Rows:
+        """Return the row of each label, -1 for one that is not there."""
+        return self._rows.rows_of_all(labels)
+
     # --- made anew
 
     @property

@@ -130,7 +130,8 @@ class Labels:
             found[~self._alive[found]] = NONE  # of none it is that of the last place
         if recent:
             for place, label in enumerate(wanted.tolist()):
-                found[place] = recent.get(label, found[place])
+                if (row := recent.get(label)) is not None:
+                    found[place] = row
         return found
 
     def rows_of(self, labels: Collection[int]) -> Rows:

@@ -27,7 +27,7 @@ Memory. `LateIndex` knows the tokens of all memories, but holds states, as they 
 many as fit `bytes_max`, one behind another; the others are fetched by whoever made the index.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -400,7 +400,9 @@ class LateIndex:
         if len(gaps) and self._fetch is not None:
             fetched = tokens_of([one or b"" for one in self._fetch(wanted[gaps].tolist())])
             there = np.concatenate([there, gaps])
-            tokens = Tokens(joined([tokens.rows, fetched.rows]), np.append(tokens.counts, fetched.counts))
+            tokens = Tokens(
+                joined([tokens.rows, fetched.rows]), np.append(tokens.counts, fetched.counts)
+            )
         scores[there] = max_sim(query, tokens, self._codebook())
         return scores
 

@@ -57,13 +57,12 @@ from memory_actors.search.indexes.bm25 import (
     UNLISTED_MAX,
     Chains,
     Postings,
-    Rows,
     Scores,
     Term,
     Windows,
     counted,
 )
-from memory_actors.search.indexes.labels import NONE
+from memory_actors.search.indexes.labels import NONE, Rows
 from memory_actors.search.indexes.words import words
 
 # --- the index as columns: what its file holds, and what it is made anew from

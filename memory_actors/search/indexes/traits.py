@@ -288,9 +288,9 @@ class Traits:
         """Return the id of the memory that the passage of a row belongs to."""
         return self.owners[int(self._columns.owners[row])]
 
-    def digests(self) -> list[bytes]:
-        """Return the digest of the text of each row."""
-        data = self._columns.digests[: self.count].tobytes()
+    def digests(self, rows: Rows | slice = slice(None)) -> list[bytes]:
+        """Return the digests of the texts of some rows, or of each."""
+        data = self._columns.digests[: self.count][rows].tobytes()
         starts = range(0, len(data), DIGEST_BYTES)
         return [data[start : start + DIGEST_BYTES] for start in starts]
 
