@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.files.datafile import ANEW, opened, read_bytes
+from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.kinds.kind import Kind, Passage, Row
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.service import Embeddings
@@ -204,7 +205,8 @@ def _decoded(data: bytes) -> IndexFile:
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> None:
     """Write a file, whole or not at all. Slow: for a thread."""
-    data = owner.scope_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
+    packed = compressed(msgspec.msgpack.encode(file))
+    data = owner.scope_to_write().written(packed, path.name.encode())
     partial = path.with_suffix(".partial")
     with opened(partial, ANEW) as written:
         written.write(zlib.crc32(data).to_bytes(4, "big") + data)
@@ -218,7 +220,7 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
         if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
             return None
         plain = scope.read(data[4:], path.name.encode())
-        return None if plain is None else _decoded(plain)
+        return None if plain is None else _decoded(decompressed(plain))
     except (OSError, ValueError):
         return None
 
