@@ -135,7 +135,7 @@ class Codebook:
         self.code_bytes = (self.dimensions + padding) // _PER_BYTE
         """Of a token."""
         # Whole words are decoded at once: the dimensions are filled up with such as are always 0.
-        self._lowest = np.pad(lowest, ((0, 0), (0, padding)))
+        self._lowest = np.pad(lowest, ((0, 0), (0, padding))) if padding else lowest
         self._steps = np.tile(np.pad(steps, (0, padding)), _TOKENS_AT_ONCE)
 
     def coded(self, token_ids: TokenIds, projected: Floats) -> npt.NDArray[np.uint8]:
