@@ -19,7 +19,7 @@ neither takes the place of the other.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,7 @@ Labels = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Chains = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
+C = TypeVar("C", bound=npt.NDArray[Any])
 
 
 SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,000 by nothing
@@ -279,18 +280,26 @@ def _best_of_all(firsts: Sequence[Signals], question: EmbeddedQuery) -> list[Row
     if not firsts:
         return []
     weights = between(FIRST, FIRST_FOREIGN, question.foreign)
-    scores = np.concatenate([signals.weighed(weights) for signals in firsts])
-    summary = np.concatenate([signals.summaries for signals in firsts])
-    chosen = _best(scores, ~summary, max(SECOND_STAGE, 2 * question.query.pool))
-    if question.query.compressed and summary.any():
-        chosen |= _best(scores, summary, COMPRESSED_CANDIDATES)
+    scores = _joined([signals.weighed(weights) for signals in firsts])
+    summary = _joined([signals.summaries for signals in firsts])
+    count = max(SECOND_STAGE, 2 * question.query.pool)
+    if summary.any():
+        chosen = _best(np.where(summary, -np.inf, scores), count)
+        if question.query.compressed:
+            chosen |= _best(np.where(summary, scores, -np.inf), COMPRESSED_CANDIDATES)
+    else:
+        chosen = _best(scores, count)
     starts = np.cumsum([0, *(len(signals.rows) for signals in firsts)])
     return [np.flatnonzero(chosen[start:end]) for start, end in pairwise(starts)]
 
 
-def _best(scores: Numbers, among: Flags, count: int) -> Flags:
-    """Return which are the best `count` of some, and those that score the same as the last."""
-    behind = np.where(among, -scores, np.inf)  # the other way round many equal ones take long
+def _joined(columns: Sequence[C]) -> C:
+    return columns[0] if len(columns) == 1 else cast("C", np.concatenate(columns))
+
+
+def _best(scores: Numbers, count: int) -> Flags:
+    """Return which are the best `count` above -inf, and those that score the same as the last."""
+    behind = -scores  # the other way round many equal ones take long
     last = np.partition(behind, count)[count - 1] if len(behind) > count else np.inf
     return np.asarray(behind <= last if last < np.inf else behind < np.inf, np.bool_)
 

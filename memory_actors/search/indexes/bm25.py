@@ -524,8 +524,10 @@ class Windows:
         own[term.rows] = term.counts
         found = own.copy()
         for step in self._steps if self._is_linked else ():
-            found[step.rows :] += own[: -step.rows] * step.regular
-            found[step.others] += own[step.before]
+            behind = own[: -step.rows]
+            found[step.rows :] += behind if step.regular is None else behind * step.regular
+            if len(step.others):
+                found[step.others] += own[step.before]
         norms = self._every_norm[: self._count]
         self._total[: self._count] += term.most * (found / (found + norms))
 
@@ -538,7 +540,8 @@ class Windows:
             before = self._links.before[before]
             regular = before == rows - step
             others = np.flatnonzero(~regular & (before >= 0) & (before < self._count))
-            steps.append(_Step(step, regular[step:].astype(np.float32), others, before[others]))
+            some = None if regular[step:].all() else regular[step:].astype(np.float32)
+            steps.append(_Step(step, some, others, before[others]))
         return steps
 
 
@@ -547,8 +550,8 @@ class _Step(NamedTuple):
 
     rows: int
     """The number of rows back that are gone, most often."""
-    regular: Scores
-    """1 for each row, from the first that there can be, that has that row before it."""
+    regular: Scores | None
+    """1 for each row, from the first that there can be, that has that row before it; None: all."""
     others: Rows
     """Those that have another one."""
     before: npt.NDArray[np.int32]
