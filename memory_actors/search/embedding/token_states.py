@@ -287,11 +287,12 @@ class Tokens(NamedTuple):
 
 def tokens_of(packed: Sequence[bytes]) -> Tokens:
     """Return the tokens of texts that were packed with one codebook; of an empty one none."""
-    bodies = [data[_HEADER.size :] for data in packed]
-    _, dimensions, _ = _HEADER.unpack(next(filter(None, packed), header_of(PLAIN))[: _HEADER.size])
+    head = _HEADER.size
+    _, dimensions, _ = _HEADER.unpack_from(next(filter(None, packed), header_of(PLAIN)))
     size = _row_of(dimensions).itemsize
-    rows = np.frombuffer(b"".join(bodies), np.dtype((np.void, size)))
-    return Tokens(rows, np.fromiter(map(len, bodies), np.int64, len(bodies)) // size)
+    rows = np.frombuffer(b"".join([data[head:] for data in packed]), np.dtype((np.void, size)))
+    lengths = np.fromiter(map(len, packed), np.int64, len(packed))
+    return Tokens(rows, np.maximum(lengths - head, 0) // size)
 
 
 def check_packed(data: bytes, codebook: Codebook) -> None:

@@ -195,11 +195,11 @@ class VectorTable:
             found = {d: _row(one) for d, one in self._waiting_of(chunk, owner).items()}
             found |= self._stored([d for d in chunk if d not in found], dimension, owner)
             rows = [row for row, digest in enumerate(chunk, start) if digest in found]
-            codes[rows] = _codes([found[digests[row]] for row in rows], dimension)
+            values = [found[digests[row]] for row in rows]
+            codes[rows] = _codes(values, dimension)
             there[rows] = True
             if take is not None:
-                head = _HEADER.size + dimension
-                take(rows, [found[digests[row]][head:] for row in rows])
+                take(rows, [value[_HEADER.size + dimension :] for value in values])
             if self._is_old and len(chunk) == MATRIX_ROWS:  # so many are read in a thread
                 self.flush()
         return units_of(codes), there
@@ -232,12 +232,12 @@ class VectorTable:
             key_of = {number: key for key, number in cursor.getmulti(sorted(keys))}
         with txn.cursor(tables[ROWS]) as cursor:
             stored = cursor.getmulti(sorted(key_of))
-        rows = {}
+        rows, least = {}, len(head) + dimension
         for number, value in stored:
             key = key_of[number]
             data = _checked(value, key)
             row = None if data is None else scope.read(data, _place(ROWS, key))
-            if row is not None and row.startswith(head) and len(row) >= len(head) + dimension:
+            if row is not None and len(row) >= least and row.startswith(head):
                 rows[key] = row
         return rows
 
@@ -475,5 +475,4 @@ def _sealed(data: bytes, key: bytes = b"") -> bytes:
 def _checked(value: bytes, key: bytes = b"") -> bytes | None:
     """Return what was sealed, None if it is not whole or was sealed for another key."""
     data = value[_CRC.size :]
-    crc = zlib.crc32(data, zlib.crc32(key))
-    return data if len(value) >= _CRC.size and crc == _CRC.unpack_from(value)[0] else None
+    return data if value[: _CRC.size] == _CRC.pack(zlib.crc32(data, zlib.crc32(key))) else None

@@ -62,6 +62,7 @@ SEGMENT_BYTES: Final = 8 << 20
 DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
 DEAD_MIN: Final = 64
 _SEGMENTS_MIN: Final = 4
+_ROOMY_SHARE: Final = 16  # a segment that is filled to this part has all of its room at once
 _PLACE_BITS: Final = 32
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _FREQUENCY_BYTES: Final = 100
@@ -208,7 +209,9 @@ class _Rows:
             self._last_segment += 1
             last, start, end = tokens.rows, 0, len(tokens.rows)
         if end > len(last) or start == 0:  # who reads goes on with what there was
-            wider = np.empty(max(end, min(2 * end, segment_bytes // last.itemsize)), last.dtype)
+            most = segment_bytes // last.itemsize  # what was never written takes no memory
+            room = most if _ROOMY_SHARE * end > most else 2 * end
+            wider = np.empty(max(end, room), last.dtype)
             wider[:start] = last[:start]
             last = wider
         last[start:end] = tokens.rows
@@ -340,10 +343,12 @@ class LateIndex:
 
     def hold(self, labels: Collection[int], packed: Sequence[bytes]) -> None:
         """Keep the states of known labels in memory, as far as there is room for them."""
-        rows = self._rows.labels.rows_of_all(labels).tolist()
-        known = [(row, one) for row, one in zip(rows, packed, strict=True) if row != NONE and one]
-        if known:
-            self._hold([row for row, _ in known], tokens_of([one for _, one in known]))
+        rows = self._rows.labels.rows_of_all(labels)
+        if (rows == NONE).any() or not all(packed):
+            kept = [place for place, one in enumerate(packed) if one and rows[place] != NONE]
+            rows, packed = rows[kept], [packed[place] for place in kept]
+        if len(rows):
+            self._hold(rows, tokens_of(packed))
 
     def _hold(self, rows: Rows | Sequence[int], tokens: Tokens) -> None:
         held = self._rows
