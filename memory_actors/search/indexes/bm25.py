@@ -293,11 +293,11 @@ class Postings:
         """Count the words of a removed row no more."""
         self._frequencies[self._terms_of(row)] -= 1
 
-    def of(self, term: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    def of(self, term: int) -> tuple[Rows, Counts]:
         """Return the rows that have a term, removed ones included, and how often each."""
         packed = self._packed(term)
         rows = (packed >> COUNT_BITS).astype(np.int64)
-        return rows, (packed & COUNT_MAX).astype(np.float32)
+        return rows, (packed & COUNT_MAX).astype(np.uint8)
 
     def with_all(self, words: Collection[str]) -> Lists:
         """Return the rows that have all of some words, removed ones included."""
@@ -398,7 +398,8 @@ class Term(NamedTuple):
 
     idf: float
     rows: Rows
-    counts: Scores
+    counts: Counts
+    """Up to `COUNT_MAX` each: three of them are still a byte."""
 
     @property
     def most(self) -> float:
@@ -424,7 +425,7 @@ class Windows:
         self._mean_size = np.float32(max(chains.mean_size(of_windows=before > 0), 1e-9))
         self._is_linked = chains.is_linked
         self._total = np.zeros(len(self._sizes), np.float32)
-        self._found = np.zeros(len(self._sizes), np.float32)
+        self._found = np.zeros(len(self._sizes), np.uint8)
 
     def of_all(self) -> Scores:
         """Return the scores of all rows, float32 [n]."""
@@ -505,7 +506,7 @@ class Windows:
         # Here a row may come twice, with the same sum both times: it is set, not added up.
         self._total[places] += term.most * (sums / (sums + self._every_norm[places]))
 
-    def _linked(self, term: Term) -> tuple[Rows, Scores]:
+    def _linked(self, term: Term) -> tuple[Rows, Counts]:
         """Return the rows that have a word in their windows, and how often: some of them twice."""
         _, rows, counts = term
         touched, found = [rows], self._found
@@ -520,7 +521,7 @@ class Windows:
         return places, sums
 
     def _spread(self, term: Term) -> None:
-        own = np.zeros(self._count, np.float32)
+        own = np.zeros(self._count, np.uint8)
         own[term.rows] = term.counts
         found = own.copy()
         for step in self._steps if self._is_linked else ():
@@ -528,8 +529,11 @@ class Windows:
             found[step.rows :] += behind if step.regular is None else behind * step.regular
             if len(step.others):
                 found[step.others] += own[step.before]
-        norms = self._every_norm[: self._count]
-        self._total[: self._count] += term.most * (found / (found + norms))
+        counts = found.astype(np.float32)
+        shares = counts + self._every_norm[: self._count]
+        np.divide(counts, shares, out=shares)
+        shares *= term.most
+        self._total[: self._count] += shares
 
     @cached_property
     def _steps(self) -> list["_Step"]:
@@ -540,7 +544,7 @@ class Windows:
             before = self._links.before[before]
             regular = before == rows - step
             others = np.flatnonzero(~regular & (before >= 0) & (before < self._count))
-            some = None if regular[step:].all() else regular[step:].astype(np.float32)
+            some = None if regular[step:].all() else regular[step:].astype(np.uint8)
             steps.append(_Step(step, some, others, before[others]))
         return steps
 
@@ -550,7 +554,7 @@ class _Step(NamedTuple):
 
     rows: int
     """The number of rows back that are gone, most often."""
-    regular: Scores | None
+    regular: Counts | None
     """1 for each row, from the first that there can be, that has that row before it; None: all."""
     others: Rows
     """Those that have another one."""
