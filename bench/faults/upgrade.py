@@ -142,7 +142,7 @@ def read(path: Path, recipe: str, digests: list[bytes]) -> dict[bytes, Embedded]
 def _older_states(one: Embedded) -> bytes:
     """Return token states as version 1 had them: the ids, then the states as int8."""
     assert one.tokens is not None
-    ids, states = unpack(one.tokens).token_ids, states_of([one.tokens], PLAIN)
+    ids, states = unpack(one.tokens).token_ids, states_of(one.tokens, PLAIN)
     head = struct.pack("<BBH", 1, PLAIN.dimensions, len(ids))
     return head + ids.astype("<u2").tobytes() + states[:, : PLAIN.dimensions].tobytes()
 

@@ -24,7 +24,8 @@ def normalised(text: str) -> str:
 
     Idempotent; of a text of usual length in 1 us.
     """
-    return " ".join(unicodedata.normalize("NFKC", text).split())
+    whole = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(whole.split())
 
 
 def name_text(name: str, entity_type: str) -> str:

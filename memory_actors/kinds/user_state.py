@@ -13,6 +13,7 @@ import msgspec
 
 from eventlog import Decider, Dropped, EventRegistry, EventStore, Recorded
 from eventlog.core.logs import get_logger
+from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import Limits
@@ -274,17 +275,22 @@ SNAPSHOT_FINGERPRINT = hashlib.sha256(
 """Changes with any field of the state, so that a snapshot of another shape is never loaded."""
 
 
-def dump(state: UserState) -> bytes:
-    """Return the state as bytes: the same bytes for the same events."""
+def _encoded(state: UserState) -> bytes:
+    """Return the state as MessagePack: the same bytes for the same events."""
     return _encoder.encode(Dumped(*(part.dump(state.of(part)) for part in PARTS)))
 
 
+def dump(state: UserState) -> bytes:
+    """Return the state as a snapshot has it. Slow: for a thread."""
+    return compressed(_encoded(state))
+
+
 def load(data: bytes) -> UserState:
-    """Return the state from bytes.
+    """Return the state from bytes that `dump` made. Slow: for a thread.
 
     :raises ValueError: they are no such state.
     """
-    dumped = _decoder.decode(data)
+    dumped = _decoder.decode(decompressed(data))
     return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))
 
 
@@ -330,4 +336,4 @@ async def fold_start(
 
 def fingerprint(state: UserState) -> str:
     """Return a hash of the state: two states with the same one read the same."""
-    return hashlib.sha256(dump(state)).hexdigest()
+    return hashlib.sha256(_encoded(state)).hexdigest()

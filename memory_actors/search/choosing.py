@@ -20,6 +20,7 @@ Alike ones. Where diversity is asked for, what is like a better one gives way to
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +38,7 @@ from memory_actors.search.query import Query
 
 Numbers = npt.NDArray[np.float32]
 NEAR_DUPLICATES_MAX = 100  # named in a hit
+SPEAKERS_MAX = 1_000  # whose gists are kept
 ALIKE = 0.8  # cosine of two texts about the same thing, most often; more is no more alike
 _LEAST_SPREAD = 1e-6
 _TEXTS = frozenset({MemoryType.SHORT_TERM, MemoryType.LONG_TERM})
@@ -178,14 +180,19 @@ class Folding:
 def gist(text: str) -> str:
     """Return what texts have in common that say the same."""
     common = normalised(text)
-    words = [word.strip(_MARKS) for word in common.casefold().split()]
-    return " ".join([word for word in words if word not in _NOTHING]) or common
+    words = common.casefold().split(" ")
+    bare = [word if word.isalnum() else word.strip(_MARKS) for word in words]
+    bare = [word for word in bare if word not in _NOTHING]
+    return " ".join(bare) or common
+
+
+_gist_of_speaker = lru_cache(SPEAKERS_MAX)(gist)
 
 
 def _spoken(bare: str, memory: Memory) -> str:
     """Return the gist of a memory as it is embedded, its speaker in front, from that without."""
     said = spoken(memory.content, memory.role)
-    return bare if said is memory.content else f"{gist(f'{memory.role}:')} {bare}"
+    return bare if said is memory.content else f"{_gist_of_speaker(f'{memory.role}:')} {bare}"
 
 
 # --- alike ones

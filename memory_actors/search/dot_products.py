@@ -34,7 +34,9 @@ class Coded(NamedTuple):
 
     def at(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_] | slice) -> "Coded":
         """Return some of them."""
-        return Coded(self.codes[rows], self.steps[rows])
+        if isinstance(rows, slice) or rows.dtype == np.bool_:
+            return Coded(self.codes[rows], self.steps[rows])
+        return Coded(self.codes.take(rows, axis=0), self.steps.take(rows))  # a third quicker
 
     def decoded(self) -> Floats:
         """Return what they stand for, float32 [n, d]."""
@@ -88,12 +90,12 @@ def byte_dots(rows: Bytes, vectors: Bytes) -> npt.NDArray[np.int32]:
     return _products(rows, vectors)
 
 
-def byte_cosines(vectors: Bytes, rows: Bytes) -> Floats:
-    """Return the cosine of each vector with each row, float32 [k, n]; NaN for one of length 0."""
+def byte_angles(vectors: Bytes, rows: Bytes) -> Floats:
+    """Return 1 - the cosine of each vector and row, float32 [k, n]; NaN for one of length 0."""
     if not len(rows) or not len(vectors):
         return np.zeros((len(vectors), len(rows)), np.float32)
     packed = numkong.dots_pack(np.ascontiguousarray(rows))
-    return 1 - np.asarray(numkong.angulars_packed(np.ascontiguousarray(vectors), packed))
+    return np.asarray(numkong.angulars_packed(np.ascontiguousarray(vectors), packed))
 
 
 def _products(rows: npt.NDArray[np.generic], vectors: npt.NDArray[np.generic]) -> npt.NDArray[Any]:

@@ -19,6 +19,7 @@ from memory_actors.base.records import Order
 from memory_actors.base.weights import Weights
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.search.indexes.field_columns import as_numbers
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import times
@@ -154,7 +155,7 @@ async def _matching(index: MemoryIndex, query: Query) -> Owners | None:
     fields = index.fields
     found = fields.candidates(filters)
     if found is not None and found.exact:
-        return np.fromiter(found.keys, np.int64, len(found.keys))
+        return as_numbers(found.keys)
     asked = list(fields.keys() if found is None else found.keys)
     matching = []
     for start in range(0, len(asked), ASKED_AT_ONCE):

@@ -19,7 +19,7 @@ neither takes the place of the other.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from memory_actors.base.weights import (
 )
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.indexes.labels import in_order
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import NONE
 from memory_actors.search.query import Query
@@ -46,6 +47,7 @@ Labels = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Chains = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
+C = TypeVar("C", bound=npt.NDArray[Any])
 
 
 SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,000 by nothing
@@ -181,13 +183,14 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery)
 
 
 def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> Signals:
-    """Return the cheap signals of all rows that may be found."""
+    """Return the cheap signals of all rows that may be found, or of those that are proposed."""
     traits, query = parts.traits, question.query
-    words = _words(parts, rows, question)
     columns = traits.view(parts.size)  # of many rows no column is taken that does not count
-    if rows is None:
-        rows = _proposed(parts, words, columns.summaries, question)
-        words = words if rows is None else words[rows]
+    close = None if rows is not None else _close(parts, question)
+    if close is None:
+        words = _words(parts, rows, question)
+    else:
+        rows, words = _proposed(parts, close, question)
     taken = slice(0, parts.size) if rows is None else rows
     rows = np.arange(parts.size) if rows is None else rows
     none = np.zeros(len(rows), np.float32)
@@ -197,7 +200,7 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> Signals:
     spans = named_spans(query.text, query.asked_us, traits.years())
     return Signals(
         rows=rows,
-        labels=parts.dense.view().labels[taken],
+        labels=parts.dense.row_labels[taken],
         chains=columns.chains[taken],
         summaries=columns.summaries[taken],
         late=none,
@@ -228,24 +231,39 @@ def _words(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> Numbers:
     return fitting if rows is None else fitting[rows]
 
 
-def _proposed(
-    parts: Parts, words: Numbers, summaries: Flags, question: EmbeddedQuery
-) -> Rows | None:
-    """Return the rows that vectors or words put among the best, and all summaries, in order.
+def _proposed_count(question: EmbeddedQuery) -> int:
+    return max(PROPOSED, 2 * question.query.pool)
+
+
+def _close(parts: Parts, question: EmbeddedQuery) -> Rows | None:
+    """Return the rows that vectors put among the best, and all summaries, in order.
 
     None where nothing proposes rows: then all are scored.
     """
-    count = max(PROPOSED, 2 * question.query.pool)
-    close = parts.dense.proposed(question.embedded.vector, question.centre, count)
+    vector, centre = question.embedded.vector, question.centre
+    close = parts.dense.proposed(vector, centre, _proposed_count(question))
     if close is None:
         return None
-    worded = np.flatnonzero(words > 0)  # of flags it takes a tenth of the time
+    close = close[: np.searchsorted(close, parts.size)]
+    summaries = parts.traits.view(parts.size).summaries
+    if not question.query.compressed or not summaries.any():
+        return close
+    return in_order(parts.size, close, np.flatnonzero(summaries))
+
+
+def _proposed(parts: Parts, close: Rows, question: EmbeddedQuery) -> tuple[Rows, Numbers]:
+    """Return those rows and the ones that words put among the best, in order, with their words."""
+    count = _proposed_count(question)
+    if not question.foreign:
+        rows, words = parts.words.best(question.query.text, count, close)
+        known = int(np.searchsorted(rows, parts.size))
+        return rows[:known], words[:known]
+    words = _words(parts, None, question)
+    worded = np.flatnonzero(words > 0)
     if len(worded) > count:
         worded = worded[np.argpartition(-words[worded], count)[:count]]
-    chosen = summaries.copy() if question.query.compressed else np.zeros(parts.size, np.bool_)
-    chosen[close[close < parts.size]] = True
-    chosen[worded] = True
-    return np.flatnonzero(chosen)
+    rows = in_order(parts.size, close, worded)
+    return rows, words[rows]
 
 
 def _meaning(parts: Parts, rows: Rows, question: EmbeddedQuery) -> Numbers:
@@ -262,23 +280,28 @@ def _best_of_all(firsts: Sequence[Signals], question: EmbeddedQuery) -> list[Row
     if not firsts:
         return []
     weights = between(FIRST, FIRST_FOREIGN, question.foreign)
-    scores = np.concatenate([signals.weighed(weights) for signals in firsts])
-    summary = np.concatenate([signals.summaries for signals in firsts])
-    chosen = _best(scores, ~summary, max(SECOND_STAGE, 2 * question.query.pool))
-    if question.query.compressed:
-        chosen |= _best(scores, summary, COMPRESSED_CANDIDATES)
+    scores = _joined([signals.weighed(weights) for signals in firsts])
+    summary = _joined([signals.summaries for signals in firsts])
+    count = max(SECOND_STAGE, 2 * question.query.pool)
+    if summary.any():
+        chosen = _best(np.where(summary, -np.inf, scores), count)
+        if question.query.compressed:
+            chosen |= _best(np.where(summary, scores, -np.inf), COMPRESSED_CANDIDATES)
+    else:
+        chosen = _best(scores, count)
     starts = np.cumsum([0, *(len(signals.rows) for signals in firsts)])
     return [np.flatnonzero(chosen[start:end]) for start, end in pairwise(starts)]
 
 
-def _best(scores: Numbers, among: Flags, count: int) -> Flags:
-    """Return which are the best `count` of some, and those that score the same as the last."""
-    living = among & (scores > -np.inf)
-    if np.count_nonzero(living) <= count:
-        return living
-    some = scores[living]
-    last = np.partition(some, len(some) - count)[len(some) - count]
-    return np.asarray(living & (scores >= last), np.bool_)
+def _joined(columns: Sequence[C]) -> C:
+    return columns[0] if len(columns) == 1 else cast("C", np.concatenate(columns))
+
+
+def _best(scores: Numbers, count: int) -> Flags:
+    """Return which are the best `count` above -inf, and those that score the same as the last."""
+    behind = -scores  # the other way round many equal ones take long
+    last = np.partition(behind, count)[count - 1] if len(behind) > count else np.inf
+    return np.asarray(behind <= last if last < np.inf else behind < np.inf, np.bool_)
 
 
 # --- the second stage
@@ -291,7 +314,7 @@ def _second(parts: Parts, signals: Signals, question: EmbeddedQuery) -> Ranked:
     else:
         usual = usual_weights(len(parts.dense), _turns_share(parts), question.foreign)
         query = parts.late.query(tokens, states)
-        late = parts.late.score(query, signals.labels.tolist())
+        late = parts.late.score(query, signals.labels)
         signals = signals._replace(late=late, session=_session(signals.chains, late))
     signals = signals._replace(bare=_bare(parts, signals, question.query.text))
     weights = as_weighed(usual, question.query.weights)
@@ -319,7 +342,12 @@ def _bare(parts: Parts, signals: Signals, text: str) -> Numbers:
 
 def _session(chains: Chains, late: Numbers) -> Numbers:
     """Return the best late interaction within each passage's session."""
+    if not len(late):
+        return late
     order = np.argsort(chains, kind="stable")
-    ordered, starts = np.unique(chains[order], return_index=True)
-    best = np.maximum.reduceat(late[order], starts) if len(late) else late
-    return np.where(chains != NONE, best[np.searchsorted(ordered, chains)], late)
+    ordered = chains[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    best = np.maximum.reduceat(late[order], starts)
+    found = np.empty_like(late)
+    found[order] = np.repeat(best, np.diff(starts, append=len(late)))
+    return np.where(chains != NONE, found, late)

@@ -12,7 +12,7 @@ wanted, and if that is not enough, four times as many.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import anyio.to_thread
@@ -100,8 +100,6 @@ class _Searchable(NamedTuple):
     kind: Kind
     state: Any
     searched: Parts
-    owner: Callable[[int], str | None]
-    """Returns the memory of a label."""
     rows: Rows | None
     """The rows that may be found; None for all."""
     passes: Test
@@ -139,8 +137,7 @@ async def _searched(
     for kind, index in _indexes(live, query):
         searched, rows = await narrowed(index, query, live.state.provenance)
         passes = row_test(query, live.state.provenance)
-        owner = searched.owner
-        parts.append(_Searchable(kind, live.state.of(kind), searched, owner, rows, passes))
+        parts.append(_Searchable(kind, live.state.of(kind), searched, rows, passes))
     foreign = 0.0
     if embedded.tokens is not None:
         unknown = getattr(services.embeddings.embedder, "unknown_token_id", None)
@@ -177,8 +174,7 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searc
         await _warm(services, live, index, [Found(kind, row) for row in rows])
         labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
         numbers = np.sort(index.dense.rows_of(labels))
-        owner = index.parts.owner
-        parts.append(_Searchable(kind, state, index.parts, owner, numbers, lambda _row: True))
+        parts.append(_Searchable(kind, state, index.parts, numbers, lambda _row: True))
     return parts
 
 
@@ -239,19 +235,18 @@ def _best(
 def _rows(part: _Searchable, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
     """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
     seen: set[str] = set()
+    find, owner_at = part.kind.find, part.searched.owner_at
+    rows, labels, scores = ranked.signals.rows, ranked.signals.labels, ranked.scores
     for place in ranked.places(summaries=summaries):
         if len(seen) == query.pool:
             return
-        label = int(ranked.signals.labels[place])
-        memory_id = part.owner(label)
-        if memory_id is None or memory_id in seen:
-            continue
-        row = part.kind.find(part.state, memory_id)
+        memory_id = owner_at(int(rows[place]))
+        row = None if memory_id in seen else find(part.state, memory_id)
         if row is not None and part.passes(row):
-            seen.add(row.memory_id)
+            seen.add(memory_id)
             signals = ranked.explained(place) if query.explain else None
-            shown, raw = float(ranked.shown[place]), float(ranked.scores[place])
-            yield _Scored(Found(part.kind, row), shown, raw, signals, part, label)
+            shown, raw = float(ranked.shown[place]), float(scores[place])
+            yield _Scored(Found(part.kind, row), shown, raw, signals, part, int(labels[place]))
 
 
 def _chosen(ordered: Sequence[_Scored], query: Query) -> Sequence[_Scored]:

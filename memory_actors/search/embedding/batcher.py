@@ -458,4 +458,4 @@ class Batcher:
         codebook = codebook_of(self.embedder)
         check_packed(one.tokens, codebook)
         states = one.states
-        return one if states is not None else one._replace(states=states_of([one.tokens], codebook))
+        return one if states is not None else one._replace(states=states_of(one.tokens, codebook))

@@ -75,7 +75,8 @@ class DefaultEmbedder:
         self._projection: Vectors | None = None
         self._codebook: Codebook | None = None
         self._background: Vectors | None = None
-        self._silent: npt.NDArray[np.int64] | None = None
+        self._says: npt.NDArray[np.bool_] | None = None
+        """Of each token whether it says something."""
         self._general: list[Encoding] | None = None
         """General text, while something is learnt of it."""
 
@@ -131,9 +132,11 @@ class DefaultEmbedder:
 
     def _telling(self, token_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which tokens say something; all of them where none does."""
-        if self._silent is None:
-            self._silent = self._model().ids_of(sorted(SILENT))
-        tells = ~np.isin(token_ids, self._silent)
+        if self._says is None:
+            says = np.ones(VOCABULARY, np.bool_)
+            says[self._model().ids_of(sorted(SILENT))] = False
+            self._says = says
+        tells = self._says[token_ids]
         return tells if tells.any() else np.ones(len(token_ids), np.bool_)
 
     def projection(self) -> Vectors:

@@ -313,8 +313,7 @@ class EmbeddingService:
         found = {digest: one.tokens for digest, one in self._cached(digests, owner).items()}
         held = {digest: tokens for digest, tokens in found.items() if tokens is not None}
         missing = [digest for digest in digests if digest not in held]
-        stored = self._table.get(missing, self.embedder.dimension, owner)
-        return held | {d: one.tokens for d, one in stored.items() if one.tokens is not None}
+        return held | self._table.tokens(missing, self.embedder.dimension, owner)
 
     def stored(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Vectors]:
         """Return vectors from disk, past the cache, by digest. For a thread."""

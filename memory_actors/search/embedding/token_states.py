@@ -75,6 +75,8 @@ _HEADER: Final = struct.Struct("<BBH")
 _TINY: Final = 1e-9
 
 TokenIds = npt.NDArray[np.uint16]
+TokenRows = npt.NDArray[np.void]
+"""What is packed of each token, its id and its codes, as so many bytes: copied as one."""
 AnyIds = Sequence[int] | npt.NDArray[np.int64] | TokenIds
 
 
@@ -132,10 +134,8 @@ class Codebook:
         padding = -self.dimensions % (_PER_BYTE * _WORD_BYTES)
         self.code_bytes = (self.dimensions + padding) // _PER_BYTE
         """Of a token."""
-        self.row = np.dtype([("id", "<u2"), ("codes", "u1", (self.code_bytes,))])
-        """What is packed of a token."""
         # Whole words are decoded at once: the dimensions are filled up with such as are always 0.
-        self._lowest = np.pad(lowest, ((0, 0), (0, padding)))
+        self._lowest = np.pad(lowest, ((0, 0), (0, padding))) if padding else lowest
         self._steps = np.tile(np.pad(steps, (0, padding)), _TOKENS_AT_ONCE)
 
     def coded(self, token_ids: TokenIds, projected: Floats) -> npt.NDArray[np.uint8]:
@@ -148,21 +148,23 @@ class Codebook:
         coded = parts[:, 0] | parts[:, 1] << 2 | parts[:, 2] << 4 | parts[:, 3] << 6
         return np.asarray(coded, np.uint8)
 
-    def states(self, rows: npt.NDArray[np.void]) -> Bytes:
-        """Return what rows of dtype `row` stand for, int8 `[tokens, dimensions]`, of any length.
+    def states(self, tokens: TokenRows) -> Bytes:
+        """Return what tokens stand for, int8 `[tokens, dimensions]`, of any length.
 
         Padded with zeros to a multiple of 16 dimensions.
         """
-        count, part = len(rows), np.dtype((np.void, self.code_bytes))
+        rows, part = tokens.view(_row_of(self.dimensions)), np.dtype((np.void, self.code_bytes))
         words = np.ascontiguousarray(rows["codes"]).view(np.uint32)
-        blocks = -(-count // _TOKENS_AT_ONCE)
+        blocks = -(-len(rows) // _TOKENS_AT_ONCE)
         states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
+        levels = np.empty_like(words)
         for place in range(_PER_BYTE):
-            levels = (words >> np.uint32(2 * place)) & _LOW_CODES
-            states[:count, place] = levels.view(part)[:, 0]
+            np.right_shift(words, np.uint32(2 * place), out=levels)
+            levels &= _LOW_CODES
+            states[: len(rows), place] = levels.view(part)[:, 0]
         found = states.view(np.int8).reshape(blocks, len(self._steps))
         found *= self._steps
-        found = found.reshape(-1, _PER_BYTE * self.code_bytes)[:count]
+        found = found.reshape(-1, _PER_BYTE * self.code_bytes)[: len(rows)]
         found += self._lowest.take(rows["id"], axis=0, mode="clip")
         return found
 
@@ -242,7 +244,7 @@ def pack_each(
             f"`plain_codebook({dimensions})` here, and as `codebook()` of the embedder"
         )
     ids = np.concatenate([np.asarray(one, np.uint16) for one in token_ids])
-    rows = np.empty(tokens, codebook.row)
+    rows = np.empty(tokens, _row_of(dimensions))
     rows["id"], rows["codes"] = ids, codebook.coded(ids, projected)
     header, ends = header_of(codebook), np.cumsum(counts)
     return [
@@ -263,12 +265,34 @@ def unpack(data: bytes) -> Packed:
     if len(data) < _HEADER.size:
         raise ValueError("token states are cut short")
     version, dimensions, _ = _HEADER.unpack_from(data)
-    code_bytes = -(-dimensions // (_PER_BYTE * _WORD_BYTES)) * _WORD_BYTES
-    row = np.dtype([("id", "<u2"), ("codes", "u1", (code_bytes,))])
+    row = _row_of(dimensions)
     if version != _VERSION or (len(data) - _HEADER.size) % row.itemsize:
         raise ValueError(f"token states of version {version} and {len(data)} bytes are not ours")
     rows = np.frombuffer(data, row, offset=_HEADER.size)
     return Packed(rows["id"], rows["codes"])
+
+
+def _row_of(dimensions: int) -> np.dtype[np.void]:
+    code_bytes = -(-dimensions // (_PER_BYTE * _WORD_BYTES)) * _WORD_BYTES
+    return np.dtype([("id", "<u2"), ("codes", "u1", (code_bytes,))])
+
+
+class Tokens(NamedTuple):
+    """The tokens of some texts, one behind another."""
+
+    rows: TokenRows
+    counts: npt.NDArray[np.int64]
+    """Of the tokens of each text."""
+
+
+def tokens_of(packed: Sequence[bytes]) -> Tokens:
+    """Return the tokens of texts that were packed with one codebook; of an empty one none."""
+    head = _HEADER.size
+    _, dimensions, _ = _HEADER.unpack_from(next(filter(None, packed), header_of(PLAIN)))
+    size = _row_of(dimensions).itemsize
+    rows = np.frombuffer(b"".join([data[head:] for data in packed]), np.dtype((np.void, size)))
+    lengths = np.fromiter(map(len, packed), np.int64, len(packed))
+    return Tokens(rows, np.maximum(lengths - head, 0) // size)
 
 
 def check_packed(data: bytes, codebook: Codebook) -> None:
@@ -284,22 +308,15 @@ def check_packed(data: bytes, codebook: Codebook) -> None:
         )
 
 
+def states_of(packed: bytes, codebook: Codebook) -> Bytes:
+    """Return what was packed of a text, as `Codebook.states` does."""
+    return codebook.states(tokens_of([packed]).rows)
+
+
 def padded(states: Bytes, codebook: Codebook) -> Bytes:
     """Return states as wide as those that are decoded."""
     padding = _PER_BYTE * codebook.code_bytes - states.shape[1]
     return np.pad(states, ((0, 0), (0, padding))) if padding else states
-
-
-def states_of(packed: Sequence[bytes], codebook: Codebook) -> Bytes:
-    """Return what was packed of some texts, joined: int8 `[tokens, dimensions]`."""
-    rows = b"".join([data[_HEADER.size :] for data in packed])
-    return codebook.states(np.frombuffer(rows, codebook.row))
-
-
-def tokens_in(packed: Sequence[bytes], codebook: Codebook) -> npt.NDArray[np.int64]:
-    """Return how many tokens each has."""
-    lengths = np.fromiter(map(len, packed), np.int64, len(packed))
-    return np.maximum(lengths - _HEADER.size, 0) // codebook.row.itemsize
 
 
 # --- as version 1 had them: token ids as u16, then states as int8

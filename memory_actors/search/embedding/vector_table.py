@@ -164,6 +164,16 @@ class VectorTable:
             return found
         return found | dict(zip(rows, _embedded(list(rows.values()), dimension), strict=True))
 
+    def tokens(
+        self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
+    ) -> dict[bytes, bytes]:
+        """Return the packed token states that are there, by digest."""
+        found = {d: one.tokens for d, one in self._waiting_of(digests, owner).items()}
+        rows = self._stored([d for d in digests if d not in found], dimension, owner)
+        body = _HEADER.size + dimension
+        found |= {digest: row[body:] for digest, row in rows.items()}
+        return {digest: tokens for digest, tokens in found.items() if tokens}
+
     def _waiting_of(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
         waiting, prefix = self._waiting, owner.prefix
         found = ((digest, waiting.get(prefix + digest)) for digest in digests)
@@ -187,11 +197,11 @@ class VectorTable:
             found = {d: _row(one) for d, one in self._waiting_of(chunk, owner).items()}
             found |= self._stored([d for d in chunk if d not in found], dimension, owner)
             rows = [row for row, digest in enumerate(chunk, start) if digest in found]
-            codes[rows] = _codes([found[digests[row]] for row in rows], dimension)
+            values = [found[digests[row]] for row in rows]
+            codes[rows] = _codes(values, dimension)
             there[rows] = True
             if take is not None:
-                head = _HEADER.size + dimension
-                take(rows, [found[digests[row]][head:] for row in rows])
+                take(rows, [value[_HEADER.size + dimension :] for value in values])
             if self._is_old and len(chunk) == MATRIX_ROWS:  # so many are read in a thread
                 self.flush()
         return units_of(codes), there
@@ -226,11 +236,11 @@ class VectorTable:
             return {}
         with txn.cursor(tables[ROWS]) as cursor:
             stored = cursor.getmulti(sorted(key_of))
-        rows = {}
+        rows, least = {}, len(head) + dimension
         for number, value in stored:
             key = key_of[number]
             row = _read_row(value, key, scope)
-            if row is not None and row.startswith(head) and len(row) >= len(head) + dimension:
+            if row is not None and len(row) >= least and row.startswith(head):
                 rows[key] = row
         return rows
 
@@ -546,5 +556,4 @@ def _sealed(data: bytes, key: bytes = b"") -> bytes:
 def _checked(value: bytes, key: bytes = b"") -> bytes | None:
     """Return what was sealed, None if it is not whole or was sealed for another key."""
     data = value[_CRC.size :]
-    crc = zlib.crc32(data, zlib.crc32(key))
-    return data if len(value) >= _CRC.size and crc == _CRC.unpack_from(value)[0] else None
+    return data if value[: _CRC.size] == _CRC.pack(zlib.crc32(data, zlib.crc32(key))) else None

@@ -6,11 +6,15 @@ one at a time, in one of two ways:
 
 - a rare word is followed: from its rows to the rows after them, touching only those;
 - a frequent one is spread: its counts laid out for all rows, then fetched from the rows before;
-  so is any word where some rows alone are asked for, and fetched for those.
+  so is any word where some rows alone count, and fetched for those.
 
-Following takes 0.02 us for each row that has the word, spreading 0.004 us for each row there is.
-Every array has one place more than there are rows: index -1, "no row", lands there and does no
-harm, so no step has to ask.
+Following takes 0.02 us for each row that has the word, spreading 0.002 us for each row there is.
+Every column has at least one place more than there are rows: index -1, "no row", lands there and
+does no harm, so no step has to ask. So do rows that come while a query goes on.
+
+Early stopping. Where only the best rows are wanted, the most frequent words, which add least, are
+looked up for those alone that are among the best without them, eight times as many as are wanted:
+of the best 300 of 30,000 rows, 298 are found.
 """
 
 from collections import Counter
@@ -22,7 +26,15 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.names import Names
-from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, NONE, Labels, with_room
+from memory_actors.search.indexes.labels import (
+    CAPACITY_MIN,
+    GROWTH,
+    NONE,
+    Labels,
+    Rows,
+    in_order,
+    with_room,
+)
 
 # --- chains: rows of a growing table, each under a label, linked to those before and after it
 #
@@ -36,8 +48,27 @@ from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, NONE, Labe
 ROWS_BEFORE: Final = 2
 """Rows before a row that are part of its window. Turn recall@10 of BM25 on the development
 conversations is 0.655 with none, 0.746 with one, 0.759 with two, 0.732 with three."""
-_Links = npt.NDArray[np.int32]
+_Ints = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.uint8]
+
+
+class Links(NamedTuple):
+    """Columns of chains, with one place more than there are rows, for index -1, "no row"."""
+
+    lengths: _Ints
+    """The number of words of each row."""
+    spans: _Ints
+    """The number of words of its window."""
+    before: _Ints
+    """The row before it in its chain."""
+    after: _Ints
+    """The row behind it."""
+
+    @classmethod
+    def empty(cls, capacity: int) -> Self:
+        """Return columns with room for so many rows."""
+        rows = np.zeros((2, capacity + 1), np.int32)
+        return cls(*rows, *(np.full_like(rows, NONE)))
 
 
 class Chains:
@@ -45,10 +76,11 @@ class Chains:
 
     def __init__(self, capacity: int = CAPACITY_MIN):
         self.rows = Labels(capacity)
-        self._lengths = np.zeros(capacity, np.int32)
-        self._spans = np.zeros(capacity, np.int32)
-        self._before = np.full(capacity, NONE, np.int32)
-        self._after = np.full(capacity, NONE, np.int32)
+        self.links = Links.empty(capacity)
+        """Replaced as a whole where they grow: who has them has all of one length."""
+        self.is_linked = False
+        """False while each row is a chain of its own."""
+        self._length_sum = self._span_sum = 0  # of the living rows
 
     def __len__(self) -> int:
         return self.rows.living
@@ -63,43 +95,27 @@ class Chains:
         """Rows that are only marked as removed."""
         return self.count - len(self)
 
-    @property
-    def before(self) -> _Links:
-        """The row before each in its chain."""
-        return self._before[: self.count]
-
-    @property
-    def after(self) -> _Links:
-        """The row behind each in its chain."""
-        return self._after[: self.count]
-
-    @property
-    def lengths(self) -> _Links:
-        """The number of words of each row."""
-        return self._lengths[: self.count]
-
-    @property
-    def spans(self) -> _Links:
-        """The number of words of the window of each row."""
-        return self._spans[: self.count]
+    def mean_size(self, *, of_windows: bool) -> float:
+        """Return the mean number of words of the living rows, or of their windows."""
+        return (self._span_sum if of_windows else self._length_sum) / max(len(self), 1)
 
     @property
     def size_bytes(self) -> int:
         """Memory of the columns and of the map beside them."""
-        columns = (self._lengths, self._spans, self._before, self._after)
-        return sum(column.nbytes for column in columns) + self.rows.size_bytes
+        return sum(column.nbytes for column in self.links) + self.rows.size_bytes
 
     def append(self, label: int, length: int, previous: int = NONE, following: int = NONE) -> int:
         """Add a row right behind another, else in front of one, else as a chain of its own."""
         row = self.count
-        if row == len(self._lengths):
-            more = (0, int(row * (GROWTH - 1)) + CAPACITY_MIN)
-            self._lengths, self._spans = np.pad(self._lengths, more), np.pad(self._spans, more)
-            self._before = np.pad(self._before, more, constant_values=NONE)
-            self._after = np.pad(self._after, more, constant_values=NONE)
-        self._lengths[row] = length
+        if row + 1 == len(self.links.lengths):
+            wider = Links.empty(int(row * GROWTH) + CAPACITY_MIN)
+            for new, old in zip(wider, self.links, strict=True):
+                new[:row] = old[:row]
+            self.links = wider
+        self.links.lengths[row] = length
+        self._length_sum += length
         if previous != NONE:
-            following = int(self._after[previous])
+            following = int(self.links.after[previous])
             self._link(previous, row)
         self._link(row, following)
         self._measure(row)
@@ -110,53 +126,60 @@ class Chains:
         row = self.rows.remove(label)
         if row is None:
             return None
-        before, after = int(self._before[row]), int(self._after[row])
+        links = self.links
+        before, after = int(links.before[row]), int(links.after[row])
         self._link(before, after)
-        self._before[row] = self._after[row] = NONE
+        links.before[row] = links.after[row] = NONE
+        self._length_sum -= int(links.lengths[row])
+        self._span_sum -= int(links.spans[row])
         self._measure(after)
         return row
 
-    def filled(self, labels: npt.NDArray[np.int64], lengths: _Links, before: _Links) -> Self:
+    def filled(self, labels: npt.NDArray[np.int64], lengths: _Ints, before: _Ints) -> Self:
         """Take these living rows for all there are; `before` are rows. The table must be empty."""
-        n = len(labels)
+        n, links = len(labels), self.links
         self.rows.extend(labels)
-        self._lengths[:n], self._before[:n] = lengths, before
+        links.lengths[:n], links.before[:n] = lengths, before
         linked = np.flatnonzero(before != NONE)
-        self._after[before[linked]] = linked
-        spans, rows = lengths.copy(), before
+        self.is_linked = bool(len(linked))
+        links.after[before[linked]] = linked
+        rows = before
+        links.spans[:n] = lengths
         for _ in range(ROWS_BEFORE):
-            there = np.flatnonzero(rows != NONE)
-            spans[there] += self._lengths[rows[there]]
-            rows = np.where(rows != NONE, self._before[rows], NONE)
-        self._spans[:n] = spans
+            links.spans[:n] += links.lengths[rows]
+            rows = links.before[rows]
+        self._length_sum, self._span_sum = int(lengths.sum()), int(links.spans[:n].sum())
         return self
 
     def previous(self, label: int) -> int | None:
         """Return the label before this one in its chain."""
-        return self._beside(label, self._before)
+        return self._beside(label, self.links.before)
 
     def following(self, label: int) -> int | None:
         """Return the label behind this one in its chain."""
-        return self._beside(label, self._after)
+        return self._beside(label, self.links.after)
 
-    def _beside(self, label: int, link: _Links) -> int | None:
+    def _beside(self, label: int, link: _Ints) -> int | None:
         row = self.rows.row_of(label)
         other = NONE if row is None else int(link[row])
         return None if other == NONE else int(self.rows.labels[other])
 
     def _link(self, first: int, second: int) -> None:
+        self.is_linked |= first != NONE != second
         if first != NONE:
-            self._after[first] = second
+            self.links.after[first] = second
         if second != NONE:
-            self._before[second] = first
+            self.links.before[second] = first
 
     def _measure(self, row: int) -> None:
         """Set the span of a row and of those that have it in their window."""
-        for changed in self._walk(row, self._after):
-            before = self._walk(changed, self._before)
-            self._spans[changed] = sum(int(self._lengths[part]) for part in before)
+        lengths, spans, before, after = self.links
+        for changed in self._walk(row, after):
+            span = sum(int(lengths[part]) for part in self._walk(changed, before))
+            self._span_sum += span - int(spans[changed])
+            spans[changed] = span
 
-    def _walk(self, row: int, link: _Links) -> Iterator[int]:
+    def _walk(self, row: int, link: _Ints) -> Iterator[int]:
         """Yield a row and up to ROWS_BEFORE more along a link."""
         for _ in range(1 + ROWS_BEFORE):
             if row == NONE:
@@ -270,11 +293,11 @@ class Postings:
         """Count the words of a removed row no more."""
         self._frequencies[self._terms_of(row)] -= 1
 
-    def of(self, term: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    def of(self, term: int) -> tuple[Rows, Counts]:
         """Return the rows that have a term, removed ones included, and how often each."""
         packed = self._packed(term)
         rows = (packed >> COUNT_BITS).astype(np.int64)
-        return rows, (packed & COUNT_MAX).astype(np.float32)
+        return rows, (packed & COUNT_MAX).astype(np.uint8)
 
     def with_all(self, words: Collection[str]) -> Lists:
         """Return the rows that have all of some words, removed ones included."""
@@ -369,93 +392,177 @@ def by_number(numbers: Lists) -> npt.NDArray[np.intp]:
 
 K1: Final = 0.9
 B: Final = 0.4
-_SPREAD_SHARE: Final = 0.2  # of all rows that have a word: spreading is quicker from here on
+_SPREAD_SHARE: Final = 0.1  # of all rows that have a word: spreading is quicker from here on
+_FREQUENT_SHARE: Final = 0.02  # the same: it may be enough to look it up for a few rows
+LEFT_SHARE: Final = 1 / 3  # of the weight of all words of a query: frequent ones, which come last
+STAYING_IN: Final = 8  # for each row that is wanted, until all words are added
 
 Scores = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int64]
+
+
+class Term(NamedTuple):
+    """A word of a query: what it weighs, and the rows that have it, in order, with how often."""
+
+    idf: float
+    rows: Rows
+    counts: Counts
+    """Up to `COUNT_MAX` each: three of them are still a byte."""
+
+    @property
+    def most(self) -> float:
+        """More than it adds to any row."""
+        return self.idf * (K1 + 1)
 
 
 class Windows:
-    """The scores of all rows, or of some, for one query, each with so many rows before it."""
+    """The scores of rows for the words of one query, the rarest first.
 
-    def __init__(self, chains: Chains, before: int = ROWS_BEFORE, chosen: Rows | None = None):
-        n = self._n = chains.count
-        self._chains = chains
+    A window is a row and so many rows `before` it. Scores are in [0, 1]; a removed row has 0.
+    """
+
+    def __init__(self, chains: Chains, terms: Iterable[Term], before: int = ROWS_BEFORE):
+        count = self._count = chains.count
+        self._alive, self._links = chains.rows.alive[:count], chains.links
+        # Rows may have come since: they are left out.
+        known = ((one, int(np.searchsorted(one.rows, count))) for one in terms)
+        self._terms = [Term(one.idf, one.rows[:to], one.counts[:to]) for one, to in known]
+        self._most = np.float32(max(sum(term.most for term in self._terms), 1e-9))
         self._rows_before = before
-        self._chosen = chosen
-        self._alive = chains.rows.alive[:n].copy()
-        self._norm = _norm(chains.spans if before else chains.lengths, self._alive)
-        self._total = np.zeros(n + 1, np.float32)
-        self._found = np.zeros(n + 1, np.float32)
-        self._most = 0.0
+        self._sizes = self._links.spans if before else self._links.lengths
+        self._mean_size = np.float32(max(chains.mean_size(of_windows=before > 0), 1e-9))
+        self._is_linked = chains.is_linked
+        self._total = np.zeros(len(self._sizes), np.float32)
+        self._found = np.zeros(len(self._sizes), np.uint8)
 
-    def add(self, idf: float, rows: Rows, counts: Scores) -> None:
-        """Add a word of the query that these rows, in ascending order, have so often."""
-        known = int(np.searchsorted(rows, self._n))  # later ones came after the query began
-        rows, counts = rows[:known], counts[:known]
-        weight = idf * (K1 + 1)
-        self._most += weight
-        if self._chosen is not None:
-            self._fetch(weight, rows, counts, self._chosen)
-        elif len(rows) > _SPREAD_SHARE * self._n:
-            self._spread(weight, rows, counts)
+    def of_all(self) -> Scores:
+        """Return the scores of all rows, float32 [n]."""
+        for term in self._terms:
+            self._add(term)
+        return np.where(self._alive, self._total[: self._count] / self._most, np.float32(0))
+
+    def of(self, rows: Rows) -> Scores:
+        """Return the scores of some rows."""
+        self._fetch(self._terms, rows)
+        return np.where(self._alive[rows], self._total[rows] / self._most, np.float32(0))
+
+    def best(self, count: int, others: Rows) -> tuple[Rows, Scores]:
+        """Return nearly all of the `count` rows with the best scores, and `others`, in order.
+
+        The most frequent words are looked up only for those rows that are best without them.
+        """
+        left, reached, wanted = float(self._most), 0, STAYING_IN * count
+        last = len(self._terms)
+        for place, term in enumerate(self._terms):
+            frequent = len(term.rows) > _FREQUENT_SHARE * self._count
+            if frequent and reached > wanted and left < LEFT_SHARE * self._most:
+                last = place
+                break
+            self._add(term)
+            left, reached = left - term.most, reached + len(term.rows)
+        rows = self._best_yet(wanted if last < len(self._terms) else count)
+        self._fetch(self._terms[last:], in_order(self._count, rows, others))
+        if len(rows) > count:
+            rows = rows[np.argpartition(-self._total[rows], count)[:count]]
+        every = in_order(self._count, rows, others)
+        return every, np.where(self._alive[every], self._total[every] / self._most, np.float32(0))
+
+    def _best_yet(self, count: int) -> Rows:
+        """Return the rows that have the best sums so far, and those that have the same."""
+        total = self._total[: self._count]
+        total[~self._alive] = 0
+        behind = -total  # the other way round many equal ones take long
+        least = -np.partition(behind, count)[count] if len(total) > count else 0
+        return np.flatnonzero(total >= least if least > 0 else total > 0)
+
+    def _norms(self, rows: Rows | slice) -> Scores:
+        """Return what a count is weighed against: a word is less of a long window."""
+        relative = self._sizes[rows].astype(np.float32) / self._mean_size
+        return np.float32(K1) * (np.float32(1 - B) + np.float32(B) * relative)
+
+    @cached_property
+    def _every_norm(self) -> Scores:
+        return self._norms(slice(None))
+
+    def _fetch(self, terms: Sequence[Term], chosen: Rows) -> None:
+        """Add words to some rows alone."""
+        if not terms:
+            return
+        norms = self._norms(chosen)
+        windows = [chosen]
+        for _ in range(self._rows_before if self._is_linked else 0):
+            windows.append(self._links.before[windows[-1]].astype(np.intp))
+        total = self._total[chosen]
+        for term in terms:
+            self._found[term.rows] = term.counts
+            found = self._found[chosen]
+            for rows in windows[1:]:
+                found += self._found[rows]
+            self._found[term.rows] = 0
+            total += term.most * (found / (found + norms))
+        self._total[chosen] = total
+
+    def _add(self, term: Term) -> None:
+        """Add a word to all rows that have it in their windows."""
+        if len(term.rows) > _SPREAD_SHARE * self._count:
+            self._spread(term)
         else:
-            self._follow(weight, rows, counts)
+            self._follow(term)
 
-    def scores(self) -> Scores:
-        """Return the scores, float32 [n], in [0, 1]; 0 for a removed row, and one not chosen."""
-        share = self._total[: self._n] / max(self._most, 1e-9)
-        return np.where(self._alive, share, np.float32(0))
-
-    def _fetch(self, weight: float, rows: Rows, counts: Scores, chosen: Rows) -> None:
-        self._found[rows] = counts
-        found, places = self._found[chosen], chosen
-        for _ in range(self._rows_before):
-            places = self._before[places]
-            found += self._found[places]
-        self._found[rows] = 0
-        self._total[chosen] += weight * (found / (found + self._norm[chosen]))
-
-    def _follow(self, weight: float, rows: Rows, counts: Scores) -> None:
-        touched = [rows]
-        for _ in range(self._rows_before):
-            touched.append(self._after[touched[-1]])
-        for reached in touched:
-            self._found[reached] += counts  # no row twice: each has one row before it
-        places = np.concatenate(touched)
-        found = self._found[places]
+    def _follow(self, term: Term) -> None:
+        places, sums = (term.rows, term.counts) if not self._is_linked else self._linked(term)
         # Here a row may come twice, with the same sum both times: it is set, not added up.
-        self._total[places] += weight * (found / (found + self._norm[places]))
-        self._found[places] = 0
+        self._total[places] += term.most * (sums / (sums + self._every_norm[places]))
 
-    def _spread(self, weight: float, rows: Rows, counts: Scores) -> None:
-        own = np.bincount(rows, counts, self._n + 1).astype(np.float32)
-        own[rows] *= self._alive[rows]
-        found, places = own, self._before
+    def _linked(self, term: Term) -> tuple[Rows, Counts]:
+        """Return the rows that have a word in their windows, and how often: some of them twice."""
+        _, rows, counts = term
+        touched, found = [rows], self._found
+        found[rows] = counts
         for _ in range(self._rows_before):
-            found = found + own[places]
-            places = self._before[places]
-        self._total += weight * (found / (found + self._norm))
+            rows = self._links.after[rows].astype(np.intp)
+            found[rows] += counts  # no row twice, but none: each has one row before it
+            touched.append(rows)
+        places = np.concatenate(touched)
+        sums = found[places]
+        found[places] = 0
+        return places, sums
+
+    def _spread(self, term: Term) -> None:
+        own = np.zeros(self._count, np.uint8)
+        own[term.rows] = term.counts
+        found = own.copy()
+        for step in self._steps if self._is_linked else ():
+            behind = own[: -step.rows]
+            found[step.rows :] += behind if step.regular is None else behind * step.regular
+            if len(step.others):
+                found[step.others] += own[step.before]
+        counts = found.astype(np.float32)
+        shares = counts + self._every_norm[: self._count]
+        np.divide(counts, shares, out=shares)
+        shares *= term.most
+        self._total[: self._count] += shares
 
     @cached_property
-    def _after(self) -> Rows:
-        return _ended(self._chains.after, self._n)
-
-    @cached_property
-    def _before(self) -> Rows:
-        return _ended(self._chains.before, self._n)
-
-
-def _ended(links: npt.NDArray[np.int32], n: int) -> Rows:
-    """Return the links of the first n rows, none of them past the end, and no row's link."""
-    ended = np.append(links[:n], NONE).astype(np.int64)
-    ended[ended >= n] = NONE
-    return ended
+    def _steps(self) -> list["_Step"]:
+        """The way from all rows to those before them, and to those before these."""
+        steps, rows = list[_Step](), np.arange(self._count, dtype=np.int32)
+        before = rows
+        for step in range(1, 1 + self._rows_before):
+            before = self._links.before[before]
+            regular = before == rows - step
+            others = np.flatnonzero(~regular & (before >= 0) & (before < self._count))
+            some = None if regular[step:].all() else regular[step:].astype(np.uint8)
+            steps.append(_Step(step, some, others, before[others]))
+        return steps
 
 
-def _norm(lengths: npt.NDArray[np.int32], alive: npt.NDArray[np.bool_]) -> Scores:
-    """Return what a count is weighed against: a word is less of a long window."""
-    known = np.append(lengths[: len(alive)], 0)
-    mean = known[:-1].sum(where=alive) / max(np.count_nonzero(alive), 1)
-    relative = known.astype(np.float32) / np.float32(max(mean, 1e-9))
-    return np.float32(K1) * (np.float32(1 - B) + np.float32(B) * relative)
+class _Step(NamedTuple):
+    """A step along all chains at once."""
+
+    rows: int
+    """The number of rows back that are gone, most often."""
+    regular: Counts | None
+    """1 for each row, from the first that there can be, that has that row before it; None: all."""
+    others: Rows
+    """Those that have another one."""
+    before: npt.NDArray[np.int32]

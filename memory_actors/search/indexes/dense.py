@@ -89,6 +89,11 @@ class DenseIndex:
         self._rows.remove(label)
 
     @property
+    def row_labels(self) -> npt.NDArray[np.int64]:
+        """The label of each row."""
+        return self._rows.row_labels
+
+    @property
     def sample(self) -> Sample:
         """Some living rows: what `centre` is made of."""
         return self._rows.sample
@@ -172,6 +177,10 @@ class DenseIndex:
     def rows_of(self, labels: Collection[int]) -> Rows:
         """Return the rows of those labels that are there."""
         return self._rows.rows_of(labels)
+
+    def rows_of_all(self, labels: Collection[int]) -> Rows:
+        """Return the row of each label, -1 for one that is not there."""
+        return self._rows.rows_of_all(labels)
 
     # --- made anew
 

@@ -12,6 +12,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from memory_actors.base.filters import steps_of, values_at
 
 K = TypeVar("K", bound=Hashable)
@@ -23,6 +26,32 @@ _OPAQUE_RATIO: Final = 8  # a list or an object is never found by its value
 BOUNDS: Final = {"gt": bisect_right, "gte": bisect_left, "lt": bisect_left, "lte": bisect_right}
 _LOWER: Final = ("gt", "gte")
 _OPAQUE: Final = (list, dict)
+
+
+class Posting(set[K]):
+    """The keys of rows that have a value; numbers also as an array, from when it is asked for."""
+
+    numbers: npt.NDArray[np.int64] | None = None
+
+    def with_key(self, key: K) -> None:
+        """Add a key."""
+        self.add(key)
+        self.numbers = None
+
+    def without_key(self, key: K) -> None:
+        """Remove a key, if it is there."""
+        self.discard(key)
+        self.numbers = None
+
+
+def as_numbers(keys: AbstractSet[int]) -> npt.NDArray[np.int64]:
+    """Return keys that are numbers as an array, in any order; it must not be changed."""
+    if isinstance(keys, Posting) and keys.numbers is not None:
+        return keys.numbers
+    numbers = np.fromiter(keys, np.int64, len(keys))
+    if isinstance(keys, Posting):
+        keys.numbers = numbers
+    return numbers
 
 
 class Candidates(NamedTuple, Generic[K]):
@@ -68,7 +97,7 @@ class Column(Generic[K]):
 
     def __init__(self, path: str):
         self._read = _reader(path)
-        self._keys: dict[Hashable, tuple[K] | set[K]] = {}  # for one, a quarter of a set
+        self._keys: dict[Hashable, tuple[K] | Posting[K]] = {}  # for one, a quarter of a set
         self._entries = 0
         self._several = 0  # rows with more than one value
         self._ordered: dict[type | None, list[Any]] = {}
@@ -113,21 +142,21 @@ class Column(Generic[K]):
     def _enter(self, token: Hashable, key: K) -> None:
         self._entries += 1
         held = self._keys.get(token)
-        if isinstance(held, set):
-            held.add(key)
+        if isinstance(held, Posting):
+            held.with_key(key)
         elif held is None:
             self._keys[token] = (key,)
             if self._ordered:
                 insort(self._ordered.get(_kind(token), []), token)
         elif held[0] != key:
-            self._keys[token] = {held[0], key}
+            self._keys[token] = Posting((held[0], key))
 
     def _take_out(self, token: Hashable, key: K) -> None:
         """Undo one `_enter`. A row that has a value twice is gone with the first."""
         self._entries -= 1
         held = self._of(token)
-        if isinstance(held, set) and len(held) > 1:
-            held.discard(key)
+        if isinstance(held, Posting) and len(held) > 1:
+            held.without_key(key)
         elif key in held:
             del self._keys[token]
             if (ordered := self._ordered.get(_kind(token))) is not None:

@@ -27,21 +27,22 @@ Memory. `LateIndex` knows the tokens of all memories, but holds states, as they 
 many as fit `bytes_max`, one behind another; the others are fetched by whoever made the index.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, byte_cosines
+from memory_actors.search.dot_products import Bytes, byte_angles
 from memory_actors.search.embedding.token_states import (
     PLAIN,
     Codebook,
     TokenIds,
+    TokenRows,
+    Tokens,
     padded,
-    states_of,
-    tokens_in,
+    tokens_of,
     unpack,
 )
 from memory_actors.search.indexes.labels import NONE, Labels, Rows, with_room
@@ -56,15 +57,17 @@ TOKENS_MAX: Final = 64
 """Of a query, rarest first. A pasted page as a query would otherwise take time without bound."""
 _CHUNK_MEMORIES: Final = 512
 """Scored at once: 18,000 tokens are 1 MB, which stays in the processor's cache."""
-SEGMENT_BYTES: Final = 2 << 20
+SEGMENT_BYTES: Final = 8 << 20
 """Of states: they are let go by segments, and one is not moved as others come."""
 DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
 DEAD_MIN: Final = 64
 _SEGMENTS_MIN: Final = 4
+_ROOMY_SHARE: Final = 16  # a segment that is filled to this part has all of its room at once
 _PLACE_BITS: Final = 32
+_PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _FREQUENCY_BYTES: Final = 100
 _CHANGES_MAX: Final = 1_024  # of frequencies, before they are counted with the others
-_ROW_BYTES: Final = 41
+_ROW_BYTES: Final = 39
 """Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
 
@@ -152,15 +155,18 @@ class _Rows:
             ):
                 raise ValueError("the tokens of an index do not fit each other: build it anew")
         self.places = np.full(self.labels.count, NONE, np.int64)
-        """Where the states of each row are: the number of a segment, and the place in it."""
-        self.sizes = np.zeros(self.labels.count, np.int32)
+        """Where the tokens of each row are: the number of a segment, and the place in it."""
+        self.sizes = np.zeros(self.labels.count, np.uint16)
+        """How many there are of each."""
         self.frequencies = _Frequencies(self.token_ids)
         self.different = len(self.token_ids)
         """Tokens of living rows, each once a row."""
-        self.segments: dict[int, bytearray] = {}
-        """Packed states, one behind another, the oldest first. Their numbers never come again."""
+        self.segments: dict[int, TokenRows] = {}
+        """Tokens with their states, the oldest first. Their numbers never come again."""
         self.held_bytes = 0
         self._last_segment = 0
+        self._used = 0
+        """Of the last segment."""
 
     @property
     def size_bytes(self) -> int:
@@ -195,38 +201,56 @@ class _Rows:
             self.places[row] = NONE
         return row is not None
 
-    def hold(self, rows: Sequence[int], packed: Sequence[bytes], segment_bytes: int) -> None:
-        """Keep the states of rows."""
-        sizes = np.fromiter(map(len, packed), np.int64, len(packed))
+    def hold(self, rows: Rows | Sequence[int], tokens: Tokens, segment_bytes: int) -> None:
+        """Keep the tokens of rows."""
+        start, end = self._used, self._used + len(tokens.rows)
         last = self.segments.get(self._last_segment)
-        if last is None or len(last) + int(sizes.sum()) > segment_bytes:
+        if last is None or end * last.itemsize > segment_bytes:
             self._last_segment += 1
-            last = self.segments[self._last_segment] = bytearray()
-        starts = len(last) + np.cumsum(sizes) - sizes
-        last += b"".join(packed)
-        self.sizes[rows] = sizes
+            last, start, end = tokens.rows, 0, len(tokens.rows)
+        if end > len(last) or start == 0:  # who reads goes on with what there was
+            most = segment_bytes // last.itemsize  # what was never written takes no memory
+            room = most if _ROOMY_SHARE * end > most else 2 * end
+            wider = np.empty(max(end, room), last.dtype)
+            wider[:start] = last[:start]
+            last = wider
+        last[start:end] = tokens.rows
+        self.segments[self._last_segment], self._used = last, end
+        self.sizes[rows] = tokens.counts
+        starts = start + np.cumsum(tokens.counts) - tokens.counts
         self.places[rows] = self._last_segment << _PLACE_BITS | starts
-        self.held_bytes += int(sizes.sum())
+        self.held_bytes += tokens.rows.nbytes
 
     def let_go(self) -> None:
-        """Keep of the states that have been held for longest only whose they are."""
+        """Keep of the tokens that have been held for longest only whose they are."""
         number = next(iter(self.segments))
         places = self.places[: self.labels.count]
-        places[places >> _PLACE_BITS == number] = NONE
-        self.held_bytes -= len(self.segments.pop(number))
+        gone = np.flatnonzero(places >> _PLACE_BITS == number)
+        places[gone] = NONE
+        segment = self.segments.pop(number)
+        self.held_bytes -= segment.itemsize * int(self.sizes[gone].sum())
 
-    def packed_at(self, rows: Rows) -> list[bytes | None]:
-        """Return the states of each row, None where they are not held."""
-        there = np.flatnonzero(rows != NONE)
-        places, sizes = self.places[rows[there]], self.sizes[rows[there]]
-        segments = map(self.segments.get, (places >> _PLACE_BITS).tolist())
-        starts = places & ((1 << _PLACE_BITS) - 1)
-        spans = zip(segments, starts.tolist(), (starts + sizes).tolist(), strict=True)
-        found: list[bytes | None] = [None] * len(rows)
-        for row, (segment, start, end) in zip(there.tolist(), spans, strict=True):
-            if segment is not None:
-                found[row] = bytes(segment[start:end])
-        return found
+    def tokens_at(self, rows: Rows) -> tuple[Rows, Tokens]:
+        """Return the tokens of those rows that are held, and which of the rows those are."""
+        known = np.flatnonzero(rows != NONE)
+        where = self.places[rows[known]]
+        order = np.argsort(where, kind="stable")
+        order = order[np.searchsorted(where[order], 0) :]
+        numbers, starts = where[order] >> _PLACE_BITS, where[order] & _PLACE_MASK
+        order = known[order]
+        counts = self.sizes[rows[order]].astype(np.int64)
+        ends = np.cumsum(counts)
+        places = np.repeat(starts + counts - ends, counts) + np.arange(counts.sum())
+        found, kept = list[TokenRows](), np.ones(len(order), np.bool_)
+        for number in dict.fromkeys(numbers.tolist()):
+            first, last = np.searchsorted(numbers, (number, number + 1))
+            segment = self.segments.get(number)
+            if segment is None:  # it was let go meanwhile
+                kept[first:last] = False
+            else:
+                some = slice(ends[first] - counts[first], ends[last - 1])
+                found.append(segment.take(places[some], mode="clip"))
+        return order[kept], Tokens(joined(found), counts[kept])
 
     def copied(self) -> TokensThen:
         """Copy which memory has which tokens."""
@@ -244,31 +268,30 @@ class QueryTokens(NamedTuple):
     """float32 [tokens], their sum is 1."""
 
 
-def max_sim(query: QueryTokens, memories: Sequence[bytes], codebook: Codebook) -> Scores:
-    """Return the score of each memory, float32 [n]; 0 for one without tokens.
-
-    A memory is its states as they were packed, or nothing.
-    """
-    parts = [
-        _max_sim(query, memories[start : start + _CHUNK_MEMORIES], codebook)
-        for start in range(0, len(memories), _CHUNK_MEMORIES)
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+def joined(rows: Sequence[TokenRows]) -> TokenRows:
+    """Return tokens one behind another."""
+    if len(rows) == 1:
+        return rows[0]
+    return np.concatenate(rows) if rows else tokens_of([]).rows
 
 
-def _max_sim(query: QueryTokens, memories: Sequence[bytes], codebook: Codebook) -> Scores:
-    counts = tokens_in(memories, codebook)
-    scores = np.zeros(len(memories), np.float32)
-    filled = np.flatnonzero(counts)
-    if not len(filled) or not len(query.states):
-        return scores
-    starts = np.cumsum(counts[filled]) - counts[filled]
-    cosines = byte_cosines(query.states, states_of(memories, codebook))
-    best = np.maximum.reduceat(cosines, starts, axis=1)
-    best[np.isnan(best)] = 0
-    # Row by row: a product of matrices adds up otherwise at other places, and the same memory must
-    # have the same score wherever it stands.
-    scores[filled] = (np.ascontiguousarray(best.T) * query.weights).sum(axis=1)
+def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
+    """Return the score of each memory, float32 [n]; 0 for one without tokens."""
+    scores = np.zeros(len(memories.counts), np.float32)
+    ends = np.cumsum(memories.counts)
+    for first in range(0, len(scores), _CHUNK_MEMORIES):
+        counts = memories.counts[first : first + _CHUNK_MEMORIES]
+        filled, end = np.flatnonzero(counts), ends[first + len(counts) - 1]
+        if not len(filled) or not len(query.states):
+            continue
+        rows = memories.rows[ends[first] - counts[0] : end]
+        angles = byte_angles(query.states, codebook.states(rows))
+        starts = np.cumsum(counts[filled]) - counts[filled]
+        best = 1 - np.minimum.reduceat(angles, starts, axis=1)
+        best[np.isnan(best)] = 0
+        # Row by row: a product of matrices adds up otherwise at other places, and the same memory
+        # must have the same score wherever it stands.
+        scores[first + filled] = (np.ascontiguousarray(best.T) * query.weights).sum(axis=1)
     return scores
 
 
@@ -316,18 +339,20 @@ class LateIndex:
         :raises ValueError: it is not what `pack` made.
         """
         if label not in self:
-            self._hold([self._rows.add(label, _different(packed))], [packed])
+            self._hold([self._rows.add(label, _different(packed))], tokens_of([packed]))
 
     def hold(self, labels: Collection[int], packed: Sequence[bytes]) -> None:
         """Keep the states of known labels in memory, as far as there is room for them."""
-        rows = self._rows.labels.rows_of_all(labels).tolist()
-        known = [(row, one) for row, one in zip(rows, packed, strict=True) if row != NONE and one]
-        if known:
-            self._hold([row for row, _ in known], [one for _, one in known])
+        rows = self._rows.labels.rows_of_all(labels)
+        if (rows == NONE).any() or not all(packed):
+            kept = [place for place, one in enumerate(packed) if one and rows[place] != NONE]
+            rows, packed = rows[kept], [packed[place] for place in kept]
+        if len(rows):
+            self._hold(rows, tokens_of(packed))
 
-    def _hold(self, rows: Sequence[int], packed: Sequence[bytes]) -> None:
+    def _hold(self, rows: Rows | Sequence[int], tokens: Tokens) -> None:
         held = self._rows
-        held.hold(rows, packed, min(SEGMENT_BYTES, self._bytes_max // _SEGMENTS_MIN))
+        held.hold(rows, tokens, min(SEGMENT_BYTES, self._bytes_max // _SEGMENTS_MIN))
         while self._fetch is not None and held.held_bytes > self._bytes_max:
             held.let_go()
 
@@ -353,11 +378,10 @@ class LateIndex:
     def _drop_dead(self) -> None:
         """Make all anew without the rows that were removed; who reads goes on with the old."""
         old, self._rows = self._rows, _Rows(self.copied().saved())
-        labels = self.labels()
-        rows = old.labels.rows_of_all(labels)
-        for start in range(0, len(labels), _CHUNK_MEMORIES):
-            some = slice(start, start + _CHUNK_MEMORIES)
-            self.hold(labels[some], [one or b"" for one in old.packed_at(rows[some])])
+        rows = old.labels.rows_of_all(self.labels())
+        for start in range(0, len(rows), _CHUNK_MEMORIES):
+            held, tokens = old.tokens_at(rows[start : start + _CHUNK_MEMORIES])
+            self._hold(start + held, tokens)
 
     def query(self, packed: bytes, states: Bytes) -> QueryTokens:
         """Return a query's states with the weights that its tokens have here."""
@@ -369,17 +393,23 @@ class LateIndex:
         states = padded(states[kept], self._codebook())
         return QueryTokens(states, weights.astype(np.float32))
 
-    def score(self, query: QueryTokens, labels: Iterable[int]) -> Scores:
+    def score(self, query: QueryTokens, labels: Collection[int]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
-        wanted, held = list(labels), self._rows
+        wanted = np.fromiter(labels, np.int64, len(labels))
+        held, scores = self._rows, np.zeros(len(wanted), np.float32)
         rows = held.labels.rows_of_all(wanted)
-        found = held.packed_at(rows)
-        gaps = [place for place, one in enumerate(found) if one is None and rows[place] != NONE]
-        if gaps and self._fetch is not None:
-            fetched = self._fetch([wanted[place] for place in gaps])
-            for place, packed in zip(gaps, fetched, strict=True):
-                found[place] = packed
-        return max_sim(query, [packed or b"" for packed in found], self._codebook())
+        there, tokens = held.tokens_at(rows)
+        missed = rows != NONE
+        missed[there] = False
+        gaps = np.flatnonzero(missed)
+        if len(gaps) and self._fetch is not None:
+            fetched = tokens_of([one or b"" for one in self._fetch(wanted[gaps].tolist())])
+            there = np.concatenate([there, gaps])
+            tokens = Tokens(
+                joined([tokens.rows, fetched.rows]), np.append(tokens.counts, fetched.counts)
+            )
+        scores[there] = max_sim(query, tokens, self._codebook())
+        return scores
 
 
 def _different(packed: bytes) -> TokenIds:

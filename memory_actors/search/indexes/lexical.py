@@ -57,12 +57,12 @@ from memory_actors.search.indexes.bm25 import (
     UNLISTED_MAX,
     Chains,
     Postings,
-    Rows,
     Scores,
+    Term,
     Windows,
     counted,
 )
-from memory_actors.search.indexes.labels import NONE
+from memory_actors.search.indexes.labels import NONE, Rows
 from memory_actors.search.indexes.words import words
 
 # --- the index as columns: what its file holds, and what it is made anew from
@@ -75,6 +75,7 @@ from memory_actors.search.indexes.words import words
 # the file around them to say, with a checksum.
 
 _Ints = npt.NDArray[np.int64]
+_SHORT: Final = np.uint16
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -91,7 +92,7 @@ class Saved(msgspec.Struct, frozen=True):
     ends: bytes
     """int64 a row: where its stretch of `term_ids` and `counts` ends."""
     term_ids: bytes
-    """uint32 for each different word of a row."""
+    """uint16 for each different word of a row; uint32 where there are more words in all."""
     counts: bytes
     """uint8: how often it is there."""
 
@@ -106,14 +107,14 @@ EMPTY: Final = Saved((b"", b""), b"", b"", b"", b"", b"", b"")
 
 def save(chains: Chains, postings: Postings) -> Saved:
     """Copy the columns."""
-    n = chains.count
+    n, few = chains.count, len(postings.terms) <= np.iinfo(_SHORT).max
     return Saved(
         terms=postings.terms.saved(),
         labels=chains.rows.labels[:n].tobytes(),
         alive=chains.rows.alive[:n].tobytes(),
-        before=chains.before[:n].tobytes(),
+        before=chains.links.before[:n].tobytes(),
         ends=postings.ends.tobytes(),
-        term_ids=postings.term_ids.tobytes(),
+        term_ids=postings.term_ids.astype(_SHORT if few else np.uint32).tobytes(),
         counts=postings.counts.tobytes(),
     )
 
@@ -137,8 +138,10 @@ class _Columns:
         self.before = np.frombuffer(saved.before, np.int32)
         ends = np.frombuffer(saved.ends, np.int64)
         self.sizes: _Ints = ends - np.append(0, ends[:-1])[: len(ends)]
-        self.term_ids = np.frombuffer(saved.term_ids, np.uint32)
         self.counts = np.frombuffer(saved.counts, np.uint8)
+        is_short = len(saved.term_ids) == _SHORT().itemsize * len(self.counts)
+        term_ids = np.frombuffer(saved.term_ids, _SHORT if is_short else np.uint32)
+        self.term_ids = term_ids.astype(np.uint32)
 
     def check(self) -> None:
         n, words = len(self.labels), len(self.term_ids)
@@ -271,17 +274,24 @@ class LexicalIndex:
         A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. So many
         rows `before` each count with it: none, or `ROWS_BEFORE`.
         """
-        scores = self._scored(query, Windows(self._chains, before))
+        scores = self._windows(query, before).of_all()
         return self._chains.rows.labels[: len(scores)], scores
 
     def score(self, query: str, rows: Rows) -> Scores:
         """Return the scores of some rows."""
-        return self._scored(query, Windows(self._chains, chosen=rows))[rows]
+        return self._windows(query).of(rows)
 
-    def _scored(self, query: str, windows: Windows) -> Scores:
-        for term, idf in self._rarest(words(query)):
-            windows.add(idf, *self._postings.of(term))
-        return windows.scores()
+    def best(self, query: str, count: int, others: Rows) -> tuple[Rows, Scores]:
+        """Return the `count` rows with the best scores, and `others`, in order, with their scores.
+
+        A frequent word is looked up for those rows alone that may yet be among the best.
+        """
+        return self._windows(query).best(count, others)
+
+    def _windows(self, query: str, before: int = ROWS_BEFORE) -> Windows:
+        rarest = self._rarest(words(query))
+        terms = (Term(idf, *self._postings.of(term)) for term, idf in rarest)
+        return Windows(self._chains, terms, before)
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""

@@ -27,6 +27,7 @@ from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, compacted
 from memory_actors.search.indexes.fields import FieldIndex
+from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.parts import (
@@ -331,10 +332,14 @@ class MemoryIndex:
 
     def _states(self, labels: Sequence[int]) -> list[bytes | None]:
         parts = self.parts
-        rows = map(parts.dense.row_of, labels)
-        digests = [None if row is None else parts.traits.digest_at(row) for row in rows]
-        tokens = self._embeddings.tokens([digest for digest in digests if digest is not None])
-        return [None if digest is None else tokens.get(digest) for digest in digests]
+        rows = parts.dense.rows_of_all(labels)
+        there = np.flatnonzero(rows != NONE)
+        digests = parts.traits.digests(rows[there])
+        tokens = self._embeddings.tokens(digests)
+        found: list[bytes | None] = [None] * len(labels)
+        for place, digest in zip(there.tolist(), digests, strict=True):
+            found[place] = tokens.get(digest)
+        return found
 
     # --- files
 

@@ -33,6 +33,7 @@ import numpy.typing as npt
 from eventlog import EventLogError
 from eventlog.core.logs import get_logger
 from eventlog.files.datafile import ANEW, opened, read_bytes
+from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.privacy import reason
 from memory_actors.kinds.kind import Kind, Passage, Row
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
@@ -211,7 +212,8 @@ def _decoded(data: bytes) -> IndexFile:
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> bytes:
     """Write a file, whole or not at all; return what was written. Slow: for a thread."""
-    data = owner.scope_to_write().written(msgspec.msgpack.encode(file), path.name.encode())
+    packed = compressed(msgspec.msgpack.encode(file))
+    data = owner.scope_to_write().written(packed, path.name.encode())
     data = zlib.crc32(data).to_bytes(4, "big") + data
     _write_whole(path, data)
     return data
@@ -239,7 +241,7 @@ def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
         return None
     plain = scope.read(data[4:], name.encode())
     try:
-        return None if plain is None else _decoded(plain)
+        return None if plain is None else _decoded(decompressed(plain))
     except ValueError:
         return None
 

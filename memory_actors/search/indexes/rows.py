@@ -151,6 +151,11 @@ class VectorRows:
         return self._labels.there()
 
     @property
+    def row_labels(self) -> npt.NDArray[np.int64]:
+        """The label of each row."""
+        return self._labels.labels
+
+    @property
     def dead(self) -> int:
         """Rows that are only marked as removed."""
         return self.count - len(self)

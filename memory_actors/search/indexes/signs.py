@@ -27,8 +27,8 @@ from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.protocol import Vectors
 
 _WORD_BITS: Final = 64
-_CHUNK_ROWS: Final = 1 << 15
-"""Looked at together: 256 KB of a column, so that what is counted stays in the cache."""
+_CHUNK_ROWS: Final = 1 << 14
+"""Looked at together: 128 KB of a column, so that what is counted stays in the cache."""
 
 Differences = npt.NDArray[np.uint16]
 _Words = npt.NDArray[np.uint64]

@@ -293,9 +293,9 @@ class Traits:
         """Return the id of the memory that the passage of a row belongs to."""
         return self.owners[int(self._columns.owners[row])]
 
-    def digests(self) -> list[bytes]:
-        """Return the digest of the text of each row."""
-        return digests_in(self._columns.digests[: self.count].tobytes())
+    def digests(self, rows: Rows | slice = slice(None)) -> list[bytes]:
+        """Return the digests of the texts of some rows, or of each."""
+        return digests_in(self._columns.digests[: self.count][rows].tobytes())
 
     def digest_at(self, row: int) -> bytes:
         """Return the digest of the text of a row."""

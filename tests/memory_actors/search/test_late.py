@@ -18,6 +18,7 @@ from memory_actors.search.embedding.token_states import (
     repacked,
     rounded,
     states_of,
+    tokens_of,
     unpack,
 )
 from memory_actors.search.indexes import late
@@ -55,7 +56,7 @@ def unit(rows):
 
 def decoded(packed: bytes, codebook=PLAIN):
     """Unit rows of what was packed."""
-    return unit(states_of([packed], codebook)[:, : codebook.dimensions])
+    return unit(states_of(packed, codebook)[:, : codebook.dimensions])
 
 
 def by_definition(sizes: list[int], query_ids: list[int], query) -> list[float]:
@@ -79,8 +80,8 @@ def test_a_score_is_independent_of_its_batch():
     """A score does not depend on the others that it is computed with."""
     memories = [pack(ids(9, n), states(9, n)) for n in range(50)]
     query = build([9] * 50).query(*asked(ids(37, 99), 99))
-    alone = [max_sim(query, [memory], PLAIN)[0] for memory in memories]
-    assert max_sim(query, memories, PLAIN).tolist() == alone
+    alone = [max_sim(query, tokens_of([memory]), PLAIN)[0] for memory in memories]
+    assert max_sim(query, tokens_of(memories), PLAIN).tolist() == alone
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 128])
@@ -153,7 +154,7 @@ def test_nothing_to_compare_is_no_error(count: int):
     index, tokens = LateIndex(), LateIndex().query(*asked(ids(count, 1), 1))
     assert index.score(tokens, []).tolist() == []
     assert index.score(tokens, [7]).tolist() == [0]
-    assert max_sim(tokens, [b""], PLAIN).tolist() == [0]
+    assert max_sim(tokens, tokens_of([b""]), PLAIN).tolist() == [0]
 
 
 def test_adding_a_label_twice_changes_nothing():
@@ -247,10 +248,15 @@ def test_a_memory_is_found_while_its_states_are_let_go():
 
 
 def test_a_memory_is_found_while_its_states_are_read():
-    """They may come between any two looks of a search."""
+    """They may come after a search has seen that they are not held."""
     index, segments, packed = watched(0)
     index._bytes_max = 9_999
-    segments.hook = lambda: index.hold([1], [packed[1]])
+
+    def fetch(labels):
+        index.hold([1], [packed[1]])
+        return [packed[label] for label in labels]
+
+    index._fetch = fetch
     assert scored(index) > 0.85
     assert segments
 
@@ -307,7 +313,7 @@ def test_the_format_does_not_change():
     rows = np.array([[1, 0.1, -1], [0.2, -0.1, -0.2]], np.float32)
     packed = pack([1, 258], rows, codebook)
     assert packed.hex() == "0203cf62" + "0100" + "03020000" + "0201" + "02010100"
-    assert states_of([packed], codebook)[:, :3].tolist() == [[109, 36, -110], [36, -37, -37]]
+    assert states_of(packed, codebook)[:, :3].tolist() == [[109, 36, -110], [36, -37, -37]]
 
 
 @pytest.mark.parametrize("data", [b"", b"\1\3", b"\1\1\0\0", b"\2\3\1\0\0\0\0", bytes(40)])

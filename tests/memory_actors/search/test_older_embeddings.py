@@ -144,7 +144,7 @@ def make_older(path: Path) -> None:
             data = {OLD_VECTORS: (codes / np.linalg.norm(codes)).astype(np.float16).tobytes()}
             if len(row) > head:
                 ids = unpack(row[head:]).token_ids
-                states = states_of([row[head:]], PLAIN)
+                states = states_of(row[head:], PLAIN)
                 old = struct.pack("<BBH", 1, 64, len(ids)) + ids.tobytes() + states.tobytes()
                 data[OLD_TOKENS] = old
             for table, each in data.items():
