@@ -42,7 +42,7 @@ from memory_actors.kinds.provenance import (
     Provenance,
     of_past,
 )
-from memory_actors.kinds.purging.pasts import standing
+from memory_actors.kinds.purging import standing
 
 _BEHIND = 1 << 62  # the version of what is decided, until the log gives one: behind all there is
 

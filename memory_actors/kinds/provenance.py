@@ -182,7 +182,7 @@ def together(state: Provenance, memory_ids: Iterable[str]) -> Origins:
     return () if origins == (UNSAID,) else origins
 
 
-# --- commands: none is decided here alone (see purging/ and extracting.py)
+# --- commands: none is decided here alone (see purging.py and extracting.py)
 
 COMMANDS: tuple[type[Command], ...] = ()
 

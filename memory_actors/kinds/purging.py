@@ -1,0 +1,315 @@
+"""Purges: the words of a source are taken out of a user's memory, over all kinds, in one append.
+
+Each memory becomes what it would be had the source not spoken: its life is told again from the log
+without the source's events. Where nothing is left it goes; where others had a say it says what they
+have said last. That costs no other memory: a kind's own events carry it out, so replay, indexes and
+audits know them.
+
+A summary that has an original of the source goes, for its text cannot be taken apart. The other
+originals come back, and are free to be compressed again, into a summary without the source. Those
+for which there is no room stay out, and `restore` brings them back: taking out is never refused for
+want of room.
+
+A purge leaves the words that it took out in the log, and says some others anew. So the next one
+must pass over both: the words, for they are purged, and what was said anew, for it is said by the
+events before it. Only a whole memory said anew counts: it names its origins, and what came before
+it may have been dropped by retention.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any, ClassVar, NamedTuple, Self, cast
+
+from msgspec.structs import replace
+
+from eventlog import Dropped, Recorded
+from memory_actors.base.origins import Origins, matches, origins_of
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import Trust
+from memory_actors.kinds import provenance
+from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.entity.graph import RelationshipRow
+from memory_actors.kinds.events import ENDS, effect
+from memory_actors.kinds.kind import Command, Kind, Outside, is_summary
+from memory_actors.kinds.provenance import SourcePurged
+from memory_actors.kinds.tainted import TaintedPast
+
+PURGED_AT_ONCE = 100  # memories of one decision: it holds the loop for some 8 ms
+_PURGED_SOURCE, _PURGED_TRUST = "purged_source", "purged_trust"
+
+# --- the command
+
+
+class Purge(Command, frozen=True, kw_only=True):
+    """Take what came from a source, or of a trust, out of memories."""
+
+    frees: ClassVar[bool] = True
+    memory_ids: tuple[str, ...]
+    """The memories that it may have had a say in."""
+    source: str | None = None
+    trust: Trust | None = None
+    bring_back: bool = True
+    """True: the other originals of summaries that go come back."""
+    past: Mapping[str, Sequence[Recorded[Any]]] = {}
+    """Every event about each of them, and about the originals of summaries among them."""
+
+    async def informed(self, _state: Any, outside: Outside) -> Self:
+        """Return the command with the past of its memories, and of the originals of summaries."""
+        past = dict(await outside.events_about(self.memory_ids))
+        past |= await outside.events_about(sorted(_originals(past)))
+        return replace(self, past=past)
+
+    @property
+    def alone(self) -> bool:
+        """True: what it takes out is in the log."""
+        return True
+
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
+        """Return the meta of its events: for those who ask why, and for the next purge."""
+        what = self.source or f"{self.trust} sources"
+        asked = {_PURGED_SOURCE: self.source, _PURGED_TRUST: self.trust and self.trust.value}
+        said = {name: value for name, value in asked.items() if value is not None}
+        return {**said, "purged": what, "cause": f"purge of {what}"}
+
+    def without_return(self) -> "Purge":
+        """Return the same, but that nothing comes back, and so nothing takes room."""
+        return replace(self, bring_back=False)
+
+
+def _originals(past: Mapping[str, Sequence[Recorded[Any]]]) -> set[str]:
+    """Return what the summaries among some memories were made of, but for these themselves."""
+    ids = {one for memory_id, events in past.items() for one in _made_of(memory_id, events)}
+    return ids - past.keys()
+
+
+def _made_of(memory_id: str, past: Sequence[Recorded[Any]]) -> tuple[str, ...]:
+    """Return the ids of what a summary was made of; () if it is none."""
+    own = [one.data for one in past if getattr(one.data, "memory_id", None) == memory_id]
+    found: list[tuple[str, ...]] = [getattr(event, "compressed_from_ids", ()) for event in own]
+    return next((ids for ids in reversed(found) if ids), ())
+
+
+# --- events of a source, and what earlier purges have made of them
+
+
+class _Earlier(NamedTuple):
+    """A purge that had to do with a memory."""
+
+    version: int
+    source: str | None
+    trust: Trust | None
+
+
+def _purges_in(past: Sequence[Recorded[Any]]) -> list[_Earlier]:
+    """Return the purges among events."""
+    return [_purge(one) for one in past if _is_by_a_purge(one)]
+
+
+def _is_by_a_purge(recorded: Recorded[Any]) -> bool:
+    return b"purged" in recorded.raw_meta and "purged" in recorded.meta  # cheap where it is not
+
+
+def _purge(recorded: Recorded[Any]) -> _Earlier:
+    meta = recorded.meta
+    trust = meta.get(_PURGED_TRUST)
+    return _Earlier(
+        recorded.version, meta.get(_PURGED_SOURCE), None if trust is None else Trust(trust)
+    )
+
+
+def _is_of(recorded: Recorded[Any], source: str | None, trust: Trust | None) -> bool:
+    """Say whether an event has, or may have, words of a source and trust; None is any."""
+    return any(matches(one, source, trust) for one in origins_of(recorded))
+
+
+def _is_purged(recorded: Recorded[Any], purges: Sequence[_Earlier]) -> bool:
+    """Say whether one of these purges has taken out the words of an event."""
+    return any(
+        recorded.version < one.version and _is_of(recorded, one.source, one.trust) for one in purges
+    )
+
+
+def standing(memory_id: str, past: Sequence[Recorded[Any]]) -> list[Recorded[Any]]:
+    """Return the events that a memory which comes back has its words from.
+
+    Those without what purges took out while it lived on, and without what they said anew. One that
+    a purge has ended comes back with all its words.
+    """
+    lived = [one for one in past if effect(one.tag, one.data, memory_id) not in ENDS]
+    purges = _purges_in(lived)
+    return [one for one in past if not (_restates(one) or _is_purged(one, purges))]
+
+
+def _restates(recorded: Recorded[Any]) -> bool:
+    """Say whether an event is of a purge, and says again what others had said."""
+    return _is_by_a_purge(recorded) and not hasattr(recorded.data, "origins")
+
+
+# --- decide
+
+
+class _Living(NamedTuple):
+    kind: Kind
+    row: Any
+
+
+def purge(
+    command: Purge, kinds: Sequence[Kind], states: Mapping[str, Any], limits: Limits
+) -> Sequence[Any]:
+    """Take what came from a source out of memories; no events if nothing did.
+
+    `states` are those of the kinds by name.
+    """
+    work = _Work(command, kinds, dict(states), limits)
+    for living in work.living():
+        work.take_out(living)
+    return work.events()
+
+
+class _Work:
+    """A purge under way: the states as they become, and what has come of it."""
+
+    def __init__(
+        self, command: Purge, kinds: Sequence[Kind], states: dict[str, Any], limits: Limits
+    ):
+        self._command = command
+        self._kinds = kinds
+        self._states = states
+        self._limits = limits
+        self._events: list[Any] = []
+        self._gone: dict[tuple[str, str], None] = {}
+        self._changed: list[tuple[str, str]] = []
+        self._came_back: list[str] = []
+        self._left_out: list[str] = []
+        self._lost: list[str] = []
+        self._left: dict[str, Origins] = {}
+
+    def living(self) -> list[_Living]:
+        """Return those of the memories that live, relationships before the entities they join."""
+        found = [self._find(memory_id) for memory_id in self._command.memory_ids]
+        living = [one for one in found if one is not None]
+        return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
+
+    def events(self) -> list[Any]:
+        """Return the events, with one behind them that says what they come to."""
+        if not self._events:
+            return []
+        said = SourcePurged(
+            source=self._command.source,
+            trust=self._command.trust,
+            gone=tuple(self._gone),
+            changed=tuple(self._changed),
+            came_back=tuple(self._came_back),
+            left_out=tuple(self._left_out),
+            lost=tuple(self._lost),
+            left=self._left,
+        )
+        return [*self._events, said]
+
+    def take_out(self, living: _Living) -> None:
+        """Take the source's words out of one memory."""
+        kind, row = living
+        if self._find(row.memory_id) is None:
+            return  # it went with an entity
+        past = self._past(row.memory_id)
+        if not any(map(self._is_relevant, past.events, repeat(_purges_in(past.events)))):
+            return
+        if is_summary(row):
+            self._undo(living)
+            return
+        left = provenance.of_past(row.memory_id, past.clean)
+        events = kind.without(past, row, self._states[kind.NAME], self._limits)
+        if events is None or not self._fits(kind, events, row):
+            self._delete(kind, kind.deleted(row, self._states[kind.NAME]))
+            return
+        self._carry_out(kind, _said_by(left, kind, events))
+        self._changed.append((kind.NAME, row.memory_id))
+        self._left[row.memory_id] = left
+
+    # --- summaries
+
+    def _undo(self, living: _Living) -> None:
+        """Take a summary away, and bring back what it was made of, the newest first."""
+        row = living.row
+        kind = cast("CompactedKind", living.kind)  # it has summaries
+        self._delete(kind, [kind.UNDONE(memory_id=row.memory_id)])
+        if not self._command.bring_back:
+            self._left_out += _made_of(row.memory_id, self._command.past[row.memory_id])
+            return
+        for memory_id in reversed(_made_of(row.memory_id, self._command.past[row.memory_id])):
+            if self._find(memory_id) is None:
+                self._bring_back(kind, memory_id)
+
+    def _bring_back(self, kind: CompactedKind, memory_id: str) -> None:
+        past = self._past(memory_id)
+        events = kind.returning(past, self._limits)
+        if events is None:
+            # What it said is gone, and with it who said it; else all of it was the source's.
+            if not past.events or any(isinstance(one.data, Dropped) for one in past.events):
+                self._lost.append(memory_id)
+            return
+        if not self._fits(kind, events, None):
+            self._left_out.append(memory_id)
+            return
+        left = provenance.of_past(memory_id, past.clean)
+        self._carry_out(kind, _said_by(left, kind, events))
+        self._came_back.append(memory_id)
+        self._left[memory_id] = left
+
+    # --- how
+
+    def _past(self, memory_id: str) -> TaintedPast:
+        past = self._command.past.get(memory_id, ())
+        purges = _purges_in(past)
+        tainted = {
+            one.version
+            for one in past
+            if self._is_of_source(one) or _restates(one) or _is_purged(one, purges)
+        }
+        return TaintedPast(memory_id, past, lambda one: one.version in tainted)
+
+    def _is_relevant(self, recorded: Recorded[Any], purges: Sequence[_Earlier]) -> bool:
+        """Say whether an event has words of the source that no purge has taken out yet."""
+        return self._is_of_source(recorded) and not _is_purged(recorded, purges)
+
+    def _is_of_source(self, recorded: Recorded[Any]) -> bool:
+        return _is_of(recorded, self._command.source, self._command.trust)
+
+    def _find(self, memory_id: str) -> _Living | None:
+        for kind in self._kinds:
+            row = kind.worded(self._states[kind.NAME], memory_id)
+            if row is not None:
+                return _Living(kind, row)
+        return None
+
+    def _delete(self, kind: Kind, events: Sequence[Any]) -> None:
+        for event in events:
+            for memory_id in kind.registry.keys(event):
+                self._gone[kind.NAME, memory_id] = None
+        self._carry_out(kind, events)
+
+    def _carry_out(self, kind: Kind, events: Sequence[Any]) -> None:
+        self._events += events
+        self._states[kind.NAME] = self._after(kind, events)
+
+    def _after(self, kind: Kind, events: Iterable[Any]) -> Any:
+        tentative = [
+            Recorded("", 0, 0, self._command.now_us, "", event, 0, 0, b"") for event in events
+        ]
+        return kind.fold(self._states[kind.NAME], tentative)
+
+    def _fits(self, kind: Kind, events: Sequence[Any], row: Any) -> bool:
+        """Say whether no limit is passed by events that was not passed already."""
+        whose = getattr(events[0] if row is None else row, "agent_id", None)
+        before = kind.quotas(self._states[kind.NAME], self._limits, whose)
+        after = kind.quotas(self._after(kind, events), self._limits, whose)
+        return all(
+            now.used <= max(now.limit, was.used) for was, now in zip(before, after, strict=True)
+        )
+
+
+def _said_by(origins: Origins, kind: Kind, events: Sequence[Any]) -> Sequence[Any]:
+    """Return events that say a memory anew with its origins, where they have not their own."""
+    if kind.NATURE.names_origins_by_text:
+        return events
+    return [replace(one, origins=origins) if hasattr(one, "origins") else one for one in events]
