@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from memory_actors.search.indexes import bm25 as passages
-from memory_actors.search.indexes.bm25 import COUNT_MAX, K1, ROWS_BEFORE, B, Postings
+from memory_actors.search.indexes.bm25 import K1, B
 from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex, Saved
+from memory_actors.search.indexes.postings import COUNT_MAX, ROWS_BEFORE, Postings
 from memory_actors.search.indexes.words import words
 
 VOCABULARY = [f"w{number}x" for number in range(30)]
