@@ -5,8 +5,9 @@ in its chain, so a word of a row counts for that row and for those right after i
 one at a time, in one of two ways:
 
 - a rare word is followed: from its rows to the rows after them, touching only those;
-- a frequent one is spread: its counts laid out for all rows, then fetched from the rows before;
-  so is any word where some rows alone count, and fetched for those.
+- a frequent one is spread: its counts are laid out for all rows, and added to the rows after them.
+
+Where some rows alone count, a word is laid out, and fetched for those and the rows before them.
 
 Following takes 0.02 us for each row that has the word, spreading 0.002 us for each row there is.
 Every column has at least one place more than there are rows: index -1, "no row", lands there and
@@ -31,8 +32,8 @@ K1: Final = 0.9
 B: Final = 0.4
 _SPREAD_SHARE: Final = 0.1  # of all rows that have a word: spreading is quicker from here on
 _FREQUENT_SHARE: Final = 0.02  # the same: it may be enough to look it up for a few rows
-LEFT_SHARE: Final = 1 / 3  # of the weight of all words of a query: frequent ones, which come last
-STAYING_IN: Final = 8  # for each row that is wanted, until all words are added
+_LEFT_SHARE: Final = 1 / 3  # of the weight of all words of a query: frequent ones, which come last
+_STAYING_IN: Final = 8  # for each row that is wanted, until all words are added
 
 Scores = npt.NDArray[np.float32]
 
@@ -87,11 +88,11 @@ class Windows:
 
         The most frequent words are looked up only for those rows that are best without them.
         """
-        left, reached, wanted = float(self._most), 0, STAYING_IN * count
+        left, reached, wanted = float(self._most), 0, _STAYING_IN * count
         last = len(self._terms)
         for place, term in enumerate(self._terms):
             frequent = len(term.rows) > _FREQUENT_SHARE * self._count
-            if frequent and reached > wanted and left < LEFT_SHARE * self._most:
+            if frequent and reached > wanted and left < _LEFT_SHARE * self._most:
                 last = place
                 break
             self._add(term)

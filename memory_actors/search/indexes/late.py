@@ -261,9 +261,10 @@ class QueryTokens(NamedTuple):
 
 def joined(rows: Sequence[TokenRows]) -> TokenRows:
     """Return tokens one behind another."""
-    if len(rows) == 1:
-        return rows[0]
-    return np.concatenate(rows) if rows else tokens_of([]).rows
+    some = [one for one in rows if len(one)]  # none may be of another size than some
+    if len(some) == 1:
+        return some[0]
+    return np.concatenate(some) if some else tokens_of([]).rows
 
 
 def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
