@@ -36,11 +36,15 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +71,7 @@ ROOT = Path(__file__).parents[1]
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
 LIFE_S_MAX = 0.8  # after the first acknowledgement
 LONG_LIFE_S_MAX = 2.4  # compaction rests nine tenths of the time while others write
+DECOMPRESSED_MAX = 1 << 20  # bytes of one piece that are looked through
 COMPRESSED = ("long_term.compressed", "episodic.compressed")
 SAID = ("content", "goal")  # the fields of events in which a memory's content is
 
@@ -235,7 +240,15 @@ def _left_of(store: Path, canaries: list[str]) -> int:
     if not canaries:
         return 0
     files = [path.read_bytes() for path in store.rglob("*") if path.is_file()]
-    return sum(any(canary.encode() in data for data in files) for canary in canaries)
+    parts = [part for data in files for part in (data, *_decompressed(data))]
+    return sum(any(canary.encode() in part for part in parts) for canary in canaries)
+
+
+def _decompressed(data: bytes) -> Iterator[bytes]:
+    """Yield whatever in bytes decompresses, as far as it does."""
+    for start in re.finditer(rb"\x78[\x01\x5e\x9c\xda]", data):
+        with suppress(zlib.error):
+            yield zlib.decompressobj().decompress(data[start.start() :], DECOMPRESSED_MAX)
 
 
 async def _imported(store: Path) -> Heads | None:

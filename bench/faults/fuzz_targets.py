@@ -16,6 +16,7 @@ from eventlog.archive import block
 from eventlog.archive.block import Entry
 from eventlog.core import frame
 from eventlog.keys.aes_gcm import StreamCipher
+from memory_actors.base.compressing import decompressed
 from memory_actors.kinds import user_state
 
 POSITION = 7
@@ -133,7 +134,7 @@ def samples() -> dict[str, bytes]:
         "payload": b"\x03" + payload,
         "block": blocks,
         "sealed block": blocks,
-        "snapshot": user_state.dump(user_state.UserState()),
+        "snapshot": decompressed(user_state.dump(user_state.UserState())),
         "encrypted frame": _packed(Noted("hello"), CIPHER),
         "encrypted": CIPHER.encrypt(b"hello", PLACE),
     }

@@ -14,11 +14,6 @@ Measured on five LoCoMo conversations, turn recall@10 alone: one vector 0.459, M
 over states that saw the two turns before theirs 0.803. Neither weighting the query's stop words
 down, nor leaving its question words out, nor centring the states changed that by more than 0.005.
 
-Encoding two turns before each for the sake of its words would lift the whole ranking's turn
-recall@10 from 0.863 to 0.869 and take 2.6 times as long; mixing in a share of the memory before
-gives 0.867 for nothing, but then states depend on more than their text, and carry a trace of what
-may have been deleted. Neither is done.
-
 Cost (one thread): 200 memories of 35 tokens are scored in 0.4 ms, 10,000 in 18 ms. So a search
 scores the few hundred that vectors and words propose: scoring one memory in twelve loses 0.004 of
 the recall that scoring all gives, one in twenty 0.007 (`docs/internals/retrieval-study.md`).
@@ -165,8 +160,8 @@ class _Rows:
         """Tokens with their states, the oldest first. Their numbers never come again."""
         self.held_bytes = 0
         self._last_segment = 0
-        self._used = 0
-        """Of the last segment."""
+        self._room = tokens_of([]).rows
+        """The last segment, with the room for what comes."""
 
     @property
     def size_bytes(self) -> int:
@@ -203,19 +198,17 @@ class _Rows:
 
     def hold(self, rows: Rows | Sequence[int], tokens: Tokens, segment_bytes: int) -> None:
         """Keep the tokens of rows."""
-        start, end = self._used, self._used + len(tokens.rows)
-        last = self.segments.get(self._last_segment)
-        if last is None or end * last.itemsize > segment_bytes:
+        last, most = self.segments.get(self._last_segment), segment_bytes // tokens.rows.itemsize
+        if last is None or len(last) + len(tokens.rows) > most:
             self._last_segment += 1
-            last, start, end = tokens.rows, 0, len(tokens.rows)
-        if end > len(last) or start == 0:  # who reads goes on with what there was
-            most = segment_bytes // last.itemsize  # what was never written takes no memory
+            last = self._room = tokens.rows[:0]
+        start, end = len(last), len(last) + len(tokens.rows)
+        if end > len(self._room):  # what was never written takes no memory
             room = most if _ROOMY_SHARE * end > most else 2 * end
-            wider = np.empty(max(end, room), last.dtype)
-            wider[:start] = last[:start]
-            last = wider
-        last[start:end] = tokens.rows
-        self.segments[self._last_segment], self._used = last, end
+            self._room = np.empty(max(end, room), last.dtype)
+            self._room[:start] = last
+        self._room[start:end] = tokens.rows
+        self.segments[self._last_segment] = self._room[:end]
         self.sizes[rows] = tokens.counts
         starts = start + np.cumsum(tokens.counts) - tokens.counts
         self.places[rows] = self._last_segment << _PLACE_BITS | starts
@@ -225,10 +218,8 @@ class _Rows:
         """Keep of the tokens that have been held for longest only whose they are."""
         number = next(iter(self.segments))
         places = self.places[: self.labels.count]
-        gone = np.flatnonzero(places >> _PLACE_BITS == number)
-        places[gone] = NONE
-        segment = self.segments.pop(number)
-        self.held_bytes -= segment.itemsize * int(self.sizes[gone].sum())
+        places[places >> _PLACE_BITS == number] = NONE
+        self.held_bytes -= self.segments.pop(number).nbytes
 
     def tokens_at(self, rows: Rows) -> tuple[Rows, Tokens]:
         """Return the tokens of those rows that are held, and which of the rows those are."""
@@ -270,9 +261,10 @@ class QueryTokens(NamedTuple):
 
 def joined(rows: Sequence[TokenRows]) -> TokenRows:
     """Return tokens one behind another."""
-    if len(rows) == 1:
-        return rows[0]
-    return np.concatenate(rows) if rows else tokens_of([]).rows
+    some = [one for one in rows if len(one)]  # none may be of another size than some
+    if len(some) == 1:
+        return some[0]
+    return np.concatenate(some) if some else tokens_of([]).rows
 
 
 def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:

@@ -52,17 +52,15 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.names import Names
-from memory_actors.search.indexes.bm25 import (
+from memory_actors.search.indexes.bm25 import Scores, Term, Windows
+from memory_actors.search.indexes.labels import NONE, Rows
+from memory_actors.search.indexes.postings import (
     ROWS_BEFORE,
     UNLISTED_MAX,
     Chains,
     Postings,
-    Scores,
-    Term,
-    Windows,
     counted,
 )
-from memory_actors.search.indexes.labels import NONE, Rows
 from memory_actors.search.indexes.words import words
 
 # --- the index as columns: what its file holds, and what it is made anew from

@@ -62,9 +62,9 @@ from memory_actors.kinds.kind import Events, Kind, version_of
 from memory_actors.kinds.user_state import FOLD, KINDS, UserState
 from memory_actors.search.embedding.key_scopes import Owner, owner_of
 from memory_actors.search.embedding.vector_table import FILE, damaged_rows
-from memory_actors.search.indexes.bm25 import counted
 from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.parts import RECIPE, indexed, of_kind, read_whole, words_beside
+from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child

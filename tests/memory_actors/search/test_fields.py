@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory_actors.base.filters import parsed, predicate
 from memory_actors.search.indexes import fields
-from memory_actors.search.indexes.field_columns import Candidates
+from memory_actors.search.indexes.field_columns import Candidates, as_numbers
 
 Rows = dict[int, dict[str, Any]]
 
@@ -327,3 +327,22 @@ def test_the_size_is_about_what_is_held() -> None:
     bare = index.size_bytes
     index.candidates({"id": 5, "team": 1})
     assert bare + 100_000 < index.size_bytes < bare + 500_000
+
+
+def test_the_numbers_of_a_value_follow_its_rows() -> None:
+    """They are kept as an array until a row comes or goes."""
+    index, red = FieldIndex(), {"colour": "red"}
+
+    def numbers() -> Any:
+        found = index.candidates(red)
+        assert found is not None
+        return as_numbers(found.keys)
+
+    for number in range(5):
+        index.put(number, red)
+    index.put(5, {"colour": "blue"})
+    assert sorted(numbers().tolist()) == [0, 1, 2, 3, 4]
+    assert numbers() is numbers()
+    index.put(7, red)
+    index.drop(3)
+    assert sorted(numbers().tolist()) == [0, 1, 2, 4, 7]

@@ -292,6 +292,27 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
     assert index.mean_tokens == fresh.mean_tokens
 
 
+def test_states_of_any_width_are_fetched():
+    """Where none are held, and where some are."""
+    codebook, rows = plain_codebook(20), states(4, 1, 20)
+    packed = {n: pack(ids(4, n), states(4, n, 20), codebook) for n in (1, 2)}
+    for held in ((), (2,)):
+        index = LateIndex(lambda labels: [packed[n] for n in labels], lambda: codebook)
+        index.restore(built(packed).copied().saved())
+        index.hold(held, [packed[n] for n in held])
+        query = index.query(pack(ids(4, 1), rows, codebook), rounded(rows))
+        found = index.score(query, [1, 2])
+        assert found[0] > 0.85
+        assert found[1] == index.score(query, [2])[0]
+
+
+def built(packed: dict[int, bytes]) -> LateIndex:
+    index = LateIndex()
+    for label, one in packed.items():
+        index.add(label, one)
+    return index
+
+
 def test_states_that_cannot_be_fetched_score_nothing():
     index = LateIndex(lambda labels: [None for _ in labels], bytes_max=0)
     index.add(1, pack(ids(4, 1), states(4, 1)))

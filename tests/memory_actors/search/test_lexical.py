@@ -1,5 +1,6 @@
 """The keyword index: BM25's scores, over windows, right after every change."""
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from memory_actors.search.indexes import bm25 as passages
-from memory_actors.search.indexes.bm25 import COUNT_MAX, K1, ROWS_BEFORE, B, Postings
+from memory_actors.search.indexes.bm25 import K1, B
 from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex, Saved
+from memory_actors.search.indexes.postings import COUNT_MAX, ROWS_BEFORE, Postings
 from memory_actors.search.indexes.words import words
 
 VOCABULARY = [f"w{number}x" for number in range(30)]
@@ -119,6 +121,32 @@ def test_scores_are_between_0_and_1():
     index = build({1: "tea " * 200, 2: "tea with milk", 3: "coffee"})
     most, some, none = scores(index, "tea", [1, 2, 3])
     assert 0 == none < some < most <= 1
+
+
+@pytest.mark.parametrize("sessions", [1, 7, None])
+def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | None):
+    """Rows in one session, in several by turns, or each for itself; some are removed."""
+    index, chance = LexicalIndex(), random.Random(3)
+    names = [f"word{number}" for number in range(40)]
+    weights = [1 / (1 + number) for number in range(40)]
+    for label in range(2_000):
+        text = " ".join(chance.choices(names, weights, k=12))
+        after = None if sessions is None or label < sessions else label - sessions
+        index.add(label, text, after)
+    for label in range(0, 2_000, 9):
+        index.remove(label)
+    others, missed = np.array([3, 500, 1_999]), 0
+    for _ in range(20):
+        query = " ".join(chance.choices(names, k=6))
+        every = index.score_all(query)[1]
+        rows, scores = index.best(query, 20, others)
+        assert scores.tolist() == every[rows].tolist()
+        assert rows.tolist() == sorted(rows.tolist())
+        assert set(others.tolist()) <= set(rows.tolist())
+        assert len(rows) <= 23
+        best = np.flatnonzero(every > np.sort(every)[-20])
+        missed += len(set(best.tolist()) - set(rows.tolist()))
+    assert missed <= 4, "nearly all of the best are found"
 
 
 def test_words_nobody_has_do_not_lower_a_score():

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.canaries import found_in
 from support.compacting import SHORT, contents, with_a_past
 from support.fakes import FakeEmbedder
 
@@ -124,5 +125,4 @@ async def test_who_was_erased_is_in_no_later_backup(open_memory: Any, tmp_path: 
         await memory.backup(tmp_path / "backup", derived=True)
         with pytest.raises(LogUnavailable):
             await memory.backup(tmp_path / "backup")
-    files = [path for path in (tmp_path / "backup").rglob("*") if path.is_file()]
-    assert not any(b"canary" in path.read_bytes() for path in files)
+    assert not found_in(tmp_path / "backup")

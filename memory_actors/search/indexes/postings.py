@@ -1,0 +1,372 @@
+"""Sessions as chains of rows, and the postings of words: what BM25 over windows is reckoned from.
+
+Rows are only appended, and who reads goes on with the columns that there were.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from memory_actors.base.names import Names
+from memory_actors.search.indexes.labels import (
+    CAPACITY_MIN,
+    GROWTH,
+    NONE,
+    Labels,
+    Rows,
+    with_room,
+)
+
+# --- chains: rows of a growing table, each under a label, linked to those before and after it
+#
+# A chain is a session: what was said just before a memory helps to find it. Rows are only appended.
+# A removed row is marked and taken out of its chain, so its neighbours meet across the gap and its
+# words help nobody any more.
+#
+# `span` is the length of a row's window: of the row and of up to `ROWS_BEFORE` rows before it. It
+# is kept up to date for the few rows that a change touches.
+
+ROWS_BEFORE: Final = 2
+"""Rows before a row that are part of its window. Turn recall@10 of BM25 on the development
+conversations is 0.655 with none, 0.746 with one, 0.759 with two, 0.732 with three."""
+_Ints = npt.NDArray[np.int32]
+Counts = npt.NDArray[np.uint8]
+
+
+class Links(NamedTuple):
+    """Columns of chains, with one place more than there are rows, for index -1, "no row"."""
+
+    lengths: _Ints
+    """The number of words of each row."""
+    spans: _Ints
+    """The number of words of its window."""
+    before: _Ints
+    """The row before it in its chain."""
+    after: _Ints
+    """The row behind it."""
+
+    @classmethod
+    def empty(cls, capacity: int) -> Self:
+        """Return columns with room for so many rows."""
+        rows = np.zeros((2, capacity + 1), np.int32)
+        return cls(*rows, *(np.full_like(rows, NONE)))
+
+
+class Chains:
+    """An append-only table of rows in chains, with tombstones."""
+
+    def __init__(self, capacity: int = CAPACITY_MIN):
+        self.rows = Labels(capacity)
+        self.links = Links.empty(capacity)
+        """Replaced as a whole where they grow: who has them has all of one length."""
+        self.is_linked = False
+        """False while each row is a chain of its own."""
+        self._length_sum = self._span_sum = 0  # of the living rows
+
+    def __len__(self) -> int:
+        return self.rows.living
+
+    @property
+    def count(self) -> int:
+        """Rows, the removed ones included."""
+        return self.rows.count
+
+    @property
+    def dead(self) -> int:
+        """Rows that are only marked as removed."""
+        return self.count - len(self)
+
+    def mean_size(self, *, of_windows: bool) -> float:
+        """Return the mean number of words of the living rows, or of their windows."""
+        return (self._span_sum if of_windows else self._length_sum) / max(len(self), 1)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the columns and of the map beside them."""
+        return sum(column.nbytes for column in self.links) + self.rows.size_bytes
+
+    def append(self, label: int, length: int, previous: int = NONE, following: int = NONE) -> int:
+        """Add a row right behind another, else in front of one, else as a chain of its own."""
+        row = self.count
+        if row + 1 == len(self.links.lengths):
+            wider = Links.empty(int(row * GROWTH) + CAPACITY_MIN)
+            for new, old in zip(wider, self.links, strict=True):
+                new[:row] = old[:row]
+            self.links = wider
+        self.links.lengths[row] = length
+        self._length_sum += length
+        if previous != NONE:
+            following = int(self.links.after[previous])
+            self._link(previous, row)
+        self._link(row, following)
+        self._measure(row)
+        return self.rows.append(label)  # last: a search may look from another thread
+
+    def remove(self, label: int) -> int | None:
+        """Mark a row as removed and close the gap; return it, None if it was not there."""
+        row = self.rows.remove(label)
+        if row is None:
+            return None
+        links = self.links
+        before, after = int(links.before[row]), int(links.after[row])
+        self._link(before, after)
+        links.before[row] = links.after[row] = NONE
+        self._length_sum -= int(links.lengths[row])
+        self._span_sum -= int(links.spans[row])
+        self._measure(after)
+        return row
+
+    def filled(self, labels: npt.NDArray[np.int64], lengths: _Ints, before: _Ints) -> Self:
+        """Take these living rows for all there are; `before` are rows. The table must be empty."""
+        n, links = len(labels), self.links
+        self.rows.extend(labels)
+        links.lengths[:n], links.before[:n] = lengths, before
+        linked = np.flatnonzero(before != NONE)
+        self.is_linked = bool(len(linked))
+        links.after[before[linked]] = linked
+        rows = before
+        links.spans[:n] = lengths
+        for _ in range(ROWS_BEFORE):
+            links.spans[:n] += links.lengths[rows]
+            rows = links.before[rows]
+        self._length_sum, self._span_sum = int(lengths.sum()), int(links.spans[:n].sum())
+        return self
+
+    def previous(self, label: int) -> int | None:
+        """Return the label before this one in its chain."""
+        return self._beside(label, self.links.before)
+
+    def following(self, label: int) -> int | None:
+        """Return the label behind this one in its chain."""
+        return self._beside(label, self.links.after)
+
+    def _beside(self, label: int, link: _Ints) -> int | None:
+        row = self.rows.row_of(label)
+        other = NONE if row is None else int(link[row])
+        return None if other == NONE else int(self.rows.labels[other])
+
+    def _link(self, first: int, second: int) -> None:
+        self.is_linked |= first != NONE != second
+        if first != NONE:
+            self.links.after[first] = second
+        if second != NONE:
+            self.links.before[second] = first
+
+    def _measure(self, row: int) -> None:
+        """Set the span of a row and of those that have it in their window."""
+        lengths, spans, before, after = self.links
+        for changed in self._walk(row, after):
+            span = sum(int(lengths[part]) for part in self._walk(changed, before))
+            self._span_sum += span - int(spans[changed])
+            spans[changed] = span
+
+    def _walk(self, row: int, link: _Ints) -> Iterator[int]:
+        """Yield a row and up to ROWS_BEFORE more along a link."""
+        for _ in range(1 + ROWS_BEFORE):
+            if row == NONE:
+                return
+            yield row
+            row = int(link[row])
+
+
+# --- postings: the rows that have a word, and the words that a row has
+#
+# A row has a stretch of one flat array of terms, with their counts. The other way round, a term has
+# a stretch of `row << 6 | count`, in order of row, in the lists of the first rows; the rows since
+# have few words, and are looked through. Now and then lists are made that have those too
+# (`listed`): for a thread. Nothing is ever moved or rewritten: a removed row stays in the arrays
+# until they are made anew.
+
+COUNT_BITS: Final = 6
+COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
+ROWS_MAX: Final = 1 << (32 - COUNT_BITS)  # 67 million
+OWN_WORDS_MAX: Final = 256
+"""Rows whose own words are looked at in one go, which takes as long as a list of words."""
+UNLISTED_MAX: Final = 1 << 14
+"""Words of rows that are not in the lists: a term is looked for in them in 5 us."""
+
+Lists = npt.NDArray[np.uint32]
+
+
+def counted(words: Iterable[str]) -> dict[str, int]:
+    """Return how often each word comes, 63 times at most: the one count of the words of a text."""
+    return {word: min(count, COUNT_MAX) for word, count in Counter(words).items()}
+
+
+class _Listed(NamedTuple):
+    """The rows of each term, of the first `word_count` words."""
+
+    word_count: int
+    starts: Lists
+    """Of each term's stretch, and the end of the last."""
+    packed: Lists
+
+
+class Postings:
+    """An inverted index of rows, and the way back from a row to its words."""
+
+    def __init__(self) -> None:
+        self.terms = Names()
+        self._frequencies = np.zeros(CAPACITY_MIN, np.int32)
+        self._row_count = 0
+        self._ends = np.zeros(CAPACITY_MIN, np.int64)
+        self._term_ids = np.zeros(CAPACITY_MIN, np.uint32)
+        self._counts = np.zeros(CAPACITY_MIN, np.uint8)
+        self._listed = _Listed(0, np.zeros(1, np.uint32), np.empty(0, np.uint32))
+
+    @classmethod
+    def filled(
+        cls, terms: Names, ends: npt.NDArray[np.int64], term_ids: Lists, counts: Counts
+    ) -> Self:
+        """Return the words of living rows, which are not in the lists yet."""
+        made = cls()
+        made.terms, made._row_count = terms, len(ends)
+        made._ends, made._term_ids, made._counts = ends, term_ids.copy(), counts.copy()
+        made._frequencies = np.bincount(term_ids, minlength=len(terms)).astype(np.int32)
+        return made
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Of each row's stretch in the two flat arrays."""
+        return self._ends[: self._row_count]
+
+    @property
+    def term_ids(self) -> Lists:
+        """The different terms of each row."""
+        return self._term_ids[: self._start(self._row_count)]
+
+    @property
+    def counts(self) -> Counts:
+        """How often each is there."""
+        return self._counts[: self._start(self._row_count)]
+
+    def frequency(self, term: int) -> int:
+        """Return how many living rows have a term."""
+        frequencies = self._frequencies  # of a new term it may not be there yet
+        return int(frequencies[term]) if term < len(frequencies) else 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held."""
+        forward = self._ends.nbytes + self._term_ids.nbytes + self._counts.nbytes
+        lists = self._listed.starts.nbytes + self._listed.packed.nbytes
+        return forward + lists + self._frequencies.nbytes + self.terms.size_bytes
+
+    def append(self, row: int, counts: Mapping[str, int]) -> None:
+        """Add the words of the next row, `counted`.
+
+        :raises OverflowError: there are more rows than a posting can tell.
+        """
+        if row != self._row_count or row >= ROWS_MAX:
+            raise OverflowError(f"row {row} after {self._row_count} rows, {ROWS_MAX} at most")
+        start = self._start(row)
+        end = start + len(counts)
+        self._term_ids = with_room(self._term_ids, end)
+        self._counts = with_room(self._counts, end)
+        self._ends = with_room(self._ends, row + 1)
+        term_ids = list(map(self.terms.of, counts))
+        self._frequencies = with_room(self._frequencies, len(self.terms))
+        self._term_ids[start:end], self._counts[start:end] = term_ids, list(counts.values())
+        self._frequencies[term_ids] += 1
+        self._ends[row], self._row_count = end, row + 1
+
+    def forget(self, row: int) -> None:
+        """Count the words of a removed row no more."""
+        self._frequencies[self._terms_of(row)] -= 1
+
+    def of(self, term: int) -> tuple[Rows, Counts]:
+        """Return the rows that have a term, removed ones included, and how often each."""
+        packed = self._packed(term)
+        rows = (packed >> COUNT_BITS).astype(np.int64)
+        return rows, (packed & COUNT_MAX).astype(np.uint8)
+
+    def with_all(self, words: Collection[str]) -> Lists:
+        """Return the rows that have all of some words, removed ones included."""
+        terms = [term for term in map(self.terms.find, words) if term is not None]
+        if not terms or len(terms) < len(words):
+            return np.empty(0, np.uint32)
+        rarest, *others = sorted(terms, key=self.frequency)
+        rows = self._rows_of(rarest)
+        while others and len(rows) > OWN_WORDS_MAX:
+            has = np.zeros(self._row_count, np.bool_)
+            has[self._rows_of(others.pop(0))] = True
+            rows = rows[has[rows]]
+        return rows[self._have(rows, others)] if others and len(rows) else rows
+
+    def _have(self, rows: Lists, terms: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return which of some rows have all of some different terms."""
+        ends = self._ends[rows]
+        sizes = ends - np.where(rows > 0, self._ends[rows.astype(np.intp) - 1], 0)
+        behind = np.cumsum(sizes)
+        words = self._term_ids[np.arange(behind[-1]) + np.repeat(ends - behind, sizes)]
+        wanted = np.zeros(len(self.terms), np.uint8)
+        wanted[terms] = 1
+        found = np.add.reduceat(wanted[words], behind - sizes, dtype=np.intp)
+        return np.asarray(found == len(terms))
+
+    def _packed(self, term: int) -> Lists:
+        count, starts, packed = self._listed  # of one moment
+        listed = packed[starts[term] : starts[term + 1]] if term + 1 < len(starts) else packed[:0]
+        since = count + np.flatnonzero(self.term_ids[count:] == term)
+        return np.concatenate([listed, self._packed_at(since)]) if len(since) else listed
+
+    def _packed_at(self, words: npt.NDArray[np.intp]) -> Lists:
+        """Return the postings of words by their places in the flat arrays."""
+        rows = np.searchsorted(self.ends, words, side="right")
+        return (rows << COUNT_BITS | self._counts[words]).astype(np.uint32)
+
+    def _rows_of(self, term: int) -> Lists:
+        return np.asarray(self._packed(term) >> COUNT_BITS, np.uint32)
+
+    def words_of(self, row: int) -> dict[str, int]:
+        """Return the words of a row with their counts."""
+        counts = self._counts[self._start(row) : self._ends[row]]
+        pairs = zip(self._terms_of(row).tolist(), counts.tolist(), strict=True)
+        return {self.terms[term]: count for term, count in pairs}
+
+    def _terms_of(self, row: int) -> Lists:
+        return self._term_ids[self._start(row) : self._ends[row]]
+
+    def _start(self, row: int) -> int:
+        return int(self._ends[row - 1]) if row else 0
+
+    # --- the lists
+
+    @property
+    def unlisted(self) -> int:
+        """Words of rows that are not in the lists yet."""
+        return self._start(self._row_count) - self._listed.word_count
+
+    def listed(self) -> _Listed:
+        """Return lists of all rows there are now. From a thread: 3 ms at 10,000 memories."""
+        count, starts, packed = self._listed
+        ends = self.ends  # of one moment: others may come meanwhile
+        first = int(np.searchsorted(ends, count, side="right"))
+        rows = np.repeat(np.arange(first, len(ends)), np.diff(ends[first:], prepend=count))
+        until = count + len(rows)
+        term_ids, counts = self._term_ids[count:until], self._counts[count:until]
+        fresh = (rows << COUNT_BITS | counts).astype(np.uint32)
+        terms = max(len(starts) - 1, 1 + int(term_ids.max(initial=0)))
+        order = by_number(term_ids)
+        new = np.bincount(term_ids, minlength=terms)
+        starts = np.pad(starts, (0, terms + 1 - len(starts)), mode="edge")
+        behind = np.repeat(starts[1:].astype(np.intp), new)  # its term's old ones
+        packed = np.insert(packed, behind, fresh[order]) if len(packed) else fresh[order]
+        starts[1:] += np.cumsum(new, dtype=np.uint32)
+        return _Listed(count + len(term_ids), starts, packed)
+
+    def adopt(self, listed: _Listed) -> None:
+        """Use lists that were made. On the loop."""
+        self._listed = listed
+
+
+def by_number(numbers: Lists) -> npt.NDArray[np.intp]:
+    """Return the places of numbers in their order, equal ones as they come: in linear time."""
+    order = np.argsort(numbers.astype(np.uint16), kind="stable")
+    if len(numbers) and numbers.max() > np.iinfo(np.uint16).max:
+        high = (numbers >> np.uint32(16)).astype(np.uint16)
+        order = order[np.argsort(high[order], kind="stable")]
+    return order
