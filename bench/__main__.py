@@ -150,6 +150,27 @@ def takeover(memories: int, url: str | None, options: Options) -> Any:
     return run(memories, options, url)
 
 
+@measurement(runs=1)
+@click.option("--rounds", default=100, show_default=True, type=click.IntRange(1))
+@click.option("--faults", help="Names, separated by commas; all by default.")
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(2))
+@click.option("--users", default=12, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--without-fence", is_flag=True, help="The control: nothing fences an append; harm must be seen."
+)
+def cluster(
+    rounds: int, faults: str | None, nodes: int, users: int, without_fence: bool, options: Options
+) -> Any:
+    """Strike nodes that share a store in PostgreSQL; exit 1 if anything is lost, doubled or stale."""
+    from bench.cluster import Plan, names_of, run
+
+    try:
+        names = names_of(faults, without_fence=without_fence)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return run(names, rounds, Plan(nodes, users, without_fence=without_fence), options)
+
+
 @measurement(runs=5)
 @click.option("--events", default=100_000, show_default=True, type=click.IntRange(1))
 def replay(events: int, options: Options) -> Any:

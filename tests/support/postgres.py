@@ -60,7 +60,7 @@ class Server:
         self._user = "nobody" if os.geteuid() == 0 else None
         self.directory = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._data = self.directory / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._settings = SETTINGS | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
         if self._user is not None:
@@ -115,7 +115,8 @@ class Server:
         return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port on which nobody listens."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
