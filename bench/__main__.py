@@ -156,7 +156,9 @@ def takeover(memories: int, url: str | None, options: Options) -> Any:
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(2))
 @click.option("--users", default=12, show_default=True, type=click.IntRange(1))
 @click.option(
-    "--without-fence", is_flag=True, help="The control: nothing fences an append; harm must be seen."
+    "--without-fence",
+    is_flag=True,
+    help="The control: nothing fences an append; harm must be seen.",
 )
 def cluster(
     rounds: int, faults: str | None, nodes: int, users: int, without_fence: bool, options: Options
@@ -169,6 +171,16 @@ def cluster(
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     return run(names, rounds, Plan(nodes, users, without_fence=without_fence), options)
+
+
+@measurement(runs=3)
+@click.option("--memories", default=10_000, show_default=True, type=click.IntRange(1_000))
+@click.option("--calls", default=300, show_default=True, type=click.IntRange(10))
+def nodes(memories: int, calls: int, options: Options) -> Any:
+    """Time calls that another node carries out, and takeovers; exit 1 if a figure misses."""
+    from bench.cluster.figures import run
+
+    return run(memories, calls, options)
 
 
 @measurement(runs=5)

@@ -15,7 +15,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -81,30 +80,31 @@ def _of(times_s: Sequence[float]) -> list[float | None]:
 
 
 def run(faults: Sequence[str], rounds: int, plan: Plan, options: Options) -> Report:
-    """Strike with each fault so many times; in the control, until stale commits are seen."""
+    """Strike with each fault so many times; in the control, count the stale commits."""
     preload()
-    outcomes = []
+    outcomes = [Outcome(fault) for fault in faults]
     with scratch(options) as directory, served_by(directory, {"fsync": "off"}) as server:
-        for number, fault in enumerate(faults):
-            outcome = Outcome(fault)
-            outcomes.append(outcome)
-            for life, first in enumerate(range(0, rounds, LIFE_ROUNDS)):
-                seed = options.seed * 10_000 + number * 100 + life
-                at = directory / f"{fault}-{life}"
-                schema = f"cluster_{number}_{life}"
-                with running(at, server, schema, plan, seed) as cluster:
-                    live(cluster, outcome, min(LIFE_ROUNDS, rounds - first))
-                _tell(outcome)
+        try:
+            for number, outcome in enumerate(outcomes):
+                for first in range(0, rounds, LIFE_ROUNDS):
+                    schema = f"cluster_{number}_{first}"
+                    seed = options.seed * 100_000 + number * 1_000 + first
+                    strikes = [outcome.fault] * min(LIFE_ROUNDS, rounds - first)
+                    with running(directory / schema, server, schema, plan, seed) as cluster:
+                        live(cluster, outcome, strikes)
+                    server = cluster.server
+                    _tell(outcome)
+        finally:
+            server.remove()
         about = facts(
             directory, options, ("psycopg", "lmdb"),
             nodes=plan.nodes, users=plan.users, workers=plan.workers * plan.nodes,
             fence="without" if plan.without_fence else "with",
         )  # fmt: skip
-    rows = [outcome.row() for outcome in outcomes]
-    tables = [Table("Harm and pauses", COLUMNS, rows), *_examples(outcomes)]
+    tables = [Table("Harm and pauses", COLUMNS, [one.row() for one in outcomes])]
     stale = sum(outcome.harm["stale commit"] for outcome in outcomes)
     ok = stale > 0 if plan.without_fence else not any(outcome.harm for outcome in outcomes)
-    return Report("Cluster", about, tables, NOTES, ok=ok)
+    return Report("Cluster", about, [*tables, *_examples(outcomes)], NOTES, ok=ok)
 
 
 def _examples(outcomes: Sequence[Outcome]) -> Iterator[Table]:
@@ -113,16 +113,16 @@ def _examples(outcomes: Sequence[Outcome]) -> Iterator[Table]:
         yield Table("Examples", ("fault", "harm"), rows)
 
 
-def live(cluster: Cluster, outcome: Outcome, rounds: int) -> None:
-    """Strike a cluster so many times, end it, and note what came of it."""
+def live(cluster: Cluster, outcome: Outcome, faults: Sequence[str]) -> None:
+    """Strike a cluster with one fault after another, end it, and note what came of it."""
     struck: list[Struck] = []
     settle(cluster)
-    for _ in range(rounds):
-        struck.append(strike(cluster, outcome.fault))
+    for fault in faults:
+        struck.append(strike(cluster, fault))
         settle(cluster)
     cluster.finish()
     journals = journals_of(cluster)
-    outcome.rounds += rounds
+    outcome.rounds += len(faults)
     for noted in journals.values():
         outcome.writes += sum(line.what == "done" for line in noted)
         outcome.reads += sum(line.what == "read" for line in noted)
@@ -156,7 +156,7 @@ def _measure(outcome: Outcome, struck: Sequence[Struck], journals: dict[str, lis
             for line in noted:
                 took_s = min(line.at_s, end_s) - line.from_s
                 is_late = name in before.names or line.user in before.users
-                if not line.from_s or line.at_s < one.at_s or line.from_s < one.at_s and is_late:
+                if not line.from_s or line.at_s < one.at_s or (line.from_s < one.at_s and is_late):
                     continue
                 longest[line.user] = max(took_s, longest.get(line.user, 0.0))
         for user, took_s in longest.items():
@@ -194,4 +194,4 @@ def names_of(faults: str | None, *, without_fence: bool) -> tuple[str, ...]:
     return names
 
 
-__all__ = ["Cluster", "Outcome", "Path", "Plan", "live", "names_of", "run"]
+__all__ = ["Outcome", "Plan", "live", "names_of", "run", "running", "stale_commits"]

@@ -148,7 +148,8 @@ class Cluster:
 
     def signal(self, place: Place, sent: signal.Signals) -> None:
         """Send a signal to the node in a place."""
-        assert place.process is not None and place.process.pid is not None
+        assert place.process is not None
+        assert place.process.pid is not None
         with suppress(ProcessLookupError):
             os.kill(place.process.pid, sent)
 
@@ -192,6 +193,12 @@ class Cluster:
         if self._watch.is_alive():
             self._watch.join()
         self.links.close()
+
+    def move_to(self, server: Server) -> None:
+        """Lead all nodes to another server."""
+        self.server = server
+        for place in self.places:
+            self.links.do(place.to_database.lead_to(server.port))
 
     # --- what the database says
 

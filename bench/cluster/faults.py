@@ -1,4 +1,4 @@
-"""The faults that strike a cluster. Each returns when it is over, and says whom it struck, and when."""
+"""The faults that strike a cluster, each from its beginning until it is over."""
 
 import signal
 import time
@@ -10,6 +10,7 @@ from bench.cluster.cluster import Cluster, Place, link_of
 from bench.cluster.journal import lines
 from bench.cluster.links import WAYS
 from eventlog.postgres.leases import LEASE_S
+from tests.support.postgres import Standby
 
 DAY_S = 86_400.0
 FROZEN_S = 2 * LEASE_S
@@ -18,6 +19,8 @@ AWAY_S = (0.3, 2 * LEASE_S)
 IN_HAND_S = 0.02
 SETTLE_S = (0.5, 1.2)
 """Between two rounds: time for what was late."""
+OF_THE_DATABASE = ("restart", "promote")
+SYNCHRONOUS = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
 
 
 class Struck(NamedTuple):
@@ -40,7 +43,7 @@ def strike(cluster: Cluster, fault: str) -> Struck:
     at_home = frozenset(user for user, name in homes.items() if name == place.name)
     name, at_s = place.name, time.monotonic()
     woke_s = FAULTS[fault](cluster, place)
-    if fault == "restart":
+    if fault in OF_THE_DATABASE:
         return Struck(at_s, frozenset(cluster.users), frozenset())
     return Struck(at_s, at_home, frozenset([name, place.name]), woke_s or 0.0)
 
@@ -106,6 +109,22 @@ def _restart(cluster: Cluster, _: Place) -> None:
     cluster.server.start()
 
 
+def _promote(cluster: Cluster, _: Place) -> None:
+    """Give the database a synchronous standby, crash it, and have the standby take its place."""
+    primary = cluster.server
+    standby = Standby(primary, {"fsync": "off"})
+    cluster.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    cluster.ask("SELECT pg_reload_conf()")
+    while not cluster.ask(SYNCHRONOUS):
+        time.sleep(0.02)
+    settle(cluster)
+    primary.stop()
+    time.sleep(cluster.rng.uniform(0, 0.5))
+    cluster.move_to(standby)
+    cluster.ask("SELECT pg_promote()")
+    primary.remove()
+
+
 def _clock(cluster: Cluster, place: Place) -> None:
     """Have a node go on with a clock that is a day off, until the next one is."""
     cluster.end(place)
@@ -130,6 +149,7 @@ FAULTS: dict[str, Callable[[Cluster, Place], float | None]] = {
     "cut-peers": partial(_cut, to="peers", one_way=False),
     "cut-peers-one-way": partial(_cut, to="peers", one_way=True),
     "restart": _restart,
+    "promote": _promote,
     "clock": _clock,
     "close": _close,
 }

@@ -35,6 +35,10 @@ class Link:
         port: int = self._listening.sockets[0].getsockname()[1]
         return port
 
+    async def lead_to(self, server_port: int) -> None:
+        """Lead whoever connects from now on to another server."""
+        self._server_port = server_port
+
     async def hold(self, *ways: Way) -> None:
         """Let nothing through on these ways from now on."""
         for way in ways:

@@ -25,6 +25,7 @@ from eventlog.postgres.database import (
     Database,
     Lost,
     Place,
+    cancel_all,
     connect,
     run,
 )
@@ -91,8 +92,7 @@ class Leases:
         try:
             yield leases
         finally:
-            renewing.cancel()
-            await asyncio.wait([renewing])
+            await cancel_all([renewing])
 
     # --- streams
 

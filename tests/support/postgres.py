@@ -65,8 +65,11 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         if self._user is not None:
             shutil.chown(self.directory, self._user)
-        self._run("initdb", "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C", "-N")
+        self._fill()
         self.start()
+
+    def _fill(self) -> None:
+        self._run("initdb", "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C", "-N")
 
     @property
     def url(self) -> str:
@@ -121,6 +124,18 @@ def free_port() -> int:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
         return port
+
+
+class Standby(Server):
+    """A copy of another server, which follows that until it is promoted."""
+
+    def __init__(self, primary: Server, settings: dict[str, str] | None = None):
+        self._primary = primary
+        super().__init__(settings)
+
+    def _fill(self) -> None:
+        at = ("-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres")
+        self._run("pg_basebackup", *at, "-R", "-X", "stream", "-c", "fast")
 
 
 @functools.cache
