@@ -34,8 +34,8 @@ STALE = ("stale commit", "stale read")
 SHOWN_MAX = 8
 """Examples that are shown of one fault."""
 NOTES = (
-    "pauses in s: longest call about a user in each round, of workers of nodes that were not struck",
-    "other harm: gaps, epochs or versions that fell, diverged or damaged states, errors, hung calls",
+    "pauses in s: longest call about a user in each round, of workers of nodes not struck",
+    "other harm: gaps, epochs or versions that fell, diverged or damaged states, errors, hung",
     "woken: s from SIGCONT to the first answer that a worker of the frozen node got",
 )
 

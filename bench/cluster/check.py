@@ -199,9 +199,7 @@ async def _once(memory: Any, noted: Sequence[Line]) -> list[Harm]:
     found += [Harm("doubled", f"{n} events of {asked.get(one)}")
               for one, n in events.items() if n > 1 or one not in asked]  # fmt: skip
     found += [Harm("doubled", f"deleted {n} times: {one}") for one, n in gone.items() if n > 1]
-    found += [
-        Harm("lost", f"deleted, and no event says so: {one}") for one in deleted - gone.keys()
-    ]
+    found += [Harm("lost", f"deleted, and no event of it: {one}") for one in deleted - gone.keys()]
     found += [Harm("another answer", f"{refs} for {asked[one]}, made as {ids.get(one)}")
               for one, refs in answered.items()
               if asked[one].kind == "memory" and events[one] and refs != {ids[one]}]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Nodes of one store as processes, each behind proxies of its own, and what the database says of them.
+"""Nodes of one store as processes, each behind proxies of its own, and what the database says.
 
 A trigger of this measurement notes beside each event which node wrote it, and who owned the stream
 at that moment: so a stale commit is one that the owner did not make, whatever the fence says.
@@ -12,9 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
@@ -24,6 +23,9 @@ from bench.cluster.node import Config, opened, serve
 from eventlog import stream_id
 from memory_actors.base.streams import stream_of
 from tests.support.postgres import Server, free_port
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 BEGIN_S_MAX = 60.0
 END_S_MAX = 45.0
