@@ -149,6 +149,39 @@ def takeover(memories: int, url: str | None, options: Options) -> Any:
     return run(memories, options, url)
 
 
+@measurement(runs=1)
+@click.option("--rounds", default=100, show_default=True, type=click.IntRange(1))
+@click.option("--faults", help="Names, separated by commas; all by default.")
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(2))
+@click.option("--users", default=12, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--without-fence",
+    is_flag=True,
+    help="The control: stale commits pass, and must be seen.",
+)
+def cluster(
+    rounds: int, faults: str | None, nodes: int, users: int, without_fence: bool, options: Options
+) -> Any:
+    """Strike nodes that share a store in PostgreSQL; exit 1 at anything lost, doubled or stale."""
+    from bench.cluster import Plan, names_of, run
+
+    try:
+        names = names_of(faults, without_fence=without_fence)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return run(names, rounds, Plan(nodes, users, without_fence=without_fence), options)
+
+
+@measurement(runs=3)
+@click.option("--memories", default=10_000, show_default=True, type=click.IntRange(1_000))
+@click.option("--calls", default=300, show_default=True, type=click.IntRange(10))
+def nodes(memories: int, calls: int, options: Options) -> Any:
+    """Time calls that another node carries out, and takeovers; exit 1 if a figure misses."""
+    from bench.cluster.figures import run
+
+    return run(memories, calls, options)
+
+
 @measurement(runs=5)
 @click.option("--events", default=100_000, show_default=True, type=click.IntRange(1))
 def replay() -> None:

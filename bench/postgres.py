@@ -70,6 +70,14 @@ def served(directory: Path, url: str | None) -> Any:
     if url is not None:
         yield url
         return
+    settings = {"fsync": "on", "full_page_writes": "on", "shared_buffers": "128MB"}
+    with served_by(directory, settings) as server:
+        yield server.url
+
+
+@contextmanager
+def served_by(directory: Path, settings: dict[str, str]) -> Any:
+    """Yield a server of our own in the directory."""
     import tempfile
 
     from tests.support.postgres import Server
@@ -79,11 +87,10 @@ def served(directory: Path, url: str | None) -> Any:
             parent.chmod(0o711)  # the server is not root, and has to come through
             break
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
-    settings = {"fsync": "on", "full_page_writes": "on", "shared_buffers": "128MB"}
     server = Server(settings)
     tempfile.tempdir = before
     try:
-        yield server.url
+        yield server
     finally:
         server.remove()
 

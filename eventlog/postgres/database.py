@@ -7,7 +7,7 @@ an error of the log.
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.resources import files
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
@@ -296,6 +296,15 @@ async def patiently(attempt: Callable[[], Awaitable[T]], patience_s: float = PAT
             if asyncio.get_running_loop().time() > deadline:
                 raise LogUnavailable(f"the database cannot be reached: {error}") from error
         await asyncio.sleep(RETRY_S)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended: psycopg may take that for the end of a query alone."""
+    going = set(tasks)
+    while going:
+        for task in going:
+            task.cancel()
+        _, going = await asyncio.wait(going, timeout=RETRY_S)
 
 
 async def prepare(

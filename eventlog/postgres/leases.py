@@ -25,6 +25,7 @@ from eventlog.postgres.database import (
     Database,
     Lost,
     Place,
+    cancel_all,
     connect,
     run,
 )
@@ -66,7 +67,8 @@ class Leases:
         self._address = address
         self._lease_s = lease_s
         self._loop = asyncio.get_running_loop()
-        self._vouched_until_s = float("-inf")
+        self._held_until_s: float | None = None
+        """The lease surely holds until then; None: it was never renewed."""
 
     @classmethod
     @asynccontextmanager
@@ -90,8 +92,7 @@ class Leases:
         try:
             yield leases
         finally:
-            renewing.cancel()
-            await asyncio.wait([renewing])
+            await cancel_all([renewing])
 
     # --- streams
 
@@ -121,24 +122,31 @@ class Leases:
 
     def seconds_left(self) -> float:
         """Return for how long this node may answer from what it holds; 0 or less: it may not."""
-        return self._vouched_until_s - self._loop.time()
+        if self._held_until_s is None:
+            return float("-inf")
+        return self._held_until_s - self._lease_s * (1 - VOUCH_SHARE) - self._loop.time()
 
     # --- renewing
 
     async def _renew(self, connection: Connection) -> None:
         """Renew the lease once.
 
+        The database says whether it had expired. But if an answer was lost, the renewal before this
+        one may have landed, after the lease had expired: so a lease that this node did not know to
+        hold until now counts as expired.
+
         :raises Lost, Busy: it may not be renewed.
         """
-        asked_s, had_one = self._loop.time(), self._vouched_until_s > float("-inf")
+        asked_s = self._loop.time()
         values = [self._node, self._address, self._lease_s]
         rows = await asyncio.wait_for(run(connection, RENEW, values), self._lease_s)
         if not rows:
             raise Lost("the row of this node is gone: the writer makes it again")
-        if had_one and not rows[0][0]:
+        held_until_s = self._held_until_s
+        if held_until_s is not None and (not rows[0][0] or self._loop.time() > held_until_s):
             _logger.warning("the lease of this node had expired, and is renewed")
             self.lapsed()
-        self._vouched_until_s = asked_s + self._lease_s * VOUCH_SHARE
+        self._held_until_s = asked_s + self._lease_s
 
     async def _renew_forever(self, place: Place, connection: Connection) -> None:
         try:

@@ -18,6 +18,7 @@ from eventlog.postgres.database import (
     Database,
     Lost,
     Row,
+    cancel_all,
     listening,
 )
 
@@ -52,11 +53,7 @@ class Tail:
         self._is_closed = True
         self._wake()
         self._untold.set()
-        going = set(self._tasks)
-        while going:
-            for task in going:
-                task.cancel()  # psycopg may take that for the end of a query alone
-            _, going = await asyncio.wait(going, timeout=RETRY_S)
+        await cancel_all(self._tasks)
 
     def appended(self, position: int) -> None:
         """Take note of a commit of this node, and tell the others."""

@@ -61,13 +61,16 @@ class Server:
         self._user = "nobody" if os.geteuid() == 0 else None
         self.directory = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._data = self.directory / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._settings = SETTINGS | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
         if self._user is not None:
             shutil.chown(self.directory, self._user)
-        self._run("initdb", "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C", "-N")
+        self._fill()
         self.start()
+
+    def _fill(self) -> None:
+        self._run("initdb", "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C", "-N")
 
     @property
     def url(self) -> str:
@@ -116,11 +119,24 @@ class Server:
         return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port on which nobody listens."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
         return port
+
+
+class Standby(Server):
+    """A copy of another server, which follows that until it is promoted."""
+
+    def __init__(self, primary: Server, settings: dict[str, str] | None = None):
+        self._primary = primary
+        super().__init__(settings)
+
+    def _fill(self) -> None:
+        at = ("-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres")
+        self._run("pg_basebackup", *at, "-R", "-X", "stream", "-c", "fast")
 
 
 @functools.cache

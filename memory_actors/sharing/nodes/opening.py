@@ -123,9 +123,7 @@ def _cache() -> Iterator[Path]:
         for left in parent.iterdir():
             with suppress(OSError):
                 _remove_if_dead(left)
-        directory = parent / secrets.token_hex(8)
-        directory.mkdir(mode=0o700)
-        lock = _locked(directory)
+        directory, lock = _made(parent)
     except OSError as error:
         raise LogUnavailable(
             f"cannot keep a cache in {parent}: {error.strerror}: set XDG_CACHE_HOME"
@@ -135,6 +133,21 @@ def _cache() -> Iterator[Path]:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(lock)
+
+
+def _made(parent: Path) -> tuple[Path, int]:
+    """Make a directory for a node, and lock it.
+
+    Another node that opens at this moment may find it before it is locked, and remove it.
+    """
+    while True:
+        directory = parent / secrets.token_hex(8)
+        directory.mkdir(mode=0o700)
+        with suppress(FileNotFoundError, BlockingIOError):
+            lock = _locked(directory)
+            if (directory / LOCK).exists():
+                return directory, lock
+            os.close(lock)
 
 
 def _locked(directory: Path) -> int:

@@ -25,6 +25,7 @@ from memory_actors.sharing.declared import DECLARED
 
 CONNECT_S: Final = 1.0
 """A node that lives takes a connection at once; where another one is, the database says."""
+GIVEN_UP: Final = "another call could not reach this node"
 
 
 class PeerLostError(ConnectionError):
@@ -93,6 +94,17 @@ class Peer(Client):
         except SystemClosedError as error:  # the node is closing, or this connection with it
             raise PeerLostError(str(error)) from error
 
+    async def lost(self) -> None:
+        """End the connection: what waits for an answer is asked of whoever has the user now."""
+        if self._pid is not None:
+            self._fail(PeerLostError(GIVEN_UP))
+        await self.close()
+
+    def _check_here(self, *, loop_too: bool = True) -> None:
+        if self._closed:
+            raise PeerLostError(GIVEN_UP)
+        super()._check_here(loop_too=loop_too)
+
 
 async def _never(_give_up: Callable[[], object]) -> Any:
     raise UnavailableError("a node is asked, and never replaced")
@@ -115,7 +127,7 @@ class Peers:
         """Forget a node that cannot be reached."""
         peer = self._at.pop(address, None)
         if peer is not None:
-            await peer.close()
+            await peer.lost()
 
     async def close(self) -> None:
         """End all connections."""

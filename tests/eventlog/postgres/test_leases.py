@@ -9,6 +9,7 @@ from contracts.stores import Noted, registry
 from support.postgres import lent_url
 
 from eventlog import Fenced, LeaseLapsed, LeasingStore, require
+from eventlog.postgres.database import Lost, connect, run
 
 pytestmark = pytest.mark.anyio
 LEASE_S = 0.5
@@ -158,6 +159,31 @@ async def test_a_node_learns_that_its_lease_had_expired(nodes):
         await learned.wait()
 
     assert left[0] <= 0 < leases.seconds_left()
+
+
+async def test_a_node_learns_so_too_when_the_answer_to_the_renewal_was_lost(nodes, monkeypatch):
+    """The next renewal finds a lease that holds, though it had expired in between."""
+    [(_, leases), _] = nodes
+    learned = []
+    leases.lapsed = lambda: learned.append(leases.seconds_left())
+    renew = leases._renew
+    await freeze(leases)
+    connection = await connect(leases._database.place)
+    await run(connection, "UPDATE node SET expires_at = clock_timestamp()")
+
+    async def lost(*asked):
+        assert await run(*asked) == [(False,)]
+        raise Lost("the network is away")
+
+    monkeypatch.setattr("eventlog.postgres.leases.run", lost)
+    with pytest.raises(Lost):
+        await renew(connection)
+    monkeypatch.undo()
+    await renew(connection)
+    await connection.close()
+
+    assert len(learned) == 1
+    assert learned[0] <= 0 < leases.seconds_left()
 
 
 async def test_a_node_that_closes_leaves_its_streams_at_once(nodes, url):

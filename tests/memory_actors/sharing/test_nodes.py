@@ -1,9 +1,11 @@
 """Nodes: memory systems that share a store in PostgreSQL, here two in one process."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from memory_actors import (
     SystemClosedError,
 )
 from memory_actors.base.streams import recall_stream_of, stream_of
+from memory_actors.sharing.nodes import opening
 
 pytestmark = pytest.mark.anyio
 
@@ -418,3 +421,46 @@ async def test_what_a_killed_node_left_on_the_disk_is_removed(url, tmp_path):
         assert not left.exists()
         assert len(list(left.parent.iterdir())) == 1
     assert list(left.parent.iterdir()) == []
+
+
+async def test_calls_of_a_node_that_is_gone_are_asked_of_the_next(nodes):
+    """Also those that waited for it, or were about to ask it, when another call lost it."""
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    await other.user("ada").count()
+    stuck = asyncio.Event()
+
+    async def never(*_args, **_kwargs) -> None:
+        await stuck.wait()
+
+    node_of(one).memory._eventlog.append = never
+    adding = asyncio.create_task(other.user("ada").add("Ada lives in Davos"))
+    await asyncio.sleep(0.2)
+    asking = asyncio.create_task(other.user("ada").count())
+    await asyncio.sleep(0)
+    await node_of(other).peers.lost(node_of(other)._elsewhere[stream_of("ada")])
+    await freeze(one)
+
+    assert (await adding).memory_id
+    assert await asking in (1, 2)
+    stuck.set()
+
+
+def _open_and_close(cache: str, times: int) -> None:
+    os.environ["XDG_CACHE_HOME"] = cache
+    for _ in range(times):
+        with opening._cache() as directory:
+            assert (directory / opening.LOCK).exists()
+
+
+def test_nodes_that_open_at_the_same_moment_leave_each_others_cache_alone(tmp_path):
+    processes = [
+        get_context("fork").Process(target=_open_and_close, args=(str(tmp_path), 100))
+        for _ in range(4)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+    assert [process.exitcode for process in processes] == [0] * 4

@@ -1,0 +1,262 @@
+"""Nodes of one store as processes, each behind proxies of its own, and what the database says.
+
+A trigger of this measurement notes beside each event which node wrote it, and who owned the stream
+at that moment: so a stale commit is one that the owner did not make, whatever the fence says.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+
+from bench.cluster.journal import lines
+from bench.cluster.links import Link, Links
+from bench.cluster.node import Config, opened, serve
+from eventlog import stream_id
+from memory_actors.base.streams import stream_of
+from tests.support.postgres import Server, free_port
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+BEGIN_S_MAX = 60.0
+END_S_MAX = 45.0
+LOOK_S = 0.2
+WITNESS = """
+    CREATE TABLE IF NOT EXISTS {schema}.witness (
+        position bigint, sid bytea, writer text, owner bytea, epoch bigint
+    );
+    CREATE OR REPLACE FUNCTION {schema}.witnessed() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO {schema}.witness
+        SELECT new.position, new.sid, current_setting('application_name'), s.owner, s.epoch
+        FROM (SELECT) AS one LEFT JOIN {schema}.stream AS s ON s.sid = new.sid;
+        RETURN NULL;
+    END
+    $$;
+    CREATE OR REPLACE TRIGGER witnessed AFTER INSERT ON {schema}.event
+    FOR EACH ROW EXECUTE FUNCTION {schema}.witnessed();
+"""
+OWNERS = "SELECT sid, owner FROM {schema}.stream WHERE owner IS NOT NULL"
+STREAMS = "SELECT sid, epoch, version FROM {schema}.stream"
+_processes = get_context("forkserver")
+
+
+class Plan(NamedTuple):
+    """The size of a cluster, and how its workers work."""
+
+    nodes: int
+    users: int
+    workers: int = 4
+    """Of each node."""
+    pause_s: float = 0.02
+    """Between two calls of a worker, at the mean."""
+    without_fence: bool = False
+
+
+class Place:
+    """The place of a node: one process after another, behind the same proxies."""
+
+    def __init__(self, slot: int, links: Links, database_port: int):
+        self.slot = slot
+        self.lives = 0
+        self.process: BaseProcess | None = None
+        self.listens_at = free_port()
+        self.to_database, self.database_at = links.add(database_port)
+        self.from_peers, self.reached_at = links.add(self.listens_at)
+
+    @property
+    def name(self) -> str:
+        """The name of the node that is there now."""
+        return f"n{self.slot}g{self.lives}"
+
+
+class Cluster:
+    """Nodes that work, from `begin` to `finish`."""
+
+    def __init__(self, directory: Path, server: Server, schema: str, plan: Plan, seed: int):
+        self.directory, self.server, self.schema, self.plan = directory, server, schema, plan
+        self.rng = random.Random(seed)
+        self.seed = seed
+        self.links = Links()
+        self.places = [Place(slot, self.links, server.port) for slot in range(plan.nodes)]
+        self.names: list[str] = []
+        """Of all nodes that there were."""
+        self.users = tuple(f"user {number}" for number in range(plan.users))
+        self.fell: list[str] = []
+        """Epochs and versions that were seen to decrease."""
+        self._sids = {stream_id(stream_of(user)): user for user in self.users}
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._watched, daemon=True)
+        directory.mkdir()
+
+    def url(self, port: int, name: str) -> str:
+        """Return the URL of the store for a node of a name."""
+        at = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        return f"{at}?schema={self.schema}&application_name={name}"
+
+    # --- beginning and ending
+
+    def begin(self) -> None:
+        """Begin all nodes, and wait until they work."""
+        import asyncio
+
+        asyncio.run(_made(self.url(self.server.port, "maker")))
+        self.ask(WITNESS)
+        for place in self.places:
+            self.start(place)
+        for place in self.places:
+            self.await_begun(place)
+        self._watch.start()
+
+    def start(self, place: Place, clock_off_s: float = 0.0) -> None:
+        """Begin a node in a place."""
+        before = place.name if place.lives else None
+        place.lives += 1
+        self.names.append(place.name)
+        first, plan = place.slot * self.plan.workers, self.plan
+        config = Config(
+            url=self.url(place.database_at, place.name), name=place.name,
+            directory=self.directory, before=before, listens_at=place.listens_at,
+            reached_at=place.reached_at, users=self.users,
+            workers=tuple(range(first, first + plan.workers)),
+            workers_in_all=plan.nodes * plan.workers, pause_s=plan.pause_s, seed=self.seed,
+            clock_off_s=clock_off_s, without_fence=plan.without_fence,
+        )  # fmt: skip
+        place.process = _processes.Process(target=serve, args=(config,), daemon=True)
+        place.process.start()
+
+    def await_begun(self, place: Place) -> float:
+        """Wait until the node in a place works; return the moment.
+
+        :raises RuntimeError: it does not.
+        """
+        until_s = time.monotonic() + BEGIN_S_MAX
+        while time.monotonic() < until_s:
+            for line in lines(self.directory / place.name)[:1]:
+                return line.at_s
+            if place.process is None or not place.process.is_alive():
+                break
+            time.sleep(0.02)
+        raise RuntimeError(f"node {place.name} does not begin")
+
+    def signal(self, place: Place, sent: signal.Signals) -> None:
+        """Send a signal to the node in a place."""
+        assert place.process is not None
+        assert place.process.pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(place.process.pid, sent)
+
+    def kill(self, place: Place) -> None:
+        """Kill it."""
+        self.signal(place, signal.SIGKILL)
+        self._join(place)
+
+    def end(self, place: Place) -> None:
+        """Tell it to end in good order, and wait until it has.
+
+        :raises RuntimeError: it does not, or not in good order.
+        """
+        self.signal(place, signal.SIGTERM)
+        self._await_end(place)
+
+    def _await_end(self, place: Place) -> None:
+        self._join(place)
+        assert place.process is not None
+        if (code := place.process.exitcode) != 0:
+            raise RuntimeError(f"node {place.name} did not end in good order: {code}")
+
+    def _join(self, place: Place) -> None:
+        assert place.process is not None
+        place.process.join(END_S_MAX)
+
+    def finish(self) -> None:
+        """End all nodes in good order."""
+        for place in self.places:
+            self.signal(place, signal.SIGTERM)
+        for place in self.places:
+            self._await_end(place)
+
+    def close(self) -> None:
+        """Kill what is left, and end the proxies."""
+        self._ended.set()
+        for place in self.places:
+            if place.process is not None:
+                self.signal(place, signal.SIGCONT)
+                self.kill(place)
+        if self._watch.is_alive():
+            self._watch.join()
+        self.links.close()
+
+    def move_to(self, server: Server) -> None:
+        """Lead all nodes to another server."""
+        self.server = server
+        for place in self.places:
+            self.links.do(place.to_database.lead_to(server.port))
+
+    # --- what the database says
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Return what the database answers, not through a proxy."""
+        with psycopg.connect(self.server.url, autocommit=True) as connection:
+            found = connection.execute(query.format(schema=self.schema))
+            return found.fetchall() if found.description else []
+
+    def nodes(self) -> dict[bytes, str]:
+        """Return the names of all nodes by their ids in the database."""
+        first = ((name, lines(self.directory / name)[:1]) for name in self.names)
+        return {bytes.fromhex(line.said): name for name, begun in first for line in begun}
+
+    def homes(self) -> dict[str, str]:
+        """Return the name of the node of each user who has one."""
+        nodes = self.nodes()
+        found = ((self._sids.get(sid), nodes.get(owner)) for sid, owner in self.ask(OWNERS))
+        return {user: name for user, name in found if user is not None and name is not None}
+
+    def _watched(self) -> None:
+        """Look again and again whether an epoch or a version has decreased."""
+        seen: dict[bytes, tuple[int, int]] = {}
+        while not self._ended.wait(LOOK_S):
+            with suppress(psycopg.Error):
+                for sid, *now in self.ask(STREAMS):
+                    was = seen.get(sid, (0, 0))
+                    if now[0] < was[0] or now[1] < was[1]:
+                        self.fell.append(f"{sid.hex()} fell from {was} to {now}")
+                    seen[sid] = (now[0], now[1])
+
+
+async def _made(url: str) -> None:
+    """Make the tables."""
+    async with opened(url):
+        pass
+
+
+@contextmanager
+def running(
+    directory: Path, server: Server, schema: str, plan: Plan, seed: int
+) -> Iterator[Cluster]:
+    """Run a cluster, and leave no process behind."""
+    cluster = Cluster(directory, server, schema, plan, seed)
+    try:
+        cluster.begin()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def preload() -> None:
+    """Have the modules of a node imported once, by the process that all nodes are forked from."""
+    _processes.set_forkserver_preload(["bench.cluster.node"])
+
+
+def link_of(place: Place, to: str) -> Link:
+    """Return the proxy before the database, or before a node."""
+    return place.to_database if to == "database" else place.from_peers

@@ -1,0 +1,155 @@
+"""The faults that strike a cluster, each from its beginning until it is over."""
+
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple
+
+from bench.cluster.cluster import Cluster, Place, link_of
+from bench.cluster.journal import lines
+from bench.cluster.links import WAYS
+from eventlog.postgres.leases import LEASE_S
+from tests.support.postgres import Standby
+
+DAY_S = 86_400.0
+FROZEN_S = 2 * LEASE_S
+AWAY_S = (0.3, 2 * LEASE_S)
+"""The shortest and the longest time for which a network is away, or a node is not begun again."""
+IN_HAND_S = 0.02
+SETTLE_S = (0.5, 1.2)
+"""Between two rounds: time for what was late."""
+OF_THE_DATABASE = ("restart", "promote")
+SYNCHRONOUS = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+
+
+class Struck(NamedTuple):
+    """A fault that struck."""
+
+    at_s: float
+    users: frozenset[str]
+    """The users who were at the node that was struck."""
+    names: frozenset[str]
+    """The nodes whose own workers do not count: they were gone, frozen, or cut off."""
+    woke_s: float = 0.0
+    """The moment at which a frozen node went on."""
+
+
+def strike(cluster: Cluster, fault: str) -> Struck:
+    """Have a fault strike a node that has users, and wait until it is over."""
+    homes = cluster.homes()
+    places = [one for one in cluster.places if one.name in homes.values()] or cluster.places
+    place = cluster.rng.choice(places)
+    at_home = frozenset(user for user, name in homes.items() if name == place.name)
+    name, at_s = place.name, time.monotonic()
+    woke_s = FAULTS[fault](cluster, place)
+    if fault in OF_THE_DATABASE:
+        return Struck(at_s, frozenset(cluster.users), frozenset())
+    return Struck(at_s, at_home, frozenset([name, place.name]), woke_s or 0.0)
+
+
+def settle(cluster: Cluster) -> None:
+    """Let the cluster work for a while."""
+    time.sleep(cluster.rng.uniform(*SETTLE_S))
+
+
+def _kill(cluster: Cluster, place: Place) -> None:
+    cluster.kill(place)
+    time.sleep(cluster.rng.uniform(*AWAY_S))
+    cluster.start(place)
+    cluster.await_begun(place)
+
+
+def _freeze(cluster: Cluster, place: Place) -> float:
+    cluster.signal(place, signal.SIGSTOP)
+    time.sleep(FROZEN_S)
+    woke_s = time.monotonic()
+    cluster.signal(place, signal.SIGCONT)
+    _await_answer(cluster, place, woke_s)
+    return woke_s
+
+
+def _freeze_in_batch(cluster: Cluster, place: Place) -> float:
+    """Freeze a node while what it has sent is on its way; that arrives when it goes on."""
+    link = place.to_database
+    cluster.links.do(link.hold("there"))
+    time.sleep(IN_HAND_S)
+    cluster.signal(place, signal.SIGSTOP)
+    time.sleep(FROZEN_S)
+    woke_s = time.monotonic()
+    cluster.links.do(link.heal(reset=False))
+    cluster.signal(place, signal.SIGCONT)
+    _await_answer(cluster, place, woke_s)
+    return woke_s
+
+
+def _await_answer(cluster: Cluster, place: Place, woke_s: float) -> None:
+    """Wait until a node has answered after it went on."""
+    until_s = woke_s + FROZEN_S
+    while time.monotonic() < until_s:
+        last = lines(cluster.directory / place.name)[-50:]
+        if any(line.what in ("done", "read") and line.at_s > woke_s for line in last):
+            return
+        time.sleep(0.05)
+
+
+def _cut(
+    cluster: Cluster, place: Place, to: Literal["database", "peers"], *, one_way: bool
+) -> None:
+    ways = (cluster.rng.choice(WAYS),) if one_way else WAYS
+    link = link_of(place, to)
+    cluster.links.do(link.hold(*ways))
+    time.sleep(cluster.rng.uniform(*AWAY_S))
+    cluster.links.do(link.heal(reset=cluster.rng.random() < 0.5))
+
+
+def _restart(cluster: Cluster, _: Place) -> None:
+    cluster.server.stop()
+    time.sleep(cluster.rng.uniform(0, 0.5))
+    cluster.server.start()
+
+
+def _promote(cluster: Cluster, _: Place) -> None:
+    """Give the database a synchronous standby, crash it, and have the standby take its place."""
+    primary = cluster.server
+    standby = Standby(primary, {"fsync": "off"})
+    cluster.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    cluster.ask("SELECT pg_reload_conf()")
+    while not cluster.ask(SYNCHRONOUS):
+        time.sleep(0.02)
+    settle(cluster)
+    primary.stop()
+    time.sleep(cluster.rng.uniform(0, 0.5))
+    cluster.move_to(standby)
+    cluster.ask("SELECT pg_promote()")
+    primary.remove()
+
+
+def _clock(cluster: Cluster, place: Place) -> None:
+    """Have a node go on with a clock that is a day off, until the next one is."""
+    cluster.end(place)
+    cluster.start(place, cluster.rng.choice((-DAY_S, DAY_S)))
+    cluster.await_begun(place)
+    time.sleep(cluster.rng.uniform(1, 2))
+
+
+def _close(cluster: Cluster, place: Place) -> None:
+    cluster.end(place)
+    time.sleep(cluster.rng.uniform(0, 0.5))
+    cluster.start(place)
+    cluster.await_begun(place)
+
+
+FAULTS: dict[str, Callable[[Cluster, Place], float | None]] = {
+    "kill": _kill,
+    "freeze": _freeze,
+    "freeze-batch": _freeze_in_batch,
+    "cut-database": partial(_cut, to="database", one_way=False),
+    "cut-database-one-way": partial(_cut, to="database", one_way=True),
+    "cut-peers": partial(_cut, to="peers", one_way=False),
+    "cut-peers-one-way": partial(_cut, to="peers", one_way=True),
+    "restart": _restart,
+    "promote": _promote,
+    "clock": _clock,
+    "close": _close,
+}
