@@ -131,8 +131,12 @@ class Place(NamedTuple):
             named = query.pop("schema", SCHEMA)
             url = urlunsplit(parts._replace(query=urlencode(query)))
             given = conninfo_to_dict(url)
-        except (ValueError, psycopg.Error) as error:
-            raise LogUnavailable(f"this is no URL of a database: {error}") from error
+        except (ValueError, psycopg.Error):
+            # What they say may quote the password, where that is what is wrong with the URL.
+            raise LogUnavailable(
+                "this is no URL of a database: write postgresql://user@host:port/name?schema=name, "
+                "and percent-encode what is special in a password"
+            ) from None
         name = schema or named
         if not 0 < len(name.encode()) < 64 or "\0" in name:
             raise LogUnavailable(f"schema {name!r:.100} is no name of 1 to 63 bytes")
@@ -143,6 +147,37 @@ class Place(NamedTuple):
     def channel(self) -> str:
         """The channel on which appends are told."""
         return f"{self.schema:.50}:log"
+
+
+class Looked(NamedTuple):
+    """What is found where a store is to be."""
+
+    server: str
+    """The version of the server."""
+    store_format: int | None
+    """None: there is no store in this schema."""
+
+
+def look(url: str) -> Looked:
+    """Look whether there is a store at a URL, and make nothing. It blocks.
+
+    :raises LogUnavailable: the database cannot be reached.
+    """
+    place = Place.parse(url)
+    try:
+        with translated(), psycopg.connect(place.url, autocommit=True) as connection:
+            table = sql.Identifier(place.schema, "store").as_string(connection)
+            found = connection.execute("SELECT to_regclass(%s)::oid", [table]).fetchone()
+            made = None
+            if found is not None and found[0] is not None:
+                query = sql.SQL("SELECT format FROM {}").format(
+                    sql.Identifier(place.schema, "store")
+                )
+                made = connection.execute(query).fetchone()
+            version = connection.info.parameter_status("server_version") or "unknown"
+            return Looked(version, None if made is None else made[0])
+    except (Lost, Busy) as error:
+        raise LogUnavailable(f"the database cannot be reached: {error}") from error
 
 
 async def connect(place: Place, *, calls: bool = False) -> Connection:

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import click
 import msgspec
 import numpy as np
 
-from eventlog import CorruptLog
+from eventlog import CorruptLog, EventLogError, MissingExtra
 from eventlog.files.closed_log import ClosedLog
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.cli import options
@@ -28,15 +28,19 @@ from memory_actors.cli.output import print_json, print_table, say, size, table, 
 from memory_actors.cli.running import run
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.model.installed import model_dir, model_path
-from memory_actors.sharing.address import is_shared
+from memory_actors.sharing.address import is_shared, shown
 from memory_actors.sharing.system import join
 from memory_actors.upkeep.store import closed_log
+
+if TYPE_CHECKING:
+    from eventlog.postgres.database import Looked
 
 Status: TypeAlias = Literal["ok", "warning", "failed"]
 
 PYTHON_MIN: Final = (3, 11)
 PACKAGE: Final = "memory-actors"
 FREE_BYTES_MIN: Final = 1 << 30
+POSTGRES_MIN: Final = 16
 FSYNC_MS_MAX: Final = 20.0  # above it one add at a time feels slow
 FSYNC_PROBES: Final = 9
 PROBE_BYTES: Final = 4096
@@ -58,19 +62,14 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-def checks(directory: Path) -> Iterator[Check]:
+def checks(store: Path | str) -> Iterator[Check]:
     """Yield one check after another; one that crashes has failed and stops no other."""
     looks: list[tuple[str, Callable[[], Check]]] = [
         ("python", _python),
         ("packages", _packages),
         ("model", _model),
         ("embedding", _embedding),
-        ("data directory", lambda: _writable(directory)),
-        ("free disk", lambda: _free_disk(directory)),
-        ("file system", lambda: _file_system(directory)),
-        ("log lock", lambda: _lock(directory)),
-        ("log file", lambda: _log_file(closed_log(directory))),
-        ("fsync", lambda: _fsync(directory)),
+        *(_of_database(store) if isinstance(store, str) else _of_directory(store)),
     ]
     for name, look in looks:
         try:
@@ -138,7 +137,60 @@ def _embedding() -> Check:
     )
 
 
+# --- the database
+
+
+def _of_database(url: str) -> list[tuple[str, Callable[[], Check]]]:
+    return [("database", lambda: _database(url)), ("store", lambda: _store(url))]
+
+
+def _database(url: str) -> Check:
+    """Look whether the driver is there, and a server of a version that will do."""
+    name, at = "database", shown(url)
+    try:
+        server = _looked(url).server
+    except MissingExtra as error:
+        return _check(name, False, "its driver is not installed", str(error))
+    except EventLogError as error:
+        advice = "see that it runs, and that user, password and name are right"
+        return _check(name, False, f"{at}: {error}", advice)
+    version = int(server.partition(".")[0])
+    found = f"{at}, PostgreSQL {server}"
+    if version == POSTGRES_MIN:
+        return Check(
+            name=name, status="warning", found=found,
+            advice="PostgreSQL 17 and later also end by themselves what holds a lock too long",
+        )  # fmt: skip
+    return _check(name, version > POSTGRES_MIN, found, f"upgrade to PostgreSQL {POSTGRES_MIN + 1}")
+
+
+def _store(url: str) -> Check:
+    try:
+        made = _looked(url).store_format
+    except EventLogError:
+        return _check("store", False, "cannot be looked for", "see what is said of the database")
+    found = "none in this schema yet" if made is None else f"in format {made}"
+    return _check("store", True, f"{found}; `verify` reads what is in it" if made else found, "")
+
+
+def _looked(url: str) -> "Looked":
+    from eventlog.postgres.database import look  # psycopg, which most stores do not need
+
+    return look(url)
+
+
 # --- the data directory
+
+
+def _of_directory(directory: Path) -> list[tuple[str, Callable[[], Check]]]:
+    return [
+        ("data directory", lambda: _writable(directory)),
+        ("free disk", lambda: _free_disk(directory)),
+        ("file system", lambda: _file_system(directory)),
+        ("log lock", lambda: _lock(directory)),
+        ("log file", lambda: _log_file(closed_log(directory))),
+        ("fsync", lambda: _fsync(directory)),
+    ]
 
 
 def _existing(directory: Path) -> Path:
@@ -271,8 +323,11 @@ MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "
 @click.command(cls=SharedCommand, shared=options.OF_STORE)
 @pass_app
 def doctor(app: App, /) -> None:
-    """Check Python, the model, the data directory and the disk. Changes nothing."""
-    made = list(checks(app.directory))
+    """Check Python, the model, and the data directory and the disk, or the database.
+
+    Changes nothing.
+    """
+    made = list(checks(app.store))
     failed = sum(check.status == "failed" for check in made)
     if app.json:
         print_json({"ok": not failed, "checks": made})

@@ -36,9 +36,8 @@ def backup(made: BackedUp) -> None:
 @pass_app
 def restore_backup(app: App, /, backup: Path) -> None:
     """Put a BACKUP in the place of the store, which must be closed and is moved aside."""
-    print_result(
-        app, run(lambda: MemorySystem.restore_backup(backup, app.directory)), _say_restored
-    )
+    directory = app.directory_or("`pg_restore` puts back what `pg_dump` made")
+    print_result(app, run(lambda: MemorySystem.restore_backup(backup, directory)), _say_restored)
 
 
 def _say_restored(restored: Restored) -> None:
@@ -55,8 +54,9 @@ def repair(app: App, /, target: Path) -> None:
 
     Exits with 1 if anything was left behind, or nothing says how much there was.
     """
+    directory = app.directory_or("go over to a standby, or restore what `pg_dump` made")
     check_store(app)
-    report = repair_store(app.directory, target, key_file=app.key_file)
+    report = repair_store(directory, target, key_file=app.key_file)
     print_result(app, report, _say_repaired)
     if not report.is_whole:
         raise click.exceptions.Exit(1)

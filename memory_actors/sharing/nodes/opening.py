@@ -6,6 +6,7 @@ node removes what others left there that were killed, so that it holds nothing f
 erased meanwhile.
 """
 
+import asyncio
 import fcntl
 import os
 import secrets
@@ -26,6 +27,7 @@ from eventlog.core.waiting import to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import open_alone
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.sharing.declaration import On
 from memory_actors.sharing.nodes.node import Node
 from memory_actors.sharing.nodes.peers import listening_for_peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement, leased
@@ -50,7 +52,11 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         held.callback(listening.close)
         placed: list[LeasedPlacement] = []
         place = partial(leased, address=msgspec.json.encode(address), began=placed.append)
-        memory = await open_alone(directory, parts, AsyncExitStack(), LogInDatabase(url), place)
+        made: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
+        scheduled = partial(_compact_everywhere, made)
+        memory = await open_alone(
+            directory, parts, AsyncExitStack(), LogInDatabase(url), place, scheduled
+        )
         held.push_async_callback(memory.close)
         [placement] = placed
         placement.forget = memory._erasing.forget_everybody  # noqa: SLF001 - its own
@@ -59,10 +65,17 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         await server.start()
         node = Node(server.answering, placement, held.aclose)
         held.push_async_callback(node.peers.close)
+        made.set_result(node)
         return node
     except BaseException:
         await to_the_end(held.aclose())
         raise
+
+
+async def _compact_everywhere(made: asyncio.Future[Node]) -> None:
+    """Compact all users, at every node: what one node does by the schedule for all of them."""
+    node = await asyncio.shield(made)
+    await node.call("system.compact", On(), (), {})
 
 
 def _check(parts: StoreParts) -> None:
@@ -70,11 +83,6 @@ def _check(parts: StoreParts) -> None:
         raise InvalidInputError(
             "a store in a database is not encrypted by a file of keys, which other nodes would not "
             "have: encrypt the disk of the database, and connect with sslmode=verify-full"
-        )
-    if parts.settings is not None and parts.settings.recall_audit == "hashed":
-        raise InvalidInputError(
-            'recall_audit="hashed" rests on a key in the data directory, and nodes have none in '
-            'common: use "plain", or None'
         )
 
 
