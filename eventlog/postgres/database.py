@@ -36,6 +36,7 @@ except ImportError as error:
     ) from error
 
 FORMAT = 3  # 1 had no table of what is derived, 2 none of settings
+MOVING = 1_000_000  # of a schema that a move has not filled yet: no version opens it
 SERVER_VERSION_MIN = 160_000
 TRANSACTION_TIMEOUT_VERSION = 170_000
 SCHEMA = "eventlog"
@@ -155,7 +156,7 @@ class Looked(NamedTuple):
     server: str
     """The version of the server."""
     store_format: int | None
-    """None: there is no store in this schema."""
+    """None: there is no store in this schema; `MOVING`: a move has not filled it yet."""
 
 
 def look(url: str) -> Looked:
@@ -344,13 +345,11 @@ async def prepare(
     :raises UnknownEvent: a later version made them.
     :raises LogUnavailable: the database is too old, or lets us make none.
     """
-    if connection.info.server_version < SERVER_VERSION_MIN:
-        raise LogUnavailable("the database is older than PostgreSQL 16: upgrade it")
     found = await _find(place, connection)
     if found is None:
-        await _make(connection, place, make_identity())
+        await make_tables(connection, place, make_identity())
     elif found[0] < FORMAT:
-        await _make(connection, place, found[1])
+        await make_tables(connection, place, found[1])
     found = await _find(place, connection)
     assert found is not None
     identity = found[1]
@@ -362,22 +361,42 @@ async def _find(place: Place, connection: Connection) -> tuple[int, bytes] | Non
     """Return the format of the store and the identity of its keys, None if there is no store.
 
     :raises UnknownEvent: a later version made it.
+    :raises LogUnavailable: a move has not filled it yet, or the database is too old.
     """
-    table = sql.Identifier(place.schema, "store").as_string(connection)
-    [[there]] = await run(connection, "SELECT to_regclass(%s) IS NOT NULL", [table])
-    rows = await run(connection, "SELECT format, keys_identity FROM store") if there else []
-    if not rows:
+    made_format = await found_format(place, connection)
+    if made_format is None:
         return None
-    [(made_format, identity)] = rows
+    if made_format == MOVING:
+        raise LogUnavailable(
+            f"a store is being moved to schema {place.schema!r}, and is not whole: run "
+            "`memory-actors move` again, or drop the schema"
+        )
     if made_format > FORMAT:
         raise UnknownEvent(f"schema {place.schema!r} has format {made_format}: upgrade")
+    [[identity]] = await run(connection, "SELECT keys_identity FROM store")
     return made_format, bytes(identity)
 
 
-async def _make(connection: Connection, place: Place, identity: bytes) -> None:
+async def found_format(place: Place, connection: Connection) -> int | None:
+    """Return the format of the store in a schema, None if there is none.
+
+    :raises LogUnavailable: the database is too old.
+    """
+    if connection.info.server_version < SERVER_VERSION_MIN:
+        raise LogUnavailable("the database is older than PostgreSQL 16: upgrade it")
+    table = sql.Identifier(place.schema, "store").as_string(connection)
+    [[there]] = await run(connection, "SELECT to_regclass(%s) IS NOT NULL", [table])
+    rows = await run(connection, "SELECT format FROM store") if there else []
+    return rows[0][0] if rows else None
+
+
+async def make_tables(
+    connection: Connection, place: Place, identity: bytes, made_format: int = FORMAT
+) -> None:
     """Make what is missing in one transaction, which is one message, behind a lock of its own.
 
-    An older store is brought to this format so: the others who have it open go on.
+    An older store is brought to this format so: the others who have it open go on. For a move, of
+    which the format is `MOVING`, a store that is there stays as it is.
     """
     tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
     script = sql.SQL("{before} {tables} {after}").format(
@@ -389,8 +408,12 @@ async def _make(connection: Connection, place: Place, identity: bytes) -> None:
         after=sql.SQL(
             "INSERT INTO store (format, keys_identity) VALUES ({made_format}, {identity}) "
             "ON CONFLICT (only_row) DO UPDATE SET format = excluded.format "
-            "WHERE store.format < excluded.format;"
-        ).format(made_format=sql.Literal(FORMAT), identity=sql.Literal(identity)),
+            "WHERE store.format < excluded.format AND excluded.format <> {moving};"
+        ).format(
+            made_format=sql.Literal(made_format),
+            identity=sql.Literal(identity),
+            moving=sql.Literal(MOVING),
+        ),
     )
     with translated():
         await connection.execute(script)

@@ -41,6 +41,7 @@ PYTHON_MIN: Final = (3, 11)
 PACKAGE: Final = "memory-actors"
 FREE_BYTES_MIN: Final = 1 << 30
 POSTGRES_MIN: Final = 16
+MOVING: Final = 1_000_000  # eventlog/postgres/database.py
 FSYNC_MS_MAX: Final = 20.0  # above it one add at a time feels slow
 FSYNC_PROBES: Final = 9
 PROBE_BYTES: Final = 4096
@@ -169,6 +170,9 @@ def _store(url: str) -> Check:
         made = _looked(url).store_format
     except EventLogError:
         return _check("store", False, "cannot be looked for", "see what is said of the database")
+    if made is not None and made >= MOVING:
+        advice = "run `memory-actors move` again, or drop the schema"
+        return _check("store", False, "one is being moved here, and is not whole", advice)
     found = "none in this schema yet" if made is None else f"in format {made}"
     return _check("store", True, f"{found}; `verify` reads what is in it" if made else found, "")
 

@@ -56,6 +56,7 @@ LINES = {
     "verify": "--against heads.json",
     "backup": "new-backup",
     "restore-backup": "backup",
+    "move": "memory postgresql://nobody@127.0.0.1:9/none",
     "export-since": "0 increment",
     "import-since": "lines.jsonl",
     "repair": "repaired",

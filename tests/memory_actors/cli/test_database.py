@@ -31,9 +31,10 @@ INSTEAD = {
     "import-since": ("InvalidInputError", "replicate the database"),
     "restore-backup": ("InvalidInputError", "pg_restore"),
     "repair": ("InvalidInputError", "standby"),
+    "move": ("NotFoundError", "no store in the directory"),
     "demo": ("InvalidInputError", "leave --data out"),
 }
-"""The commands that the database's own tools stand for: the error, and what it says."""
+"""The commands that are about a directory: the error, and what it says of it."""
 SECRET = "s3cr3t"
 
 

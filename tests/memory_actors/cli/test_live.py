@@ -31,7 +31,7 @@ from memory_actors.sync import MemorySystem
 
 ROOT = Path(__file__).parents[3]
 
-ALONE = {"restore-backup", "import-since", "repair"}
+ALONE = {"move", "restore-backup", "import-since", "repair"}
 """Commands that need the store for themselves."""
 WHERE = re.compile(r"is open in process (\d+) since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: close it there")
 
