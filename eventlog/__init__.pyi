@@ -68,6 +68,7 @@ from eventlog.core.records import Heads as Heads
 from eventlog.core.records import Imported as Imported
 from eventlog.core.records import LeftBehind as LeftBehind
 from eventlog.core.records import LogStatistics as LogStatistics
+from eventlog.core.records import Moved as Moved
 from eventlog.core.records import Node as Node
 from eventlog.core.records import OnDropped as OnDropped
 from eventlog.core.records import Prepared as Prepared

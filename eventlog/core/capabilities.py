@@ -38,12 +38,15 @@ Capability = TypeVar("Capability")
 def require(store: object, capability: Callable[..., Capability]) -> Capability:
     """Return a store as one that has a capability: one of the protocols of this file.
 
+    A store that lacks one may say in `INSTEAD`, by the name of the protocol, what to do instead.
+
     :raises MissingCapability: it has not.
     """
     # mypy takes no protocol for a `type[...]` (type-abstract), but does take it for a callable.
     protocol = cast("type[Capability]", capability)
     if not isinstance(store, protocol):
-        raise MissingCapability(type(store).__name__, protocol.__name__)
+        name, instead = protocol.__name__, getattr(store, "INSTEAD", {})
+        raise MissingCapability(type(store).__name__, name, instead.get(name))
     return store
 
 

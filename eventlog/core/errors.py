@@ -153,11 +153,9 @@ class BeingErased(EventLogError):
 class MissingCapability(EventLogError):
     """The store cannot do this: use one that can."""
 
-    def __init__(self, store: str, capability: str):
-        super().__init__(
-            f"{store} cannot do this, for it is no {capability}: use a store that has this "
-            "capability, such as EventLog"
-        )
+    def __init__(self, store: str, capability: str, instead: str | None = None):
+        instead = instead or "use a store that has this capability, such as EventLog"
+        super().__init__(f"{store} cannot do this, for it is no {capability}: {instead}")
         self.store = store
         self.capability = capability
 

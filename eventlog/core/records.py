@@ -304,6 +304,19 @@ class Imported(Returned, frozen=True):
     erased_streams: int
 
 
+class Moved(Returned, frozen=True):
+    """The result of a move to a database."""
+
+    events: int
+    streams: int
+    archived_events: int
+    """Events whose payloads are in the archive."""
+    dropped_events: int
+    erased_events: int
+    resumed: bool = False
+    """True if an earlier run had begun it."""
+
+
 class Head(Returned, frozen=True):
     """The end of a stream."""
 

@@ -36,6 +36,7 @@ except ImportError as error:
     ) from error
 
 FORMAT = 3  # 1 had no table of what is derived, 2 none of settings
+MOVING = 1_000_000  # of a schema that a move has not filled yet: no version opens it
 SERVER_VERSION_MIN = 160_000
 TRANSACTION_TIMEOUT_VERSION = 170_000
 SCHEMA = "eventlog"
@@ -131,8 +132,12 @@ class Place(NamedTuple):
             named = query.pop("schema", SCHEMA)
             url = urlunsplit(parts._replace(query=urlencode(query)))
             given = conninfo_to_dict(url)
-        except (ValueError, psycopg.Error) as error:
-            raise LogUnavailable(f"this is no URL of a database: {error}") from error
+        except (ValueError, psycopg.Error):
+            # What they say may quote the password, where that is what is wrong with the URL.
+            raise LogUnavailable(
+                "this is no URL of a database: write postgresql://user@host:port/name?schema=name, "
+                "and percent-encode what is special in a password"
+            ) from None
         name = schema or named
         if not 0 < len(name.encode()) < 64 or "\0" in name:
             raise LogUnavailable(f"schema {name!r:.100} is no name of 1 to 63 bytes")
@@ -143,6 +148,37 @@ class Place(NamedTuple):
     def channel(self) -> str:
         """The channel on which appends are told."""
         return f"{self.schema:.50}:log"
+
+
+class Looked(NamedTuple):
+    """What is found where a store is to be."""
+
+    server: str
+    """The version of the server."""
+    store_format: int | None
+    """None: there is no store in this schema; `MOVING`: a move has not filled it yet."""
+
+
+def look(url: str) -> Looked:
+    """Look whether there is a store at a URL, and make nothing. It blocks.
+
+    :raises LogUnavailable: the database cannot be reached.
+    """
+    place = Place.parse(url)
+    try:
+        with translated(), psycopg.connect(place.url, autocommit=True) as connection:
+            table = sql.Identifier(place.schema, "store").as_string(connection)
+            found = connection.execute("SELECT to_regclass(%s)::oid", [table]).fetchone()
+            made = None
+            if found is not None and found[0] is not None:
+                query = sql.SQL("SELECT format FROM {}").format(
+                    sql.Identifier(place.schema, "store")
+                )
+                made = connection.execute(query).fetchone()
+            version = connection.info.parameter_status("server_version") or "unknown"
+            return Looked(version, None if made is None else made[0])
+    except (Lost, Busy) as error:
+        raise LogUnavailable(f"the database cannot be reached: {error}") from error
 
 
 async def connect(place: Place, *, calls: bool = False) -> Connection:
@@ -318,13 +354,11 @@ async def prepare(
     :raises UnknownEvent: a later version made them.
     :raises LogUnavailable: the database is too old, or lets us make none.
     """
-    if connection.info.server_version < SERVER_VERSION_MIN:
-        raise LogUnavailable("the database is older than PostgreSQL 16: upgrade it")
     found = await _find(place, connection)
     if found is None:
-        await _make(connection, place, make_identity())
+        await make_tables(connection, place, make_identity())
     elif found[0] < FORMAT:
-        await _make(connection, place, found[1])
+        await make_tables(connection, place, found[1])
     found = await _find(place, connection)
     assert found is not None
     identity = found[1]
@@ -336,22 +370,42 @@ async def _find(place: Place, connection: Connection) -> tuple[int, bytes] | Non
     """Return the format of the store and the identity of its keys, None if there is no store.
 
     :raises UnknownEvent: a later version made it.
+    :raises LogUnavailable: a move has not filled it yet, or the database is too old.
     """
-    table = sql.Identifier(place.schema, "store").as_string(connection)
-    [[there]] = await run(connection, "SELECT to_regclass(%s) IS NOT NULL", [table])
-    rows = await run(connection, "SELECT format, keys_identity FROM store") if there else []
-    if not rows:
+    made_format = await found_format(place, connection)
+    if made_format is None:
         return None
-    [(made_format, identity)] = rows
+    if made_format == MOVING:
+        raise LogUnavailable(
+            f"a store is being moved to schema {place.schema!r}, and is not whole: run "
+            "`memory-actors move` again, or drop the schema"
+        )
     if made_format > FORMAT:
         raise UnknownEvent(f"schema {place.schema!r} has format {made_format}: upgrade")
+    [[identity]] = await run(connection, "SELECT keys_identity FROM store")
     return made_format, bytes(identity)
 
 
-async def _make(connection: Connection, place: Place, identity: bytes) -> None:
+async def found_format(place: Place, connection: Connection) -> int | None:
+    """Return the format of the store in a schema, None if there is none.
+
+    :raises LogUnavailable: the database is too old.
+    """
+    if connection.info.server_version < SERVER_VERSION_MIN:
+        raise LogUnavailable("the database is older than PostgreSQL 16: upgrade it")
+    table = sql.Identifier(place.schema, "store").as_string(connection)
+    [[there]] = await run(connection, "SELECT to_regclass(%s) IS NOT NULL", [table])
+    rows = await run(connection, "SELECT format FROM store") if there else []
+    return rows[0][0] if rows else None
+
+
+async def make_tables(
+    connection: Connection, place: Place, identity: bytes, made_format: int = FORMAT
+) -> None:
     """Make what is missing in one transaction, which is one message, behind a lock of its own.
 
-    An older store is brought to this format so: the others who have it open go on.
+    An older store is brought to this format so: the others who have it open go on. For a move, of
+    which the format is `MOVING`, a store that is there stays as it is.
     """
     tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
     script = sql.SQL("{before} {tables} {after}").format(
@@ -363,8 +417,12 @@ async def _make(connection: Connection, place: Place, identity: bytes) -> None:
         after=sql.SQL(
             "INSERT INTO store (format, keys_identity) VALUES ({made_format}, {identity}) "
             "ON CONFLICT (only_row) DO UPDATE SET format = excluded.format "
-            "WHERE store.format < excluded.format;"
-        ).format(made_format=sql.Literal(FORMAT), identity=sql.Literal(identity)),
+            "WHERE store.format < excluded.format AND excluded.format <> {moving};"
+        ).format(
+            made_format=sql.Literal(made_format),
+            identity=sql.Literal(identity),
+            moving=sql.Literal(MOVING),
+        ),
     )
     with translated():
         await connection.execute(script)

@@ -14,7 +14,7 @@ To copy and shrink itself is the database's own work: `pg_dump`, replication, va
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import anyio.to_thread
 
@@ -166,6 +166,12 @@ SIZE = """
 
 class PgEventStore(TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
+
+    INSTEAD: ClassVar = {
+        "BackupStore": "copy the database with `pg_dump`, or as its provider does",
+        "ExportingStore": "replicate the database, or copy it with `pg_dump`",
+        "ShrinkingStore": "autovacuum gives the space of the database back",
+    }
 
     def __init__(
         self,

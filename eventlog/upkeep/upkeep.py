@@ -26,12 +26,15 @@ from eventlog.core.records import (
     DroppedPayloads,
     Erased,
     Exported,
+    Heads,
     Imported,
+    Moved,
     Shrunk,
 )
 from eventlog.core.requests import check_int, check_stream_name, check_text
 from eventlog.files.datafile import named
 from eventlog.lmdb.erase import STEP_BYTES
+from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.opening import Files, load_format, put_shrunk
 from eventlog.lmdb.tables import archive_statistics
@@ -257,6 +260,28 @@ class LogUpkeep:
             await self._delete_key(stream.sid)
             await self._erase_payloads(stream.sid)
         return [stream.sid for stream, _ in erased]
+
+    async def move_to(
+        self, url: str, *, settings: Mapping[str, bytes], progress: Progress | None = None
+    ) -> Moved:
+        """Move the whole log to an empty schema of a PostgreSQL database, with settings in it.
+
+        Nobody may append meanwhile, and nothing is changed here. It goes on where it was, if it was
+        cut off; until it is whole and verified the schema opens as no store. `progress(done,
+        total)` is called from a thread. It needs the extra `postgres`.
+
+        :raises LogUnavailable: the database cannot be reached or used, or has something else there.
+        :raises CorruptLog: this log is damaged, or the copy is another one than this.
+        """
+        from eventlog.upkeep.moving import Moving  # psycopg, which most stores do not need
+
+        await self._intake.flush()
+        heads = await anyio.to_thread.run_sync(self._heads)
+        return await self._alone(partial(Moving(self._files, heads, settings, progress).run, url))
+
+    def _heads(self) -> Heads:
+        with self._env.read() as txn:
+            return read_heads(self._env, txn, self._clock())
 
     async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
         """Return what is in the archive, of one stream or of all."""

@@ -13,7 +13,7 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -283,13 +283,14 @@ async def open_alone(
     held: AsyncExitStack,
     open_log: OpenLog = open_log,
     place: Place = alone,
+    scheduled: Callable[[], Awaitable[object]] | None = None,
 ) -> MemorySystem:
     """Open a store in this process alone. See `memory_actors.MemorySystem.open`.
 
-    `held` is closed with it, at the end. Another log, and a placement of users, make it a node of
-    many: see sharing/nodes.
+    `held` is closed with it, at the end. Another log, a placement of users and what compacts them
+    all by the schedule make it a node of many: see sharing/nodes.
     """
-    made = await held.enter_async_context(wired(directory, parts, open_log, place))
+    made = await held.enter_async_context(wired(directory, parts, open_log, place, scheduled))
     memory = MemorySystem(made, held)
     watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
     held.callback(watched)

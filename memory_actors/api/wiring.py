@@ -5,7 +5,7 @@ first, then the job it runs, then users, alerts, derived data and, last, the log
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -27,6 +27,7 @@ from eventlog import (
     EventStore,
     Keys,
     LogUnavailable,
+    SettingStore,
     require,
     system_clock_us,
 )
@@ -45,7 +46,13 @@ from memory_actors.base.records import Tier
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import key_owner, user_of
 from memory_actors.compaction.job import Compaction
-from memory_actors.compaction.schedule import FILE_NAME, LastRunFile, Scheduler
+from memory_actors.compaction.schedule import (
+    FILE_NAME,
+    LastRun,
+    LastRunFile,
+    LastRunSetting,
+    Scheduler,
+)
 from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarizer
 from memory_actors.extraction import Extractor, extractor_of
 from memory_actors.kinds.account import CRITICAL, AlertChanged
@@ -63,7 +70,7 @@ from memory_actors.search.superseding import Superseding, superseding
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.live_user import INDEXES, LiveUser, UserDecider, index_path
-from memory_actors.users.recalls import KEY_FILE, RecallAudit
+from memory_actors.users.recalls import KEY_FILE, HashKey, RecallAudit
 from memory_actors.users.services import Services, new_memory_id
 from memory_actors.users.totals import Totals
 
@@ -116,9 +123,15 @@ class Wired:
 
 @asynccontextmanager
 async def wired(
-    directory: Path, chosen: StoreParts, open_log: OpenLog = open_log, place: Place = alone
+    directory: Path,
+    chosen: StoreParts,
+    open_log: OpenLog = open_log,
+    place: Place = alone,
+    scheduled: Callable[[], Awaitable[object]] | None = None,
 ) -> AsyncIterator[Wired]:
     """Open all parts, and close them in reverse.
+
+    `scheduled` is what runs by the schedule: if None, the compaction of all users in this process.
 
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
     :raises MissingCapability: the log cannot do what every memory, or a setting, needs.
@@ -140,7 +153,8 @@ async def wired(
         _start(services, alerts, stack)
         compaction = _compaction(parts, services, stack)
         if schedule is not None:
-            _schedule(parts, schedule, compaction, stack)
+            run = scheduled or partial(compaction.run, None)
+            _schedule(parts, schedule, run, log, stack)
         erasing = Erasing(services, alerts, compaction, parts.directory)
         yield Wired(log, services, alerts, compaction, erasing)
     finally:
@@ -288,7 +302,7 @@ def _services(
             log,
             settings.recall_audit,
             settings.recall_audit_days,
-            parts.directory / KEY_FILE,
+            HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE),
             parts.clock,
         ),
         superseding=parts.superseding,
@@ -335,10 +349,16 @@ def _compaction(parts: Resolved, services: Services, stack: AsyncExitStack) -> C
 
 
 def _schedule(
-    parts: Resolved, expression: str, compaction: Compaction, stack: AsyncExitStack
+    parts: Resolved,
+    expression: str,
+    run: Callable[[], Awaitable[object]],
+    log: EventStore,
+    stack: AsyncExitStack,
 ) -> None:
-    last_run = LastRunFile(parts.directory / FILE_NAME)
-    scheduler = Scheduler(lambda: compaction.run(None), expression, parts.clock, last_run)
+    last_run: LastRun = LastRunFile(parts.directory / FILE_NAME)
+    if isinstance(log, SettingStore):
+        last_run = LastRunSetting(log)
+    scheduler = Scheduler(run, expression, parts.clock, last_run)
     scheduler.start()
     stack.push_async_callback(scheduler.close, parts.settings.shutdown_s)
 

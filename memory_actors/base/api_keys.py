@@ -1,4 +1,4 @@
-"""API keys: what one is, how it is recognised, and the file that keeps them.
+"""API keys: what one is, how it is recognised, and where they are kept.
 
 Below the server, because erasing a user takes the user's keys away, server or not.
 
@@ -11,22 +11,30 @@ Keys are kept in `api_keys.json` in the data directory, beside the log, never in
 readable by its owner only and is replaced as a whole, so a reader sees all of an old version or all
 of a new one. Whoever changes it holds a lock meanwhile: `memory-actors keys` may run beside the
 server, which notices a new version at its next request.
+
+Of a store that several processes share they are kept in the store itself, as one setting, which is
+replaced if it is still what it was. A server looks for a new version once a second, if it is asked
+for anything, and at once when a user is erased.
 """
 
+import asyncio
 import fcntl
 import hashlib
 import hmac
 import os
 import re
 import secrets
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from eventlog import SettingStore
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
 from memory_actors.base.errors import (
     InvalidInputError,
@@ -34,9 +42,11 @@ from memory_actors.base.errors import (
     NotFoundError,
 )
 from memory_actors.base.records import Tier
+from memory_actors.base.shared_settings import SharedSetting
 from memory_actors.base.validation import check_name, check_tier
 
-FILE, LOCK = "api_keys.json", "api_keys.lock"
+FILE, LOCK, SETTING = "api_keys.json", "api_keys.lock", "api keys"
+FRESH_S = 1.0
 KEYS_MAX = 10_000  # the file is written as a whole: 3 MB
 ID_BYTES, SECRET_BYTES = 8, 32
 _PATTERN: Final = re.compile(r"ma_([0-9a-f]{16})_[0-9a-f]{64}")
@@ -101,7 +111,7 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
-# --- the file
+# --- where they are kept
 
 
 class _KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,12 +119,141 @@ class _KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keys: list[ApiKey] = []
 
 
-class KeyStore:
-    """The API keys of one data directory. Safe to use from several threads and processes."""
+Change: TypeAlias = Callable[[Sequence[ApiKey]], list[ApiKey]]
 
-    def __init__(self, directory: str | Path):
-        self.path = Path(directory) / FILE
-        self._seen: tuple[_Version, dict[str, ApiKey]] = (_NO_FILE, {})
+
+class _InFile:
+    """The keys of a data directory, in a file of it."""
+
+    def __init__(self, directory: Path):
+        self.path = directory / FILE
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    async def refresh(self) -> None:
+        """Return: each look at the file is a fresh one."""
+
+    def look_again(self) -> None:
+        """Return: each look at the file is a fresh one."""
+
+    def version(self) -> _Version:
+        """Return what changes whenever the file does."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return _NO_FILE
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def read(self) -> bytes | None:
+        """Return what is in the file."""
+        try:
+            return read_bytes(self.path)
+        except FileNotFoundError:
+            return None
+
+    def change(self, change: Callable[[bytes | None], bytes]) -> None:
+        """Replace the file, while nobody else does."""
+        with self._locked():
+            write_whole(self.path, msgspec.json.format(change(self.read())))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        make_directory(self.path.parent)
+        descriptor = open_regular(self.path.with_name(LOCK), os.O_RDWR | MADE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+class _InStore:
+    """The keys of a store that several processes share, in a setting of it.
+
+    On the loop it tells what was there when it was last `refresh`ed; in a thread it asks the store.
+    """
+
+    def __init__(self, store: SettingStore):
+        self._setting = SharedSetting(store, SETTING)
+        self._loop_thread = threading.get_ident()
+        self._seen: bytes | None = None
+        self._fresh_until_s = 0.0
+        self._refreshing: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return "the database"
+
+    async def refresh(self) -> None:
+        """Look for a new version, if the last look was a second ago. Who comes meanwhile waits."""
+        while time.monotonic() >= self._fresh_until_s:
+            if self._refreshing is None:
+                self._refreshing = asyncio.create_task(self._refresh())
+            await asyncio.shield(self._refreshing)
+
+    async def _refresh(self) -> None:
+        try:
+            found = await self._setting.store.load_setting(SETTING)
+            if self._refreshing is asyncio.current_task():  # else it began before `look_again`
+                self._seen, self._fresh_until_s = found, time.monotonic() + FRESH_S
+        finally:
+            if self._refreshing is asyncio.current_task():
+                self._refreshing = None
+
+    def look_again(self) -> None:
+        """Have the next `refresh` look, and trust no look that has begun."""
+        self._fresh_until_s, self._refreshing = 0.0, None
+
+    def version(self) -> bytes | None:
+        """Return what is there: it is its own version."""
+        return self.read()
+
+    def read(self) -> bytes | None:
+        """Return what is there."""
+        if threading.get_ident() != self._loop_thread:
+            self._seen = self._setting.load()
+        return self._seen
+
+    def change(self, change: Callable[[bytes | None], bytes]) -> None:
+        """Replace what is there; where somebody else has meanwhile, change that."""
+        while True:
+            before = self._setting.load()
+            after = change(before)
+            if self._setting.save(after, before):
+                self._seen = after
+                return
+
+
+class KeyStore:
+    """The API keys of one data directory, or of a store that is open and keeps settings.
+
+    Safe to use from several threads and processes. Of an open store it is to be made on the loop
+    that the store is open on; there `find` knows what the last `refresh` found, and all else is for
+    other threads.
+    """
+
+    def __init__(self, where: str | Path | SettingStore):
+        self._place: _InFile | _InStore
+        self._place = _InFile(Path(where)) if isinstance(where, str | Path) else _InStore(where)
+        self._seen: tuple[object, dict[str, ApiKey]] = (_NO_FILE, {})
+
+    @property
+    def path(self) -> Path:
+        """The file of the keys.
+
+        :raises InvalidInputError: they are in a store that keeps settings.
+        """
+        if isinstance(self._place, _InStore):
+            raise InvalidInputError("these keys are in the store, and in no file")
+        return self._place.path
+
+    async def refresh(self) -> None:
+        """See that `find` knows what others did a second ago or earlier."""
+        await self._place.refresh()
+
+    def look_again(self, _erased: str | None = None) -> None:
+        """See that the next `refresh` finds all that others did: a user was erased, say."""
+        self._place.look_again()
 
     def create(self, user_id: str | None, tier: Tier | str | None = None) -> tuple[str, ApiKey]:
         """Make a key for a user, or a root key for None; return it in clear, this once.
@@ -181,59 +320,43 @@ class KeyStore:
 
         self._change(noted)
 
-    # --- the file
-
     def _current(self) -> dict[str, ApiKey]:
-        """Return the keys by id; reads the file only when it is another one than last time."""
-        version = self._version()
-        if version != self._seen[0]:
-            self._seen = version, {key.id: key for key in self._read()}
+        """Return the keys by id; reads them only when they are others than last time."""
+        try:
+            version = self._place.version()
+            if version != self._seen[0]:
+                keys = self._decoded(self._place.read())
+                self._seen = version, {key.id: key for key in keys}
+        except OSError as error:
+            raise self._unreadable(error) from error
         return self._seen[1]
 
-    def _version(self) -> _Version:
+    def _decoded(self, kept: bytes | None) -> list[ApiKey]:
         try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return _NO_FILE
+            return [] if kept is None else msgspec.json.decode(kept, type=_KeyFile).keys
+        except ValueError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> KeyFileError:
+        return KeyFileError(
+            f"the keys in {self._place} cannot be read ({error}): restore them, or delete them and "
+            "make new keys"
+        )
+
+    def _change(self, change: Change) -> None:
+        try:
+            self._place.change(
+                lambda kept: msgspec.json.encode(_KeyFile(keys=change(self._decoded(kept))))
+            )
         except OSError as error:
-            raise KeyFileError(f"the keys in {self.path} cannot be read: {error}") from error
-        return found.st_ino, found.st_mtime_ns, found.st_size
-
-    def _read(self) -> list[ApiKey]:
-        try:
-            return msgspec.json.decode(read_bytes(self.path), type=_KeyFile).keys
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError) as error:
-            raise KeyFileError(
-                f"the keys in {self.path} cannot be read ({error}): restore the file, or delete it "
-                "and make new keys"
-            ) from error
-
-    def _change(self, change: Callable[[Sequence[ApiKey]], list[ApiKey]]) -> None:
-        try:
-            with self._locked():
-                keys = _KeyFile(keys=change(self._read()))
-                write_whole(self.path, msgspec.json.format(msgspec.json.encode(keys)))
-        except OSError as error:
-            raise KeyFileError(f"the keys in {self.path} cannot be written: {error}") from error
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        make_directory(self.path.parent)
-        descriptor = open_regular(self.path.with_name(LOCK), os.O_RDWR | MADE)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+            raise KeyFileError(f"the keys in {self._place} cannot be written: {error}") from error
 
 
 class WithSessionKey(KeyStore):
-    """The keys of a data directory, and a root key that no file has: it ends with the process."""
+    """The keys of a store, and a root key that is kept nowhere: it ends with the process."""
 
-    def __init__(self, directory: str | Path):
-        super().__init__(directory)
+    def __init__(self, where: str | Path | SettingStore):
+        super().__init__(where)
         self.token, self._session_key = new_key(None, None, datetime.now(UTC))
 
     def find(self, token: str) -> ApiKey | None:

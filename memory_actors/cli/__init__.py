@@ -26,7 +26,16 @@ from memory_actors.cli.entities import entity
 from memory_actors.cli.episodes import episode
 from memory_actors.cli.extracting import extract, extractions, undo
 from memory_actors.cli.improve import improve
-from memory_actors.cli.keeping import backup, erase, heads, heads_key, purge, repair, restore_backup
+from memory_actors.cli.keeping import (
+    backup,
+    erase,
+    heads,
+    heads_key,
+    move,
+    purge,
+    repair,
+    restore_backup,
+)
 from memory_actors.cli.log import history, log, stats, verify
 from memory_actors.cli.mcp import mcp
 from memory_actors.cli.memories import add, count, delete, delete_many, get, list_, restore, search
@@ -100,8 +109,8 @@ def main() -> None:
 for command in (
     add, search, list_, count, get, delete, delete_many, restore, entity, episode, document,
     context, import_, export, usage, cost, tier, history, why, log, replay, diff, stats, verify,
-    backup, restore_backup, export_since, import_since, repair, erase, purge, heads, heads_key,
-    model, doctor, demo, serve, ui, keys, mcp, compact, compaction, improve,
+    backup, restore_backup, move, export_since, import_since, repair, erase, purge, heads,
+    heads_key, model, doctor, demo, serve, ui, keys, mcp, compact, compaction, improve,
     extract, extractions, undo,
 ):  # fmt: skip
     main.add_command(command)

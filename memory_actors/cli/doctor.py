@@ -10,16 +10,16 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import click
 import msgspec
 import numpy as np
 
-from eventlog import CorruptLog
+from eventlog import CorruptLog, EventLogError, MissingExtra
 from eventlog.files.closed_log import ClosedLog
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.cli import options
@@ -28,9 +28,12 @@ from memory_actors.cli.output import print_json, print_table, say, size, table, 
 from memory_actors.cli.running import run
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.model.installed import model_dir, model_path
-from memory_actors.sharing.address import is_shared
+from memory_actors.sharing.address import is_shared, shown
 from memory_actors.sharing.system import join
 from memory_actors.upkeep.store import closed_log
+
+if TYPE_CHECKING:
+    from eventlog.postgres.database import Looked
 
 Status: TypeAlias = Literal["ok", "warning", "failed"]
 Look: TypeAlias = tuple[str, Status, str]
@@ -39,6 +42,8 @@ Look: TypeAlias = tuple[str, Status, str]
 PYTHON_MIN: Final = (3, 11)
 PACKAGE: Final = "memory-actors"
 FREE_BYTES_MIN: Final = 1 << 30
+POSTGRES_MIN: Final = 16
+MOVING: Final = 1_000_000  # eventlog/postgres/database.py
 FSYNC_MS_MAX: Final = 20.0  # above it one add at a time feels slow
 FSYNC_PROBES: Final = 9
 PROBE_BYTES: Final = 4096
@@ -60,21 +65,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-def checks(directory: Path) -> Iterator[Check]:
+def checks(store: Path | str) -> Iterator[Check]:
     """Yield one check after another; one that crashes has failed and stops no other."""
-    looks: Mapping[str, Callable[[], Look]] = {
-        "python": _python,
-        "packages": _packages,
-        "model": _model,
-        "embedding": _embedding,
-        "data directory": lambda: _writable(directory),
-        "free disk": lambda: _free_disk(directory),
-        "file system": lambda: _file_system(directory),
-        "log lock": lambda: _lock(directory),
-        "log file": lambda: _log_file(closed_log(directory)),
-        "fsync": lambda: _fsync(directory),
-    }
-    for name, look in looks.items():
+    looks: list[tuple[str, Callable[[], Look]]] = [
+        ("python", _python),
+        ("packages", _packages),
+        ("model", _model),
+        ("embedding", _embedding),
+        *(_of_database(store) if isinstance(store, str) else _of_directory(store)),
+    ]
+    for name, look in looks:
         try:
             found, status, advice = look()
         except Exception as error:  # a doctor who faints helps nobody
@@ -138,7 +138,61 @@ def _embedding() -> Look:
     return found, _or_failed(COSINE_MIN <= cosine <= COSINE_MAX), advice
 
 
+# --- the database
+
+
+def _of_database(url: str) -> list[tuple[str, Callable[[], Look]]]:
+    return [("database", lambda: _database(url)), ("store", lambda: _store(url))]
+
+
+def _database(url: str) -> Look:
+    """Look whether the driver is there, and a server of a version that will do."""
+    at = shown(url)
+    try:
+        server = _looked(url).server
+    except MissingExtra as error:
+        return "its driver is not installed", "failed", str(error)
+    except EventLogError as error:
+        advice = "see that it runs, and that user, password and name are right"
+        return f"{at}: {error}", "failed", advice
+    version, found = int(server.partition(".")[0]), f"{at}, PostgreSQL {server}"
+    if version == POSTGRES_MIN:
+        advice = "PostgreSQL 17 and later also end by themselves what holds a lock too long"
+        return found, "warning", advice
+    return found, _or_failed(version > POSTGRES_MIN), f"upgrade to PostgreSQL {POSTGRES_MIN + 1}"
+
+
+def _store(url: str) -> Look:
+    try:
+        made = _looked(url).store_format
+    except EventLogError:
+        return "cannot be looked for", "failed", "see what is said of the database"
+    if made is not None and made >= MOVING:
+        advice = "run `memory-actors move` again, or drop the schema"
+        return "one is being moved here, and is not whole", "failed", advice
+    if made is None:
+        return "none in this schema yet", "ok", ""
+    return f"in format {made}; `verify` reads what is in it", "ok", ""
+
+
+def _looked(url: str) -> "Looked":
+    from eventlog.postgres.database import look  # psycopg, which most stores do not need
+
+    return look(url)
+
+
 # --- the data directory
+
+
+def _of_directory(directory: Path) -> list[tuple[str, Callable[[], Look]]]:
+    return [
+        ("data directory", lambda: _writable(directory)),
+        ("free disk", lambda: _free_disk(directory)),
+        ("file system", lambda: _file_system(directory)),
+        ("log lock", lambda: _lock(directory)),
+        ("log file", lambda: _log_file(closed_log(directory))),
+        ("fsync", lambda: _fsync(directory)),
+    ]
 
 
 def _existing(directory: Path) -> Path:
@@ -254,8 +308,11 @@ MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "
 @click.command(cls=SharedCommand, shared=options.OF_STORE)
 @pass_app
 def doctor(app: App, /) -> None:
-    """Check Python, the model, the data directory and the disk. Changes nothing."""
-    made = list(checks(app.directory))
+    """Check Python, the model, and the data directory and the disk, or the database.
+
+    Changes nothing.
+    """
+    made = list(checks(app.store))
     failed = sum(check.status == "failed" for check in made)
     if app.json:
         print_json({"ok": not failed, "checks": made})

@@ -1,12 +1,13 @@
-"""backup, restore-backup, repair, erase, purge, heads, heads-key."""
+"""backup, restore-backup, move, repair, erase, purge, heads, heads-key."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from eventlog import BackedUp, RepairReport, write_heads
+from eventlog import BackedUp, Moved, RepairReport, write_heads
 from eventlog.keys.signing import new_key
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.cli import options
@@ -15,7 +16,9 @@ from memory_actors.cli.log import FILE
 from memory_actors.cli.options import TRUST, App, SharedCommand, pass_app
 from memory_actors.cli.output import print_for_programs, print_result, progress_bar, say, size
 from memory_actors.cli.running import check_store, opened, run, with_system
+from memory_actors.sharing.address import database_url, shown
 from memory_actors.sharing.system import MemorySystem
+from memory_actors.upkeep.offline.moving import move_store
 from memory_actors.upkeep.offline.repairing import repair_store
 
 
@@ -31,12 +34,35 @@ def backup(made: BackedUp) -> None:
     say(f"✓ {made.events:,} events, {size(made.size_bytes)}, in {made.directory}", "green")
 
 
+@click.command(cls=SharedCommand, shared=options.OF_NOTHING)
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("url")
+@pass_app
+def move(app: App, /, directory: Path, url: str) -> None:
+    """Move the store in DIRECTORY, which must be closed, to an empty schema of the database at URL.
+
+    The directory is not changed. What came of it is verified; until then nobody can open it. Run it
+    again if it was cut off: it goes on where it was. Vectors are not moved, and made again.
+    """
+    if database_url(url) is None:
+        raise click.BadParameter("write postgresql://user@host/name?schema=name", param_hint="URL")
+    with progress_bar("Moving", quiet=app.json) as moved:
+        done = move_store(directory, url, progress=moved)
+    print_result(app, done, partial(_say_moved, to=shown(url)))
+
+
+def _say_moved(done: Moved, to: str) -> None:
+    say(f"✓ {done.events:,} events of {done.streams:,} streams are at {to}, verified.", "green")
+    say("Open it there from now on: what is written to the directory does not follow.")
+
+
 @click.command("restore-backup", cls=SharedCommand, shared=options.OF_DIRECTORY)
 @click.argument("backup", type=click.Path(path_type=Path))
 @pass_app
 def restore_backup(app: App, /, backup: Path) -> None:
     """Put a BACKUP in the place of the store, which must be closed and is moved aside."""
-    restored = run(lambda: MemorySystem.restore_backup(backup, app.directory))
+    directory = app.directory_or("`pg_restore` puts back what `pg_dump` made")
+    restored = run(lambda: MemorySystem.restore_backup(backup, directory))
     if print_for_programs(app, restored):
         return
     say(f"✓ {restored.position:,} events are in {restored.directory}", "green")
@@ -52,8 +78,9 @@ def repair(app: App, /, target: Path) -> None:
 
     Exits with 1 if anything was left behind, or nothing says how much there was.
     """
+    directory = app.directory_or("go over to a standby, or restore what `pg_dump` made")
     check_store(app)
-    report = repair_store(app.directory, target, key_file=app.key_file)
+    report = repair_store(directory, target, key_file=app.key_file)
     print_result(app, report, _say_repaired)
     if not report.is_whole:
         raise click.exceptions.Exit(1)

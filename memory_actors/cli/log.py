@@ -106,14 +106,15 @@ def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
     """Check every event against its checksum and chain, and every state against a replay.
 
     It reads in a process of its own, which a badly damaged file may end. If a process has the store
-    open, that one checks the events; states and indexes are checked when it has closed it.
+    open, that one checks the events; states and indexes are checked when it has closed it. Of a
+    store in a database the events are checked.
     """
     if public_key is not None and against is None:
         raise click.UsageError("--public-key goes with --against")
     check_store(app)
     heads = None if against is None else load_heads(against, public_key)
     with progress_bar("Verifying", quiet=app.json) as moved:
-        if is_shared(app.directory):
+        if app.url is not None or is_shared(app.directory):
             report = with_system(app, lambda memory: memory.verify(moved, against=heads))
         else:
             report = verify_store(app.directory, moved, against=heads, key_file=app.key_file)
@@ -250,7 +251,7 @@ def stats(app: App, /) -> None:
         return await memory.usage(), memory.statistics()
 
     usage, statistics = with_system(app, work)
-    stored = bytes_under(app.directory)
+    stored = statistics.log.used_bytes if app.url else bytes_under(app.directory)
     if print_for_programs(app, {"usage": usage, "statistics": statistics, "file_bytes": stored}):
         return
     log = statistics.log

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Group, SharedCommand, pass_app
 from memory_actors.cli.output import note, print_json, say
-from memory_actors.cli.running import chosen_user, ensure_model, opened, opening, run
+from memory_actors.cli.running import chosen_user, ensure_model, has_store, opened, opening, run
 from memory_actors.integrations.mcp import TOOL_SETS, check_installed, serve_stdio
 from memory_actors.integrations.mcp.clients import (
     CLIENTS,
@@ -18,7 +19,7 @@ from memory_actors.integrations.mcp.clients import (
     installing,
     removing,
 )
-from memory_actors.upkeep.store import has_log
+from memory_actors.sharing.address import has_password
 
 tools_option = click.option(
     "--tools",
@@ -118,7 +119,13 @@ def _command(app: App, tool_sets: tuple[str, ...]) -> list[str]:
     """Return the command line that serves what this one names, wherever it is run."""
     program = Path(sys.executable).parent / "memory-actors"
     start = [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
-    named = [*start, "mcp", "--data", str(app.directory.absolute()), "--user", _user_id(app)]
+    if app.url is not None and has_password(app.url):
+        raise InvalidInputError(
+            "the command line of a server can be seen by others: leave the password out of the "
+            "URL, and keep it in ~/.pgpass"
+        )
+    store = app.url or str(app.directory.absolute())
+    named = [*start, "mcp", "--data", store, "--user", _user_id(app)]
     if app.keys is not None:
         named += ["--key-file", str(app.keys.absolute())]
     if app.encrypt_new:
@@ -132,7 +139,7 @@ def _command(app: App, tool_sets: tuple[str, ...]) -> list[str]:
 
 def _user_id(app: App) -> str:
     """Return whose memory it is: the one named, the only one there is, or the default one."""
-    if app.user is not None or not has_log(app.directory):
+    if app.user is not None or not has_store(app):
         return app.user_id
 
     async def whole() -> str:

@@ -13,11 +13,13 @@ import msgspec
 from click.core import ParameterSource
 
 from eventlog.files.datafile import named
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.key_files import default_key_file, known_key_file
 from memory_actors.base.records import MemoryType, Trust
 from memory_actors.extraction import Extract, Extractor
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
+from memory_actors.sharing.address import database_url, shown
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
@@ -45,10 +47,37 @@ class App:
     """Finds facts in messages, where the store is open nowhere else."""
 
     @property
-    def directory(self) -> Path:
-        """The data directory: the option, the environment's, or ./memory."""
+    def store(self) -> str | Path:
+        """The data directory, or a database's URL: the option, the environment's, or ./memory."""
         given = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA if self.data is None else self.data
-        return named(given)
+        return database_url(given) or named(given)
+
+    @property
+    def url(self) -> str | None:
+        """The URL of a store in a database; None: it is in a directory."""
+        return database_url(self.store)
+
+    @property
+    def shown(self) -> str:
+        """The name of the store for people: without a password."""
+        return shown(self.store)
+
+    @property
+    def directory(self) -> Path:
+        """The data directory.
+
+        :raises InvalidInputError: the store is in a database.
+        """
+        return self.directory_or("its own tools do that: pg_dump, pg_restore, replication")
+
+    def directory_or(self, instead: str) -> Path:
+        """Return the data directory, for what is done to its files.
+
+        :raises InvalidInputError: the store is in a database; `instead` says what to do there.
+        """
+        if isinstance(self.store, Path):
+            return self.store
+        raise InvalidInputError(f"{self.shown} is a database, and no data directory: {instead}")
 
     @property
     def model(self) -> Embedder | str:
@@ -66,6 +95,8 @@ class App:
     def key_file(self) -> Path | None:
         """The file of the keys: the option, the environment's, or the one beside the store."""
         named = self.keys or os.environ.get(KEYS_VARIABLE) or None
+        if self.url is not None:  # opening it refuses one
+            return None if named is None else Path(named)
         if named is None and self.encrypt_new:
             return default_key_file(self.directory)
         return known_key_file(self.directory, named)
@@ -105,8 +136,9 @@ def _shared_options() -> list[click.Option]:
             "--data",
             "data",
             type=click.Path(),
-            metavar="DIR",
-            help=f"Data directory.  [default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
+            metavar="DIR|URL",
+            help="Data directory, or the postgresql:// URL of a database.  "
+            f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
         _shared(
             "--user",

@@ -22,6 +22,7 @@ from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, model_path
 from memory_actors.sharing.address import is_shared
 from memory_actors.sharing.system import MemorySystem, open_or_join
+from memory_actors.upkeep import database
 from memory_actors.upkeep.store import has_log
 
 USERS_NAMED_MAX = 5
@@ -58,10 +59,10 @@ def opening(
     The parts that are named in `asked`, and those that the command line names, must be the owner's.
     """
     its: dict[str, Any] = {
-        "embedder": app.model, "encrypt": app.key_file or False, "settings": ONE_CALL,
+        "embedder": app.model, "encrypt": app.key_file or app.encrypt_new, "settings": ONE_CALL,
         "extractor": app.extractor, **parts,
     }  # fmt: skip
-    return open_or_join(app.directory, asked=(*app.asked, *asked), keeps=keeps, **its)
+    return open_or_join(app.store, asked=(*app.asked, *asked), keeps=keeps, **its)
 
 
 async def _tell(alert: Alert) -> None:
@@ -132,11 +133,20 @@ def check_store(app: App) -> None:
 
     :raises NotFoundError: there is none.
     """
-    if not has_log(app.directory):
+    if not has_store(app):
+        where = "directory" if app.url is None else "database"
         raise NotFoundError(
-            f"there is no store in the directory {str(app.directory)!r}: add something first, or "
-            "name another directory with --data"
+            f"there is no store in the {where} {app.shown!r}: add something first, or name another "
+            f"{where} with --data"
         )
+
+
+def has_store(app: App) -> bool:
+    """Say whether there is a store.
+
+    :raises LogUnavailable: it cannot be told: the database cannot be reached, say.
+    """
+    return has_log(app.directory) if app.url is None else database.has_store(app.url)
 
 
 def ensure_model(app: App) -> None:
@@ -144,7 +154,7 @@ def ensure_model(app: App) -> None:
 
     A process that has the store open has a model, too, perhaps another one.
     """
-    if not is_shared(app.directory):
+    if app.url is not None or not is_shared(app.directory):
         install_default(app)
 
 

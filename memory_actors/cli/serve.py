@@ -2,11 +2,15 @@
 
 import ipaddress
 import webbrowser
+from collections.abc import Callable
+from functools import partial
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
+from typing import TypeVar
 
+import anyio.to_thread
 import click
 
 from eventlog.files.datafile import write_whole
@@ -27,11 +31,22 @@ from memory_actors.cli.output import (
 )
 from memory_actors.cli.running import check_store, ensure_model, opening, run
 from memory_actors.extraction import OpenAIExtractor
-from memory_actors.server import DASHBOARD, HOST, PORT, ApiKey, KeyStore, WithSessionKey
+from memory_actors.server import (
+    DASHBOARD,
+    HOST,
+    PORT,
+    ApiKey,
+    KeyStore,
+    WithSessionKey,
+    settings_of,
+)
 from memory_actors.server import serve as serve_http
 from memory_actors.sharing.address import is_shared, read_address
+from memory_actors.upkeep.database import settings_in
 
 NEVER = "never"
+
+T = TypeVar("T")
 
 
 @click.command(cls=SharedCommand, shared=(*options.OF_STORE, "encrypt"))
@@ -79,9 +94,6 @@ def serve(
     /ui; with the extra `mcp`, clients of MCP find it at /mcp. If another process
     has the store open, this serves it through that one, until it ends and this one takes over.
     """
-    keys = KeyStore(app.directory)
-    if not keys.all():
-        note("There is no API key yet: make one with `memory-actors keys create`.", "yellow")
     if not is_loopback(host):
         note(
             f"Listening on {host}: others can reach this, and nothing on the way is encrypted. "
@@ -100,6 +112,12 @@ def serve(
 
     async def whole() -> None:
         async with opening(app, asked=asked, keeps=True, settings=settings) as memory:
+            keys = KeyStore(settings_of(memory) if app.url else app.directory)
+            await keys.refresh()
+            if not keys.all():
+                note(
+                    "There is no API key yet: make one with `memory-actors keys create`.", "yellow"
+                )
             how = {"on_ready": ready, "mcp_hosts": names, "cors_origins": cors_origins}
             await serve_http(memory, keys, host=host, port=port, **how)
 
@@ -107,7 +125,7 @@ def serve(
         if app.json:
             print_json_line({"address": address})
         else:
-            say(f"Serving {app.directory} at {address}")
+            say(f"Serving {app.shown} at {address}")
             say(f"  API: {address}/schema   Dashboard: {address}{DASHBOARD}")
 
     run(whole)
@@ -134,20 +152,21 @@ def ui(app: App, /, port: int, no_browser: bool) -> None:
 def show_dashboard(app: App, *, port: int = 0, in_browser: bool = True, at: str = "") -> None:
     """Serve the dashboard of a store until Ctrl-C; `at` is where it begins, as `#/search?…`."""
     ensure_model(app)
-    keys = WithSessionKey(app.directory)
     if not app.json:
         _say_owner(app)
 
     async def whole() -> None:
         async with opening(app, keeps=True, settings=Settings()) as memory:
-            await serve_http(memory, keys, host=HOST, port=port, on_ready=ready)
+            keys = WithSessionKey(settings_of(memory) if app.url else app.directory)
+            on_ready = partial(ready, keys.token)
+            await serve_http(memory, keys, host=HOST, port=port, on_ready=on_ready)
 
-    def ready(address: str) -> None:
-        page = f"{address}{DASHBOARD}#key={keys.token}{at}"
+    def ready(token: str, address: str) -> None:
+        page = f"{address}{DASHBOARD}#key={token}{at}"
         if app.json:
             print_json_line({"address": page})
         else:
-            say(f"The dashboard of {app.directory}, until Ctrl-C:\n  {page}")
+            say(f"The dashboard of {app.shown}, until Ctrl-C:\n  {page}")
         if in_browser and not app.json:
             leading = _leading_to(page, Path(scratch))
             Thread(target=webbrowser.open, args=(leading,), daemon=True).start()
@@ -166,6 +185,8 @@ def _leading_to(page: str, scratch: Path) -> str:
 
 def _say_owner(app: App) -> None:
     """Say who has the store open: what is served is theirs."""
+    if app.url is not None:
+        return
     address = read_address(app.directory)
     if address is not None and is_shared(app.directory):
         note(f"Process {address.pid} has {app.directory} open: its embedder and its settings hold.")
@@ -196,7 +217,8 @@ def create(app: App, /, root: bool, tier: str | None) -> None:
     """Make a key for the user that --user names, or a root key. It is shown this once."""
     if root == (app.user is not None):
         raise click.UsageError("name a user with --user, or say --root: one of the two")
-    token, key = KeyStore(app.directory).create(None if root else app.user, tier)
+    owner = None if root else app.user
+    token, key = _with_keys(app, lambda keys: keys.create(owner, tier))
     if not print_for_programs(app, {"key": token, **_told(key)}):
         say(token)
         note(f"The key of {_scope(key)}, shown this once: only its hash is kept.")
@@ -206,7 +228,8 @@ def create(app: App, /, root: bool, tier: str | None) -> None:
 @pass_app
 def list_(app: App, /) -> None:
     """List the keys: their ids and what they open."""
-    found = KeyStore(app.directory).all()
+    _check_database(app)
+    found = _with_keys(app, lambda keys: keys.all())
     if print_for_programs(app, [_told(key) for key in found]):
         return
     if not found:
@@ -228,8 +251,28 @@ def list_(app: App, /) -> None:
 @pass_app
 def revoke(app: App, /, key_id: str) -> None:
     """Revoke the key with this id: from the next request on it opens nothing."""
-    key = KeyStore(app.directory).revoke(key_id)
+    _check_database(app)
+    key = _with_keys(app, lambda keys: keys.revoke(key_id))
     print_result(app, key, f"Revoked: {key.id}, the key of {_scope(key)}", _told)
+
+
+def _with_keys(app: App, work: Callable[[KeyStore], T]) -> T:
+    """Run `work` in a thread on the keys, wherever they are."""
+    url = app.url
+    if url is None:
+        return work(KeyStore(app.directory))
+
+    async def whole() -> T:
+        async with settings_in(url) as settings:
+            return await anyio.to_thread.run_sync(work, KeyStore(settings))
+
+    return run(whole)
+
+
+def _check_database(app: App) -> None:
+    """See that there is a store, where looking for its keys would make one."""
+    if app.url is not None:
+        check_store(app)
 
 
 def _told(key: ApiKey) -> dict[str, object]:

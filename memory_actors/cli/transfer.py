@@ -18,7 +18,15 @@ from memory_actors.cli.output import (
     size,
     write_bytes,
 )
-from memory_actors.cli.running import chosen_user, ensure_model, opened, run, with_system, with_user
+from memory_actors.cli.running import (
+    chosen_user,
+    ensure_model,
+    has_store,
+    opened,
+    run,
+    with_system,
+    with_user,
+)
 from memory_actors.interchange import (
     SOURCES,
     TARGETS,
@@ -34,7 +42,6 @@ from memory_actors.interchange import (
 )
 from memory_actors.interchange.importing import OURS
 from memory_actors.sharing.system import MemorySystem
-from memory_actors.upkeep.store import has_log
 
 STDIN = Path("/dev/stdin")
 
@@ -120,7 +127,7 @@ def _foreign(
                 program, path, user_field=user_field, fields=dict(mapped), source=app.source,
                 trust=app.trust, progress=was_read,
             )  # fmt: skip
-            if dry_run and not has_log(app.directory):
+            if dry_run and not has_store(app):
                 return await plan.report(app.user_id)
             if not dry_run:
                 ensure_model(app)
@@ -214,9 +221,10 @@ def import_since(app: App, /, file: Path) -> None:
     The store must be closed, and have the very same past: a restored backup of the other one, or
     what was imported from it before. A new store takes what was exported from 0 on.
     """
+    directory = app.directory_or("replicate the database that it comes from")
     with progress_bar("Importing", quiet=app.json) as moved:
         how: dict[str, Any] = {"key_file": app.key_file, "progress": moved}
-        done = run(lambda: MemorySystem.import_events(file, app.directory, **how))
+        done = run(lambda: MemorySystem.import_events(file, directory, **how))
     if print_for_programs(app, done):
         return
     say(f"✓ {done.events:,} events added: the store is at position {done.position:,}", "green")

@@ -10,6 +10,9 @@ it is due now. So however many were missed, one catches up for all of them: its 
 process down with it is therefore not begun again at each start. One that closing cuts off does not
 count: what `since` was before is put back, and the next start catches up.
 
+Many. Processes that share a store keep `since` in it, and a run begins by keeping the time over the
+one that was there. Only one of them can, and runs; the others see that, and look for the next time.
+
 Chance. A due run waits up to `JITTER_S` more, so that many processes do not all start at three
 o'clock. Chance is drawn anew for each run.
 
@@ -24,24 +27,27 @@ clock was set, wakes no timer.
 
 import asyncio
 import random
+import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio.to_thread
 import msgspec
 
+from eventlog import SettingStore
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from eventlog.files.datafile import read_bytes, write_whole
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import reason
+from memory_actors.base.shared_settings import SharedSetting
 
 JITTER_S = 600.0
 NAP_S_MAX = 60.0
 FIELDS = 5  # cronsim takes seconds in a sixth: nobody compacts by the second
-FILE_NAME = "compaction.json"
+FILE_NAME, SETTING = "compaction.json", "last scheduled compaction"
 
 _logger = get_logger("memory_actors.compaction")
 
@@ -114,12 +120,26 @@ def _wrong(expression: str, why: str) -> InvalidInputError:
 # --- what was done last
 
 
-class _LastRun(msgspec.Struct):
+class _LastRun(msgspec.Struct, omit_defaults=True):
     since: datetime
+    by: str | None = None
+    """Of those who share a store: who wrote it. Two may write the same time."""
+
+
+class LastRun(Protocol):
+    """Keeps one time across restarts. For a thread, one call at a time."""
+
+    def read(self) -> datetime | None:
+        """Return the time, None if there is none that can be read."""
+        ...
+
+    def write(self, time: datetime) -> bool:
+        """Keep a time; or say False, if somebody else has since the last call here."""
+        ...
 
 
 class LastRunFile:
-    """Keeps one time across restarts, in a small JSON file. For a thread, one call at a time.
+    """Keeps the time in a small JSON file, for the one process that has the store.
 
     A file that cannot be read is as good as none: a run may be missed.
     """
@@ -130,17 +150,44 @@ class LastRunFile:
     def read(self) -> datetime | None:
         """Return the time that the file holds."""
         try:
-            since = msgspec.json.decode(read_bytes(self._path), type=_LastRun).since
+            return _decoded(read_bytes(self._path))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             _logger.warning("time of the last compaction is unreadable", error=reason(error))
             return None
-        return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
 
-    def write(self, time: datetime) -> None:
+    def write(self, time: datetime) -> bool:
         """Replace the file, as a whole or not at all."""
         write_whole(self._path, msgspec.json.encode(_LastRun(time.astimezone(UTC))))
+        return True
+
+
+class LastRunSetting:
+    """Keeps the time in a store, for all who share it: of two who write at once, one has."""
+
+    def __init__(self, store: SettingStore):
+        self._setting = SharedSetting(store, SETTING)
+        self._by = secrets.token_hex(8)
+        self._kept: bytes | None = None
+
+    def read(self) -> datetime | None:
+        """Return the time that the store holds."""
+        self._kept = self._setting.load()
+        return None if self._kept is None else _decoded(self._kept)
+
+    def write(self, time: datetime) -> bool:
+        """Keep a time over the one that was there at the last call."""
+        kept = msgspec.json.encode(_LastRun(time.astimezone(UTC), self._by))
+        is_kept = self._setting.save(kept, self._kept)
+        if is_kept:
+            self._kept = kept
+        return is_kept
+
+
+def _decoded(kept: bytes) -> datetime:
+    since = msgspec.json.decode(kept, type=_LastRun).since
+    return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
 
 
 # --- the loop
@@ -159,7 +206,7 @@ class Scheduler:
         run: Callable[[], Awaitable[Any]],
         expression: str,
         clock: Callable[[], int],
-        last_run: LastRunFile,
+        last_run: LastRun,
         *,
         zone: tzinfo = LOCAL,
         chance: Callable[[], float] = random.random,
@@ -200,16 +247,18 @@ class Scheduler:
 
     async def _since(self) -> datetime:
         """Return up to when all that was due is dealt with. A time to come is a clock set wrong."""
-        kept, now = await anyio.to_thread.run_sync(self._last_run.read), self._now()
-        if kept is not None and kept <= now:
-            return kept
-        await self._keep(now)
-        return now
+        while True:
+            kept, now = await anyio.to_thread.run_sync(self._last_run.read), self._now()
+            if kept is not None and kept <= now:
+                return kept
+            if await self._keep(now):
+                return now
 
     async def _run_once(self, since: datetime) -> datetime:
-        """Run, and return the new `since`."""
+        """Run, unless somebody else has begun to; return the new `since`."""
+        if not await self._keep(self._now()):
+            return await self._since()
         try:
-            await self._keep(self._now())
             await self._run()
         except Exception as error:
             _logger.error("scheduled compaction failed", error=reason(error))
@@ -218,11 +267,13 @@ class Scheduler:
             await self._keep(now)
         return now
 
-    async def _keep(self, time: datetime) -> None:
+    async def _keep(self, time: datetime) -> bool:
+        """Keep a time; say False if somebody else has kept another one."""
         try:
-            await anyio.to_thread.run_sync(self._last_run.write, time)
+            return await anyio.to_thread.run_sync(self._last_run.write, time)
         except Exception as error:  # then a run may come twice, and nothing is done twice
             _logger.warning("time of the last compaction was not kept", error=reason(error))
+            return True
 
     def _now(self) -> datetime:
         return to_datetime(self._clock())

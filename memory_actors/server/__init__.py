@@ -1,18 +1,27 @@
 """The memory over HTTP: `memory-actors serve`, or `create_app` in a server of your own.
 
 app = create_app(memory, KeyStore("./memory"))      # ASGI; the extra `server` brings what it needs
+app = create_app(memory, KeyStore(settings_of(memory)))    # of a store in a database
 """
 
 from typing import TYPE_CHECKING, Any
 
 from memory_actors.base.api_keys import ApiKey, KeyStore, WithSessionKey
 from memory_actors.base.errors import KeyFileError, MissingExtraError
-from memory_actors.sharing.system import MemorySystem
+from memory_actors.sharing.system import MemorySystem, settings_of
 
 if TYPE_CHECKING:
     from memory_actors.server.admission import Doorway
 
-__all__ = ["ApiKey", "KeyFileError", "KeyStore", "WithSessionKey", "create_app", "serve"]
+__all__ = [
+    "ApiKey",
+    "KeyFileError",
+    "KeyStore",
+    "WithSessionKey",
+    "create_app",
+    "serve",
+    "settings_of",
+]
 
 HOST, PORT = "127.0.0.1", 8765
 DASHBOARD = "/ui"

@@ -47,11 +47,12 @@ def unescaped(part: str, what: str) -> str:
         raise InvalidInputError(f"{what} is not valid UTF-8") from error
 
 
-def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
+async def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
     """Let nobody in without a key, public routes aside."""
     if handler.opt.get("public"):
         return
     keys: KeyStore = connection.app.state.api_keys
+    await keys.refresh()
     connection.scope["auth"] = _known(keys, connection.headers.getall("authorization", []))
 
 

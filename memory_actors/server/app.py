@@ -96,6 +96,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
         memory.watch_erasures(jobs.forget)
+        memory.watch_erasures(keys.look_again)
         async with jobs.running(), mcp.running():
             yield
 

@@ -46,6 +46,7 @@ class KeyVerifier(TokenVerifier):
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return what a key gives access to, None if it is none of this server's."""
+        await self._keys.refresh()
         key = self._keys.find(token.strip())
         if key is None:
             return None

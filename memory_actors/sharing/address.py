@@ -57,6 +57,27 @@ def database_url(place: str | Path) -> str | None:
     return place if isinstance(place, str) and place.startswith(SCHEMES) else None
 
 
+def shown(place: str | Path) -> str:
+    """Return the name of a store as it may be shown: that of a database without its password.
+
+    What stands before the last `@` is taken for user and password, however badly it is written.
+    """
+    url = database_url(place)
+    if url is None:
+        return str(place)
+    scheme, _, rest = url.partition("://")
+    login, at, rest = rest.rpartition("@")
+    rest, _, query = rest.partition("#")[0].partition("?")
+    named = "".join(f"?{one}" for one in query.split("&") if one.startswith("schema="))
+    return f"{scheme}://{login.partition(':')[0]}{at}{rest}{named}"
+
+
+def has_password(url: str) -> bool:
+    """Say whether a password is in the URL of a database."""
+    login = url.partition("://")[2].rpartition("@")[0]
+    return ":" in login or "password=" in url
+
+
 def read_address(directory: Path) -> Address | None:
     """Return who has a store, or had it when they ended; None if nobody says so."""
     try:

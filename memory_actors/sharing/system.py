@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
 from eventlog.files.datafile import named
 from memory_actors.api.parts import StoreParts
@@ -171,16 +172,18 @@ class MemorySystem(Operations):
 
 
 def open_or_join(
-    directory: Path, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
+    place: str | Path, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
 ) -> "Opening[MemorySystem]":
     """Open a store for a program that takes it as it is: a command, say.
 
     If a process has the store, this is a client of it, and `parts` mean nothing, but for those that
     are named in `asked`: they must be the owner's. If none has, the store is open here, with
     `parts`; unless the program `keeps` it, until somebody comes who does: what is left to do is
-    done there.
+    done there. Of a store in a database this is another node, with its own `parts`.
     """
-    store = named(directory)
+    if (url := database_url(place)) is not None:
+        return Opening("open_or_join(...)", lambda: _node(url, StoreParts(**parts), share=True))
+    store = named(place)
     needed = {name: part for name, part in parts.items() if name in {*asked, *MAKE_A_STORE}}
     owning = described(store, StoreParts(**needed))
 
@@ -216,6 +219,17 @@ def join(directory: Path) -> "Opening[MemorySystem]":
         return _remote(client)
 
     return Opening("join(...)", opened)
+
+
+def settings_of(memory: Operations) -> SettingStore:
+    """Return where the nodes of a store in a database keep what they agree on: API keys, say.
+
+    :raises InvalidInputError: it is a store in a directory.
+    """
+    settings = getattr(getattr(memory, "_caller", None), "settings", None)
+    if not isinstance(settings, SettingStore):
+        raise InvalidInputError("the settings of a store in a directory are files in it: name it")
+    return settings
 
 
 async def _shared(directory: Path, parts: StoreParts) -> Any:

@@ -4,9 +4,27 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from eventlog import EventStore, Keys, PgEventStore
+from eventlog import EventStore, Keys, PgEventStore, SettingStore
 from memory_actors.base.settings import Settings
 from memory_actors.kinds.user_state import event_registry
+
+
+def has_store(url: str) -> bool:
+    """Say whether there is a store in a database, and make none. It blocks.
+
+    :raises LogUnavailable: the database cannot be reached.
+    :raises MissingExtra: its driver is not installed.
+    """
+    from eventlog.postgres.database import look  # psycopg, which most stores do not need
+
+    return look(url).store_format is not None
+
+
+@asynccontextmanager
+async def settings_in(url: str) -> AsyncIterator[SettingStore]:
+    """Hold the settings of a store in a database, made if missing, for a block."""
+    async with PgEventStore.open(url, event_registry()) as store:
+        yield store
 
 
 class LogInDatabase:

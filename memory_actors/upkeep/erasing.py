@@ -30,6 +30,7 @@ from eventlog import (
     KeyGone,
     LogUnavailable,
     Recorded,
+    SettingStore,
     require,
 )
 from eventlog.core.logs import get_logger
@@ -68,6 +69,7 @@ class Erasing:
         self._alerts = alerts
         self._compaction = compaction
         self._directory = directory
+        self._keys = KeyStore(self._log if isinstance(self._log, SettingStore) else directory)
         self._watchers: list[Callable[[str], object]] = []
         self.elsewhere: Callable[[str], Awaitable[None]] = _nowhere_else
         """Has a user forgotten by other processes that share the log; it returns when they have."""
@@ -97,7 +99,7 @@ class Erasing:
                 digests -= await self._others_have()
             embeddings = await scope.embeddings.erase(digests)
             index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
-            keys = await anyio.to_thread.run_sync(KeyStore(self._directory).revoke_all, user_id)
+            keys = await anyio.to_thread.run_sync(self._keys.revoke_all, user_id)
             recalls = await self._erase_recalls(store, user_id, epoch)
             await self.elsewhere(user_id)
             self._tell(user_id)

@@ -5,10 +5,10 @@ the read waits for no disk, and a crash may lose the last 50 ms of it. A record 
 written is logged and counted (`SystemStatistics`), and the read goes on. The stream is nobody's
 memory: it is in no total and makes no user.
 
-By default (`hashed`) query and ids are kept as HMAC-SHA256 under the key in `recall.key` beside the
-store: who has the key can ask whether a query or a memory was there, and nobody reads them out.
-That is a pseudonym and no more: a short query can be guessed by who has the key. Without the key
-the old hashes say nothing to anybody.
+By default (`hashed`) query and ids are kept as HMAC-SHA256 under a key: in `recall.key` beside the
+store, or in the database that several processes share. Who has the key can ask whether a query or a
+memory was there, and nobody reads them out. That is a pseudonym and no more: a short query can be
+guessed by who has the key. Without the key the old hashes say nothing to anybody.
 
 What is older than `recall_audit_days` is not shown, and dropped for good: its payload goes to the
 archive and out of it, after every 512 recalls of a user and at the end of each run of compaction
@@ -23,6 +23,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from eventlog import (
     KeyGone,
     KeysUnavailable,
     Recorded,
+    SettingStore,
     WrongExpectedVersion,
     require,
 )
@@ -48,7 +50,7 @@ from memory_actors.base.reports import Recall
 from memory_actors.base.streams import RECALL_PREFIX
 from memory_actors.kinds.recall_events import RecallMade
 
-KEY_FILE = "recall.key"
+KEY_FILE, SETTING = "recall.key", "recall key"
 KEY_BYTES = 32
 STREAMS_MAX = 1_024  # whose versions are held: what leaves is read from the log again
 TRIM_EVERY = 512  # recalls of a user
@@ -68,7 +70,7 @@ class _Stream:
 class RecallAudit:
     """Keeps and reads recalls. With a `mode` of None it keeps nothing, and reads what there is.
 
-    `key_path` is where the key of the hashes is; it is made when it is first needed.
+    The key of the hashes is made when it is first needed.
     """
 
     def __init__(
@@ -76,14 +78,13 @@ class RecallAudit:
         log: EventStore,
         mode: str | None,
         keep_days: float,
-        key_path: Path,
+        key: "HashKey",
         clock: Callable[[], int],
     ):
         self._log = log
         self._mode = mode
         self._keep_us = int(keep_days * DAY_US)
-        self._key_path = key_path
-        self._key: bytes | None = None
+        self._key = key
         self._clock = clock
         self._tasks = BackgroundTasks()
         self._streams: OrderedDict[str, _Stream] = OrderedDict()
@@ -108,7 +109,7 @@ class RecallAudit:
         if self._mode is None:
             return
         try:
-            made = self._made(query, memory_ids)
+            made = await self._made(query, memory_ids)
             version = await self._append(stream, made, meta, epoch)
             if version % TRIM_EVERY == 0:
                 self._tasks.start(f"trim {stream}", lambda: self.trim(stream))
@@ -116,10 +117,11 @@ class RecallAudit:
             self.failed += 1
             _logger.warning("recall not kept", error=reason(error))
 
-    def _made(self, query: str, memory_ids: Sequence[str]) -> RecallMade:
-        hashed = self._mode == "hashed"
-        said = self._hashed if hashed else str
-        return RecallMade(query=said(query), memory_ids=tuple(map(said, memory_ids)), hashed=hashed)
+    async def _made(self, query: str, memory_ids: Sequence[str]) -> RecallMade:
+        if self._mode != "hashed":
+            return RecallMade(query=query, memory_ids=tuple(memory_ids), hashed=False)
+        said = partial(_hashed, await self._key.made())
+        return RecallMade(query=said(query), memory_ids=tuple(map(said, memory_ids)), hashed=True)
 
     async def _append(self, stream: str, made: RecallMade, meta: dict[str, str], epoch: int) -> int:
         held = self._streams.setdefault(stream, _Stream())
@@ -198,7 +200,7 @@ class RecallAudit:
         """Return recalls, the newest first; of a query or a memory only, if one is given."""
         await self._log.flush()
         oldest_us = max(self._clock() - self._keep_us, since_us or 0)
-        wanted = None if query is None else self._spellings(query)
+        wanted = None if query is None else await self._spellings(query)
         found: deque[Recorded[Any]] = deque(maxlen=limit)
         async for recorded in self._events(stream, memory_id):
             if (
@@ -223,27 +225,61 @@ class RecallAudit:
 
     async def _about(self, stream: str, memory_id: str) -> list[Recorded[Any]]:
         versions = set[int]()
-        for one in self._spellings(memory_id):
+        for one in await self._spellings(memory_id):
             versions.update(await self._log.versions_about(stream, one))
         return await self._log.read_versions(stream, sorted(versions), dropped="mark")
 
-    def _spellings(self, said: str) -> tuple[str, ...]:
+    async def _spellings(self, said: str) -> tuple[str, ...]:
         """Return how something may be kept: as it is, and hashed, if there is a key."""
-        return (said, self._hashed(said)) if self._key_path.exists() else (said,)
+        key = await self._key.found()
+        return (said,) if key is None else (said, _hashed(key, said))
 
-    # --- the key
 
-    def _hashed(self, said: str) -> str:
+def _hashed(key: bytes, said: str) -> str:
+    return hmac.new(key, said.encode(), hashlib.sha256).hexdigest()
+
+
+class HashKey:
+    """The key of the hashes: in a file, or in a store that several processes share."""
+
+    def __init__(self, where: Path | SettingStore):
+        self._where = where
+        self._key: bytes | None = None
+
+    async def found(self) -> bytes | None:
+        """Return the key, None if there is none yet.
+
+        :raises KeysUnavailable: it cannot be read.
+        """
+        if isinstance(self._where, Path):
+            return _in_file(self._where) if self._where.exists() else None
         if self._key is None:
-            self._key = _key(self._key_path)
-        return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()
+            self._key = await self._where.load_setting(SETTING)
+        return self._key
+
+    async def made(self) -> bytes:
+        """Return the key; a new one, if there is none. Of two who make one, the first has.
+
+        :raises KeysUnavailable: it cannot be read, or not be made.
+        """
+        if self._key is None:
+            self._key = await self._made()
+        return self._key
+
+    async def _made(self) -> bytes:
+        if isinstance(self._where, Path):
+            return _in_file(self._where)
+        await self._where.save_setting(SETTING, secrets.token_bytes(KEY_BYTES), expected=None)
+        key = await self._where.load_setting(SETTING)
+        assert key is not None
+        return key
 
 
 def _checkpoint(stream: str) -> str:
     return f"recalls dropped of {stream}"
 
 
-def _key(path: Path) -> bytes:
+def _in_file(path: Path) -> bytes:
     """Return the key in a file; a new one, for its owner's eyes only, if there is none.
 
     :raises KeysUnavailable: it cannot be read, or not be made.

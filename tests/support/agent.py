@@ -66,7 +66,7 @@ async def live(directory: str, encrypt: str) -> None:
 
 
 @contextmanager
-def agent(directory: Path, kind: str = "plain") -> Iterator[tuple[int, dict[str, str]]]:
+def agent(directory: Path | str, kind: str = "plain") -> Iterator[tuple[int, dict[str, str]]]:
     """Run an agent in a process of its own; yield its pid, and ids of what is in its store."""
     code = f"import sys; sys.path[:0] = {[str(TESTS), str(TESTS.parent)]!r}\n"
     code += "import asyncio; from support.agent import live; asyncio.run(live(*sys.argv[1:]))"

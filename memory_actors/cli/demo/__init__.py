@@ -84,7 +84,7 @@ def demo(app: App, /, path: Path | None, ui: bool) -> None:
 def _directory(app: App) -> Iterator[Path]:
     """Hold the directory that --data names, or a temporary one; never the user's usual memory."""
     if app.data is not None:
-        yield app.directory
+        yield app.directory_or("the demo kills a process that has a directory; leave --data out")
         return
     with TemporaryDirectory(prefix="memory-actors-demo-") as scratch:
         yield Path(scratch)

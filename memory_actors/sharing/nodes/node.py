@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from eventlog import EventLogError, Progress
+from eventlog import EventLogError, Progress, SettingStore, require
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.purging import purge_users
 from memory_actors.base.asked import ASKED, ClientCall
@@ -75,6 +75,7 @@ class Node:
         self.id = secrets.token_urlsafe(9)
         self.memory = answering.memory
         self.peers = Peers(self.id)
+        self.settings = require(answering.memory._eventlog, SettingStore)  # noqa: SLF001 - its own
         self._answering = answering
         self._placement = placement
         self._close = close
@@ -267,8 +268,11 @@ class Node:
             for one in left:
                 peer = self.peers.at(one.address.decode())
                 try:
-                    await peer.told(Asked(self._next()), FORGET, user_id)
+                    async with asyncio.timeout_at(until_s):  # it may be erasing them itself
+                        await peer.told(Asked(self._next()), FORGET, user_id)
                     told.add(one.id)
+                except TimeoutError:
+                    break
                 except PeerLostError:
                     await self.peers.lost(one.address.decode())
             if self._loop.time() > until_s:

@@ -6,6 +6,7 @@ node removes what others left there that were killed, so that it holds nothing f
 erased meanwhile.
 """
 
+import asyncio
 import fcntl
 import os
 import secrets
@@ -13,6 +14,7 @@ import shutil
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -28,6 +30,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.sharing.address import Address
+from memory_actors.sharing.declaration import On
 from memory_actors.sharing.nodes.agreeing import agree, shown
 from memory_actors.sharing.nodes.node import Node
 from memory_actors.sharing.nodes.peers import listening_for_peers
@@ -53,6 +56,8 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         listening, address = _listening(settings.node_host or _own_host(url), settings)
         held.callback(listening.close)
         placed: list[LeasedPlacement] = []
+        made: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
+        scheduled = partial(_compact_everywhere, made)
 
         @asynccontextmanager
         async def place(log: EventStore) -> AsyncIterator[LeasedPlacement]:
@@ -63,7 +68,9 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
                 yield placement
 
         parts = msgspec.structs.replace(parts, embedder=embedder)
-        memory = await open_alone(directory, parts, AsyncExitStack(), LogInDatabase(url), place)
+        memory = await open_alone(
+            directory, parts, AsyncExitStack(), LogInDatabase(url), place, scheduled
+        )
         held.push_async_callback(memory.close)
         [placement] = placed
         placement.forget = memory._erasing.forget_everybody  # noqa: SLF001 - its own
@@ -72,6 +79,7 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         await server.start()
         node = Node(server.answering, placement, held.aclose)
         held.push_async_callback(node.peers.close)
+        made.set_result(node)
         return node
     except BaseException:
         await to_the_end(held.aclose())
@@ -88,16 +96,17 @@ def _listening(host: str, settings: Settings) -> tuple[socket.socket, Address]:
         ) from error
 
 
+async def _compact_everywhere(made: asyncio.Future[Node]) -> None:
+    """Compact all users, at every node: what one node does by the schedule for all of them."""
+    node = await asyncio.shield(made)
+    await node.call("system.compact", On(), (), {})
+
+
 def _check(parts: StoreParts) -> None:
     if parts.encrypt:
         raise InvalidInputError(
             "a store in a database is not encrypted by a file of keys, which other nodes would not "
             "have: encrypt the disk of the database, and connect with sslmode=verify-full"
-        )
-    if parts.settings is not None and parts.settings.recall_audit == "hashed":
-        raise InvalidInputError(
-            'recall_audit="hashed" rests on a key in the data directory, and nodes have none in '
-            'common: use "plain", or None'
         )
 
 

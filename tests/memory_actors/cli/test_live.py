@@ -19,6 +19,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from support.agent import agent
+from support.commands import LINES, SERVES, arguments_of
 from support.foreign import mem0_json
 from support.programs import INTERRUPTIBLE
 
@@ -30,88 +31,8 @@ from memory_actors.sync import MemorySystem
 
 ROOT = Path(__file__).parents[3]
 
-LINES = {
-    "add": "'sails a boat'",
-    "search": "tea",
-    "list": "",
-    "count": "",
-    "get": "{tea}",
-    "delete": "{gone}",
-    "delete-many": "--filter kind=none",
-    "restore": "{deleted}",
-    "entity add": "Sugar",
-    "entity relate": "Ada likes Coffee",
-    "entity end": "{related}",
-    "entity get": "Ada",
-    "entity neighbours": "Ada",
-    "episode start": "'write a report'",
-    "episode step": "{episode} 'looked for flights'",
-    "episode finish": "'{other episode}' done",
-    "episode get": "{episode}",
-    "episode list": "",
-    "document put": """notes '{{"price": 1}}'""",
-    "document get": "one --collection notes",
-    "document find": "notes",
-    "document delete": "two --collection notes",
-    "context add": "'Be kind'",
-    "context edit": "{edited} 'Be very kind'",
-    "context remove": "{removed}",
-    "context touch": "{edited}",
-    "context pin": "{pinned}",
-    "context archive": "{archived}",
-    "context restore": "{restored}",
-    "context show": "",
-    "context size": "",
-    "context list": "",
-    "context search": "archived",
-    "context documents": "",
-    "context sync": "MEMORY.md",
-    "import": "lines.jsonl",
-    "export": "exported.jsonl",
-    "usage": "",
-    "cost": "",
-    "tier": "",
-    "history": "{tea}",
-    "why": "{tea}",
-    "log": "",
-    "replay": "tea --as-of 20",
-    "diff": "1",
-    "stats": "",
-    "verify": "--against heads.json",
-    "backup": "new-backup",
-    "restore-backup": "backup",
-    "export-since": "0 increment",
-    "import-since": "lines.jsonl",
-    "repair": "repaired",
-    "erase": "--user eve --yes",
-    "purge": "--source web",
-    "heads": "new-heads.json",
-    "heads-key": "private public",
-    "model install": "",
-    "model path": "",
-    "doctor": "",
-    "demo": "",
-    "serve": "--port 0",
-    "ui": "--port 0 --no-browser",
-    "mcp install": "claude-code --project --dry-run",
-    "mcp uninstall": "claude-code --project --dry-run",
-    "keys create": "--root",
-    "keys list": "",
-    "keys revoke": "{key}",
-    "compact": "",
-    "compaction stats": "",
-    "compaction expand": "'{summary of bob}' --user bob",
-    "compaction undo": "'{summary of cid}' --user cid",
-    "improve": "text.txt --record",
-    "extract": "",
-    "extractions": "",
-    "undo": "{extraction}",
-}
-"""What is said behind the name of each command. It is about ada, if it is about anybody."""
-ALONE = {"restore-backup", "import-since", "repair"}
+ALONE = {"move", "restore-backup", "import-since", "repair"}
 """Commands that need the store for themselves."""
-SERVES = {"serve", "ui"}
-"""Commands that go on until they are interrupted."""
 WHERE = re.compile(r"is open in process (\d+) since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: close it there")
 
 
@@ -122,13 +43,6 @@ def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> Iterato
             yield from commands(command, (*path, name))
     else:
         yield " ".join(path)
-
-
-def options_of(name: str) -> set[str]:
-    command: Any = main
-    for part in name.split():
-        command = command.commands[part]
-    return {flag for option in command.params for flag in option.opts}
 
 
 class Live(NamedTuple):
@@ -187,10 +101,7 @@ def test_there_is_a_line_for_every_command() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(LINES) - ALONE - SERVES))
 def test_a_command_works_beside_an_agent(live: Live, name: str) -> None:
-    arguments = [*name.split(), *shlex.split(LINES[name].format(**live.ids))]
-    if "--user" in options_of(name) and "--user" not in arguments and "--root" not in arguments:
-        arguments += ["--user", "ada"]
-    result = live(*arguments, "--json")
+    result = live(*arguments_of(name, live.ids), "--json")
     assert result.exit_code == 0, result.output
     for line in result.stdout.splitlines() if name == "improve" else [result.stdout]:
         json.loads(line)

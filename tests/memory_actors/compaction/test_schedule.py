@@ -217,8 +217,9 @@ class Kept:
     def read(self) -> datetime | None:
         return self.times[-1] if self.times else None
 
-    def write(self, time: datetime) -> None:
+    def write(self, time: datetime) -> bool:
         self.times.append(time)
+        return True
 
 
 class Clock:

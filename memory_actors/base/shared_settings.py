@@ -1,0 +1,32 @@
+"""Settings that a store keeps for all its processes, for code that runs in threads."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from eventlog import SettingStore
+
+T = TypeVar("T")
+
+
+class SharedSetting:
+    """One setting of a store, as a file would be used: its methods wait. Not for the loop itself.
+
+    Make it on the loop on which the store is open.
+    """
+
+    def __init__(self, store: SettingStore, name: str):
+        self.store = store
+        self.name = name
+        self._loop = asyncio.get_running_loop()
+
+    def load(self) -> bytes | None:
+        """Return the value, None if there is none."""
+        return self._waited(self.store.load_setting(self.name))
+
+    def save(self, value: bytes, expected: bytes | None) -> bool:
+        """Save a value over the expected one, and say whether it is there now."""
+        return self._waited(self.store.save_setting(self.name, value, expected=expected))
+
+    def _waited(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()

@@ -1,0 +1,243 @@
+"""Every command on a store in a database, while a node in another process has it open.
+
+What a command does for a store in a directory it does here, too, or it says what does it instead.
+"""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner, Result
+from support.agent import agent, said
+from support.commands import LINES, SERVES, arguments_of
+from support.fakes import FakeEmbedder
+from support.foreign import mem0_json
+from support.postgres import lent_url
+from support.programs import INTERRUPTIBLE
+
+from memory_actors.cli import App, main
+from memory_actors.sharing.address import has_password, shown
+from memory_actors.sync import MemorySystem
+
+ROOT = Path(__file__).parents[3]
+INSTEAD = {
+    "backup": ("MissingCapability", "pg_dump"),
+    "export-since": ("MissingCapability", "replicate the database"),
+    "import-since": ("InvalidInputError", "replicate the database"),
+    "restore-backup": ("InvalidInputError", "pg_restore"),
+    "repair": ("InvalidInputError", "standby"),
+    "move": ("NotFoundError", "no store in the directory"),
+    "demo": ("InvalidInputError", "leave --data out"),
+}
+"""The commands that are about a directory: the error, and what it says of it."""
+SECRET = "s3cr3t"
+
+
+class Shared(NamedTuple):
+    """A store that a node has open, and a directory to work in."""
+
+    url: str
+    directory: Path
+    ids: dict[str, str]
+
+    def __call__(self, *arguments: str, url: str | None = None) -> Result:
+        app = App(embedder=FakeEmbedder(), extractor=said)
+        return CliRunner().invoke(main, ["--data", url or self.url, *arguments], obj=app)
+
+    def json(self, *arguments: str) -> Any:
+        result = self(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    def refused(self, *arguments: str, url: str | None = None) -> dict[str, str]:
+        result = self(*arguments, "--json", url=url)
+        assert result.exit_code == 1, result.output
+        error: dict[str, str] = json.loads(result.stdout)["error"]
+        return error
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    directory = tmp_path_factory.mktemp("shared")
+    (directory / "lines.jsonl").write_text('{"content": "was imported"}\n')
+    (directory / "text.txt").write_text("In order to sail, wait for the wind. " * 3)
+    with lent_url() as url, agent(url) as (_, ids):
+        made = Shared(url, directory, ids)
+        made.json("heads", str(directory / "heads.json"))
+        ids["key"] = made.json("keys", "create", "--user", "ada")["id"]
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def in_its_directory(shared: Shared, surroundings: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shared.directory)
+
+
+@pytest.mark.parametrize("name", sorted(set(LINES) - set(INSTEAD) - SERVES))
+def test_a_command_works_beside_a_node(shared: Shared, name: str) -> None:
+    result = shared(*arguments_of(name, shared.ids), "--json")
+    assert result.exit_code == 0, result.output
+    for line in result.stdout.splitlines() if name == "improve" else [result.stdout]:
+        json.loads(line)
+
+
+@pytest.mark.parametrize("name", sorted(INSTEAD))
+def test_a_command_says_what_the_database_does_instead(shared: Shared, name: str) -> None:
+    error = shared.refused(*arguments_of(name, shared.ids))
+    kind, told = INSTEAD[name]
+    assert error["type"] == kind
+    assert told in error["message"]
+
+
+def test_another_programs_memories_are_imported_and_exported(shared: Shared) -> None:
+    line = ["import", "--from", "mem0", str(mem0_json(shared.directory))]
+    assert shared.json(*line, "--dry-run")["added"] == 3
+    assert shared.json(*line)["users"] == ["ada", "bob"]
+    assert shared.json("export", "--to", "mem0", "out.json", "--user", "bob")["memories"] >= 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["search tea", "list", "verify", "stats", "log", "usage", "ui --no-browser", "compact",
+     "purge --source web", "keys list", "keys revoke 0123456789abcdef"],
+)  # fmt: skip
+def test_a_mistyped_schema_becomes_no_store_by_a_command_that_reads(
+    shared: Shared, line: str
+) -> None:
+    mistyped = shared.url + "_mistyped"
+    assert shared.refused(*line.split(), url=mistyped)["type"] == "NotFoundError"
+    (store,) = [one for one in _checks(shared, mistyped) if one["name"] == "store"]
+    assert store["found"] == "none in this schema yet"
+
+
+def _checks(shared: Shared, url: str) -> Any:
+    return json.loads(shared("doctor", "--json", url=url).stdout)["checks"]
+
+
+def test_the_doctor_says_what_it_can_of_a_database(shared: Shared) -> None:
+    found = {one["name"]: one for one in _checks(shared, shared.url)}
+    assert found["database"]["status"] in ("ok", "warning")
+    assert f"{shown(shared.url)}, PostgreSQL 1" in found["database"]["found"]
+    assert found["store"]["found"].startswith("in format ")
+    assert "data directory" not in found
+
+
+def test_the_doctor_says_that_a_database_cannot_be_reached(shared: Shared) -> None:
+    found = {one["name"]: one for one in _checks(shared, "postgresql://me:pw@127.0.0.1:9/db")}
+    assert found["database"]["status"] == found["store"]["status"] == "failed"
+    assert "postgresql://me@127.0.0.1:9/db" in found["database"]["found"]
+
+
+@pytest.mark.parametrize("choice", [["--key-file", "other.keys"], ["--encrypt"]])
+def test_a_file_of_keys_is_refused(shared: Shared, choice: list[str]) -> None:
+    error = shared.refused("add", "secret", "--user", "ada", *choice)
+    assert error["type"] == "InvalidInputError"
+    assert "encrypt the disk of the database" in error["message"]
+
+
+# --- passwords
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql://u:pw@h:1/d?schema=x", "postgresql://u@h:1/d?schema=x"),
+        ("postgres://u@h/d", "postgres://u@h/d"),
+        ("postgresql:///d", "postgresql:///d"),
+        ("postgresql://h/d?password=pw&schema=x&sslpassword=pw", "postgresql://h/d?schema=x"),
+        ("postgresql://u:p@w/pw?pw#pw@h/d", "postgresql://u@h/d"),
+        ("postgresql://u:pw@h1:1,h2:2/d", "postgresql://u@h1:1,h2:2/d"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, told: str) -> None:
+    assert shown(url) == told
+    assert has_password(url) == ("pw" in url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://u:{SECRET}@127.0.0.1:9/d",
+        f"postgresql://u:{SECRET}/more@127.0.0.1:9/d",
+        f"postgresql://u:{SECRET}@127.0.0.1:no/d",
+        f"postgresql://127.0.0.1:9/d?password={SECRET}&schema=" + "x" * 70,
+        f"postgresql://127.0.0.1:9/d?passwort={SECRET}",
+    ],
+)
+@pytest.mark.parametrize(
+    "line", ["list --debug", "add x --debug", "repair x", "keys list", "doctor"]
+)
+def test_no_error_says_a_password(shared: Shared, url: str, line: str) -> None:
+    result = shared(*line.split(), url=url)
+    assert result.exit_code == 1
+    assert SECRET not in result.output
+
+
+def test_a_password_is_put_into_no_configuration(shared: Shared) -> None:
+    """The command line that it names can be seen by everybody on the machine."""
+    url = f"postgresql://u:{SECRET}@127.0.0.1/d"
+    error = shared.refused("mcp", "install", "claude-code", "--project", "--yes", url=url)
+    assert "~/.pgpass" in error["message"]
+    assert not list(shared.directory.glob("*mcp*"))
+
+
+# --- processes
+
+
+@pytest.fixture
+def started(shared: Shared) -> Iterator[Callable[..., Iterator[Any]]]:
+    """Start a command that goes on, which finds the URL in the environment."""
+    running: list[subprocess.Popen[str]] = []
+    environment = {**os.environ, "MEMORY_ACTORS_DATA": shared.url}
+
+    def start(*arguments: str) -> Iterator[Any]:
+        command = [*INTERRUPTIBLE, *arguments]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        running.append(process)
+        assert process.stdout is not None
+        return (json.loads(line) for line in process.stdout)
+
+    yield start
+    for process in running:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) in (0, 130)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_a_log_is_followed_while_nodes_work(shared: Shared, started: Any) -> None:
+    entries = started("log", "--follow", "--user", "gil", "--json")
+    for number in range(3):
+        shared.json("add", f"event {number}", "--user", "gil")
+        entry = next(entries)
+        assert (entry["user_id"], entry["data"]["content"]) == ("gil", f"event {number}")
+
+
+def test_the_real_program_takes_the_url_from_the_environment(
+    shared: Shared, spawn: Callable[..., Any]
+) -> None:
+    of_environment = {"MEMORY_ACTORS_DATA": shared.url}
+    line = ["add", "has a cat called Miaow", "--user", "fay"]
+    added = spawn(*line, "--json", env=of_environment)
+    assert added.returncode == 0, added.stderr
+    found = spawn("list", "--user", "fay", env=of_environment)
+    assert (found.returncode, "Miaow" in found.stdout) == (0, True)
+    wrong = spawn("list", env={"MEMORY_ACTORS_DATA": shared.url + "_mistyped"})
+    assert wrong.returncode == 1
+    assert f"{shown(shared.url)}_mistyped" in wrong.stderr
+
+
+def test_the_blocking_facade_opens_a_node(shared: Shared) -> None:
+    with MemorySystem.open(shared.url, embedder=FakeEmbedder()) as memory:
+        added = memory.user("hal").add("reads by night")
+        assert memory.user("hal").get(added.memory_id).content == "reads by night"
+        assert "ada" in memory.users()
+    (found,) = shared.json("list", "--user", "hal")
+    assert found["content"] == "reads by night"
