@@ -155,21 +155,22 @@ def takeover(memories: int, url: str | None, options: Options) -> Any:
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(2))
 @click.option("--users", default=12, show_default=True, type=click.IntRange(1))
 @click.option(
-    "--without-fence",
-    is_flag=True,
-    help="The control: stale commits pass, and must be seen.",
+    "--without-fence", "without", flag_value="fence", help="A control: stale commits must be seen."
+)
+@click.option(
+    "--without-lease", "without", flag_value="lease", help="A control: stale reads must be seen."
 )
 def cluster(
-    rounds: int, faults: str | None, nodes: int, users: int, without_fence: bool, options: Options
+    rounds: int, faults: str | None, nodes: int, users: int, without: Any, options: Options
 ) -> Any:
     """Strike nodes that share a store in PostgreSQL; exit 1 at anything lost, doubled or stale."""
     from bench.cluster import Plan, names_of, run
 
     try:
-        names = names_of(faults, without_fence=without_fence)
+        names = names_of(faults, without)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-    return run(names, rounds, Plan(nodes, users, without_fence=without_fence), options)
+    return run(names, rounds, Plan(nodes, users, without=without), options)
 
 
 @measurement(runs=3)

@@ -7,8 +7,11 @@ times (faults.py), all nodes end, and their notes are compared with each other, 
 (check.py). Then the next cluster begins, on a store of its own.
 
 `pause` is the longest call about a user that was under way when a fault struck or began before the
-next one: those of the workers of the node that was struck do not count. In the control, nothing
-fences an append: then nodes that were frozen must be seen to write what they may not.
+next one: those of the workers of the node that was struck do not count.
+
+Two controls show that harm would be seen. Without the fence every append passes, and nodes that
+were frozen must be seen to write what they may not. Without the lease a node answers from what it
+holds whether or not others may have taken it over, and must be seen to answer what is old.
 """
 
 import sys
@@ -19,16 +22,18 @@ from typing import Any
 
 import msgspec
 
-from bench.cluster.check import Harm, harm, journals_of, stale_commits
+from bench.cluster.check import Harm, all_harm, journals_of, stale, stale_commits
 from bench.cluster.cluster import Cluster, Plan, preload, running
 from bench.cluster.faults import FAULTS, Struck, settle, strike
 from bench.cluster.journal import Line
+from bench.cluster.node import Without
 from bench.postgres import served_by
 from bench.report import Options, Report, Table, facts, percentile, scratch
 
 LIFE_ROUNDS = 20
 """Rounds of one cluster: the longer, the longer its events take to be read again."""
 CONTROL_FAULTS = ("freeze-batch", "freeze")
+SEEN_WITHOUT = {"fence": "stale commit", "lease": "stale read"}
 LOST = ("lost", "another answer")
 STALE = ("stale commit", "stale read")
 SHOWN_MAX = 8
@@ -80,7 +85,7 @@ def _of(times_s: Sequence[float]) -> list[float | None]:
 
 
 def run(faults: Sequence[str], rounds: int, plan: Plan, options: Options) -> Report:
-    """Strike with each fault so many times; in the control, count the stale commits."""
+    """Strike with each fault so many times; in a control, count what is stale."""
     preload()
     outcomes = [Outcome(fault) for fault in faults]
     with scratch(options) as directory, served_by(directory, {"fsync": "off"}) as server:
@@ -99,11 +104,11 @@ def run(faults: Sequence[str], rounds: int, plan: Plan, options: Options) -> Rep
         about = facts(
             directory, options, ("psycopg", "lmdb"),
             nodes=plan.nodes, users=plan.users, workers=plan.workers * plan.nodes,
-            fence="without" if plan.without_fence else "with",
+            without=plan.without or "-",
         )  # fmt: skip
     tables = [Table("Harm and pauses", COLUMNS, [one.row() for one in outcomes])]
-    stale = sum(outcome.harm["stale commit"] for outcome in outcomes)
-    ok = stale > 0 if plan.without_fence else not any(outcome.harm for outcome in outcomes)
+    harm = sum((outcome.harm for outcome in outcomes), Counter[str]())
+    ok = not harm if plan.without is None else harm[SEEN_WITHOUT[plan.without]] > 0
     return Report("Cluster", about, [*tables, *_examples(outcomes)], NOTES, ok=ok)
 
 
@@ -131,11 +136,11 @@ def live(cluster: Cluster, outcome: Outcome, faults: Sequence[str]) -> None:
 
 
 def _judge(cluster: Cluster, outcome: Outcome, journals: dict[str, list[Line]]) -> None:
-    if cluster.plan.without_fence:
-        outcome.harm["stale commit"] += len(stale_commits(cluster))
+    if cluster.plan.without is not None:
+        outcome.harm += Counter(one.what for one in stale(cluster, journals))
         return
     killed = {name for name, noted in journals.items() if not noted or noted[-1].what != "ended"}
-    found: list[Harm] = list(harm(cluster, journals, killed))
+    found: list[Harm] = list(all_harm(cluster, journals, killed))
     outcome.harm.update(one.what for one in found)
     shown = Counter[str]()
     for one in found:
@@ -182,12 +187,12 @@ def _tell(outcome: Outcome) -> None:
     print(said, *outcome.examples, sep="\n    ", file=sys.stderr, flush=True)
 
 
-def names_of(faults: str | None, *, without_fence: bool) -> tuple[str, ...]:
+def names_of(faults: str | None, without: Without) -> tuple[str, ...]:
     """Return the faults that are named, separated by commas.
 
     :raises ValueError: there is no such fault.
     """
-    names = CONTROL_FAULTS if without_fence else tuple(FAULTS)
+    names = CONTROL_FAULTS if without is not None else tuple(FAULTS)
     names = names if faults is None else tuple(faults.split(","))
     if unknown := set(names) - set(FAULTS):
         raise ValueError(f"no faults {sorted(unknown)}: there are {', '.join(FAULTS)}")

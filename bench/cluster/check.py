@@ -58,16 +58,21 @@ class Write(NamedTuple):
     token: str | None
 
 
-def harm(cluster: Cluster, journals: dict[str, list[Line]], killed: set[str]) -> Iterator[Harm]:
+def all_harm(cluster: Cluster, journals: dict[str, list[Line]], killed: set[str]) -> Iterator[Harm]:
     """Yield all that must not be, after all nodes have ended."""
-    noted = [line for name in journals for line in journals[name]]
     yield from (Harm("decreased", fell) for fell in cluster.fell)
     yield from (Harm("gap", str(where)) for [where] in cluster.ask(GAPS))
-    yield from _stale_commits(cluster)
-    writes = _writes(journals)
-    yield from _stale_reads(noted, writes)
+    yield from stale(cluster, journals)
     yield from _unanswered(journals, killed)
-    yield from asyncio.run(_in_store(cluster, noted, writes))
+    noted = [line for name in journals for line in journals[name]]
+    yield from asyncio.run(_in_store(cluster, noted, _writes(journals)))
+
+
+def stale(cluster: Cluster, journals: dict[str, list[Line]]) -> Iterator[Harm]:
+    """Yield the commits and reads that were stale."""
+    yield from (Harm("stale commit", one) for one in stale_commits(cluster))
+    noted = [line for name in journals for line in journals[name]]
+    yield from _stale_reads(noted, _writes(journals))
 
 
 def stale_commits(cluster: Cluster) -> list[str]:
@@ -78,10 +83,6 @@ def stale_commits(cluster: Cluster) -> list[str]:
         for writer, owner, position in cluster.ask(STALE)
         if nodes.get(owner) != writer
     ]
-
-
-def _stale_commits(cluster: Cluster) -> Iterator[Harm]:
-    return (Harm("stale commit", one) for one in stale_commits(cluster))
 
 
 def _writes(journals: dict[str, list[Line]]) -> dict[Key, list[Write]]:

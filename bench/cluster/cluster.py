@@ -19,7 +19,7 @@ import psycopg
 
 from bench.cluster.journal import lines
 from bench.cluster.links import Link, Links
-from bench.cluster.node import Config, opened, serve
+from bench.cluster.node import Config, Without, opened, serve
 from eventlog import stream_id
 from memory_actors.base.streams import stream_of
 from tests.support.postgres import Server, free_port
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
     """Of each node."""
     pause_s: float = 0.02
     """Between two calls of a worker, at the mean."""
-    without_fence: bool = False
+    without: Without = None
 
 
 class Place:
@@ -129,7 +129,7 @@ class Cluster:
             reached_at=place.reached_at, users=self.users,
             workers=tuple(range(first, first + plan.workers)),
             workers_in_all=plan.nodes * plan.workers, pause_s=plan.pause_s, seed=self.seed,
-            clock_off_s=clock_off_s, without_fence=plan.without_fence,
+            clock_off_s=clock_off_s, without=plan.without,
         )  # fmt: skip
         place.process = _processes.Process(target=serve, args=(config,), daemon=True)
         place.process.start()

@@ -16,6 +16,7 @@ Way = Literal["there", "back"]
 WAYS: tuple[Way, ...] = ("there", "back")
 PIECE_BYTES = 1 << 16
 HOST = "127.0.0.1"
+CLOSE_S = 0.01
 T = TypeVar("T")
 
 
@@ -56,6 +57,9 @@ class Link:
         """End it, and every connection."""
         self._listening.close()
         await self.heal(reset=True)
+        while self._connections:
+            await asyncio.sleep(CLOSE_S)
+        await asyncio.sleep(CLOSE_S)  # what was aborted is closed in the next turns of the loop
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection()
@@ -63,6 +67,8 @@ class Link:
         self._connections.add(connection)
         try:
             await self._passes["there"].wait()
+            if connection.is_over:
+                return
             there = await asyncio.open_connection(HOST, self._server_port)
             connection.writers.append(there[1])
             await asyncio.gather(

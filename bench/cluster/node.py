@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,7 +28,10 @@ from memory_actors import MemorySystem, NotFoundError, Settings
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.nodes import opening
 from memory_actors.sharing.nodes.peers import listening_for_peers
+from memory_actors.sharing.nodes.placement import LeasedPlacement
 
+Without = Literal["fence", "lease"] | None
+"""What a control has not."""
 PAPERS = "papers"
 HELD_MAX = 30  # memories of one worker, before it deletes one for each that it adds
 US = 1_000_000
@@ -54,7 +57,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Between two calls of a worker, at the mean."""
     seed: int
     clock_off_s: float = 0.0
-    without_fence: bool = False
+    without: Without = None
 
 
 def opened(url: str, **more: Any) -> Any:
@@ -69,8 +72,11 @@ def serve(config: Config) -> None:
     """Open the store, and call it until SIGTERM; then close in good order."""
     os.environ["XDG_CACHE_HOME"] = str(config.directory / "cache")
     opening.listening_for_peers = partial(_reached_through, config)
-    if config.without_fence:
+    if config.without == "fence":
         Plan.add = _unfenced(Plan.add)  # type: ignore[method-assign]
+    elif config.without == "lease":
+        LeasedPlacement.is_vouched = lambda _: True  # type: ignore[method-assign]
+        LeasedPlacement._lapsed = lambda _: None  # type: ignore[method-assign]  # noqa: SLF001
     asyncio.run(_serve(config))
 
 

@@ -43,7 +43,7 @@ def test_nothing_is_lost_doubled_or_stale_whatever_strikes_a_node(tmp_path) -> N
 
 def test_without_the_fence_a_node_that_was_frozen_writes_what_it_may_not(tmp_path) -> None:
     """The control: so the test above can see harm."""
-    plan = Plan(nodes=2, users=6, workers=3, pause_s=0.005, without_fence=True)
+    plan = Plan(nodes=2, users=6, workers=3, pause_s=0.005, without="fence")
     with cluster_of(tmp_path, plan) as cluster:
         for _ in range(CONTROL_ROUNDS_MAX):
             settle(cluster)
