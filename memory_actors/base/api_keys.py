@@ -210,9 +210,8 @@ class _InStore:
 
     def read(self) -> bytes | None:
         """Return what is there."""
-        if threading.get_ident() != self._loop_thread:
-            self._seen = self._setting.load()
-        return self._seen
+        is_on_loop = threading.get_ident() == self._loop_thread
+        return self._seen if is_on_loop else self._setting.load()
 
     def change(self, change: Callable[[bytes | None], bytes]) -> None:
         """Replace what is there; where somebody else has meanwhile, change that."""
@@ -220,7 +219,7 @@ class _InStore:
             before = self._setting.load()
             after = change(before)
             if self._setting.save(after, before):
-                self._seen = after
+                self.look_again()
                 return
 
 

@@ -36,7 +36,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 import msgspec
 
-from eventlog import SettingStore
+from eventlog import EventLogError, SettingStore
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from eventlog.files.datafile import read_bytes, write_whole
@@ -153,8 +153,8 @@ class LastRunFile:
             return _decoded(read_bytes(self._path))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            _logger.warning("time of the last compaction is unreadable", error=reason(error))
+        except OSError as error:
+            _unreadable(error)
             return None
 
     def write(self, time: datetime) -> bool:
@@ -185,9 +185,17 @@ class LastRunSetting:
         return is_kept
 
 
-def _decoded(kept: bytes) -> datetime:
-    since = msgspec.json.decode(kept, type=_LastRun).since
+def _decoded(kept: bytes) -> datetime | None:
+    try:
+        since = msgspec.json.decode(kept, type=_LastRun).since
+    except ValueError as error:
+        _unreadable(error)
+        return None
     return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+
+
+def _unreadable(error: Exception) -> None:
+    _logger.warning("time of the last compaction is unreadable", error=reason(error))
 
 
 # --- the loop
@@ -248,7 +256,13 @@ class Scheduler:
     async def _since(self) -> datetime:
         """Return up to when all that was due is dealt with. A time to come is a clock set wrong."""
         while True:
-            kept, now = await anyio.to_thread.run_sync(self._last_run.read), self._now()
+            try:
+                kept = await anyio.to_thread.run_sync(self._last_run.read)
+            except EventLogError as error:  # the store is away: perhaps it comes back
+                _unreadable(error)
+                await self._sleep(NAP_S_MAX)
+                continue
+            now = self._now()
             if kept is not None and kept <= now:
                 return kept
             if await self._keep(now):

@@ -7,10 +7,12 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 from support.agent import agent, said
@@ -241,3 +243,51 @@ def test_the_blocking_facade_opens_a_node(shared: Shared) -> None:
         assert "ada" in memory.users()
     (found,) = shared.json("list", "--user", "hal")
     assert found["content"] == "reads by night"
+
+
+# --- servers
+
+
+def http(address: str, token: str) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=f"{address}/v1", headers=headers, trust_env=False, timeout=30)
+
+
+def test_servers_on_one_database_have_the_same_keys_and_memories(
+    shared: Shared, started: Any
+) -> None:
+    made = shared.json("keys", "create", "--user", "ida")
+    addresses = [next(started("serve", "--port", "0", "--json"))["address"] for _ in range(2)]
+    with http(addresses[0], made["key"]) as one, http(addresses[1], made["key"]) as other:
+        answer = one.post("/users/ida/memories", json={"content": "reads by night"})
+        assert answer.status_code == 201, answer.text
+        (found,) = other.get("/users/ida/memories").json()["memories"]
+        assert found["content"] == "reads by night"
+
+        late = shared.json("keys", "create", "--user", "ida")["key"]
+        time.sleep(1.1)
+        for client in (one, other):
+            path = "/users/ida/memories"
+            told = client.get(path, headers={"Authorization": f"Bearer {late}"})
+            assert told.status_code == 200, told.text
+        shared.json("keys", "revoke", made["id"])
+        time.sleep(1.1)
+        assert {client.get(path).status_code for client in (one, other)} == {401}
+
+
+def test_an_erased_user_is_let_in_by_no_server(shared: Shared, started: Any) -> None:
+    """At once: the servers are nodes, and are told."""
+    token = shared.json("keys", "create", "--user", "kim")["key"]
+    shared.json("add", "is to be forgotten", "--user", "kim")
+    address = next(started("serve", "--port", "0", "--json"))["address"]
+    with http(address, token) as client:
+        assert client.get("/users/kim/memories").status_code == 200
+        assert shared.json("erase", "--user", "kim", "--yes")["api_keys"] == 1
+        assert client.get("/users/kim/memories").status_code == 401
+
+
+def test_the_dashboard_shows_a_store_in_a_database(shared: Shared, started: Any) -> None:
+    page = next(started("ui", "--no-browser", "--json"))["address"]
+    address, _, token = page.partition("/ui#key=")
+    with http(address, token) as client:
+        assert client.get("/users/ada/memories").status_code == 200

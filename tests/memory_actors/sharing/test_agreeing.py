@@ -243,6 +243,33 @@ async def test_one_of_many_schedulers_runs_what_is_due(store):
     assert hours == sorted(set(hours)), runs
 
 
+@pytest.mark.parametrize("trouble", ["away", "damaged"])
+async def test_a_scheduler_outlives_a_store_that_cannot_say_when_it_ran(store, trouble):
+    if trouble == "damaged":
+        await store.save_setting(schedule.SETTING, b"{", expected=None)
+    store.is_away = trouble == "away"
+    ran = asyncio.Event()
+    now = datetime(2025, 1, 5, tzinfo=UTC)
+
+    async def nap(seconds: float) -> None:
+        nonlocal now
+        now += timedelta(seconds=seconds)
+        store.is_away = False
+        await asyncio.sleep(0)
+
+    async def run() -> None:
+        ran.set()
+
+    one = Scheduler(
+        run, "0 * * * *", lambda: int(now.timestamp() * 1e6), LastRunSetting(store),
+        zone=UTC, chance=lambda: 0.0, sleep=nap,
+    )  # fmt: skip
+    one.start()
+    async with asyncio.timeout(10):
+        await ran.wait()
+    await one.close(1)
+
+
 async def test_the_schedule_of_one_node_compacts_the_users_of_all(url, monkeypatch):
     monkeypatch.setattr(schedule, "JITTER_S", 0.0)
     async with AsyncExitStack() as held:
