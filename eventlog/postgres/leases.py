@@ -19,6 +19,7 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import Claim, Node
 from eventlog.core.requests import check_stream_name
 from eventlog.postgres.database import (
+    CONNECT_S,
     RETRY_S,
     Busy,
     Connection,
@@ -27,6 +28,7 @@ from eventlog.postgres.database import (
     Place,
     cancel_all,
     connect,
+    patiently,
     run,
 )
 from eventlog.postgres.writer import Writer
@@ -51,6 +53,20 @@ NODES = """
 """
 
 _logger = get_logger("eventlog")
+
+
+async def live_nodes(url: str) -> list[Node]:
+    """Return the nodes of the store at a URL whose lease has not expired; make nothing.
+
+    :raises LogUnavailable: the database cannot be reached, or has no such store.
+    """
+    place = Place.parse(url)
+    connection = await patiently(lambda: connect(place), CONNECT_S)
+    try:
+        rows = await patiently(lambda: run(connection, NODES, [b""]), CONNECT_S)
+    finally:
+        await connection.close()
+    return [Node(node.hex(), address) for node, address in rows]
 
 
 class Leases:

@@ -26,7 +26,7 @@ from memory_actors.base.errors import DeadlineExceededError, InvalidInputError, 
 from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
 from memory_actors.sharing.client import REPLAY
-from memory_actors.sharing.declaration import On, Then
+from memory_actors.sharing.declaration import Caller, How, On, Then
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.retrying import RetriedScope, done
 from memory_actors.sharing.values import error_of, packed, result, unpacked
@@ -220,8 +220,16 @@ def _scope(memory: MemorySystem, on: On) -> Scope:
 class ClientSession:
     """All that one client has open: replays, and the functions that it gave as arguments."""
 
-    def __init__(self, answering: Answering, client: str, send: Callable[[frames.Message], None]):
+    def __init__(
+        self,
+        answering: Answering,
+        client: str,
+        send: Callable[[frames.Message], None],
+        everywhere: Caller | None = None,
+    ):
+        """Make one for a client; `everywhere` carries its calls out where the users are."""
         self._answering = answering
+        self._everywhere = everywhere
         self._client = client
         self._send = send
         self._calling_back = CallingBack(send)
@@ -252,11 +260,25 @@ class ClientSession:
             return result(None)
         if call.operation == ERASURES:
             return await self._iterated(call.number, self._answering.erasures())
+        if self._everywhere is not None and call.on.then is None:
+            return await self._answered_everywhere(call, self._everywhere)
         user = await self._user(call)
         value = self._answering.called(user, call, partial(self._found, call.number))
         if isasyncgen(value):
             return await self._iterated(call.number, value)
         return result(await value if asyncio.iscoroutine(value) else value)
+
+    async def _answered_everywhere(self, call: frames.Call, caller: Caller) -> bytes:
+        args, kwargs = unpacked(call.arguments, partial(self._found, call.number))
+        if call.operation not in DECLARED:
+            raise InvalidInputError(f"there is no operation {call.operation!r:.80}")
+        how = DECLARED[call.operation].how
+        if how is How.ITERATED:
+            items = caller.iterate(call.operation, call.on, args, kwargs)
+            return await self._iterated(call.number, items)
+        if how is How.AT_ONCE:
+            return result(caller.at_once(call.operation, call.on, args, kwargs))
+        return result(await caller.call(call.operation, call.on, args, kwargs))
 
     def done(self, number: int) -> None:
         """Forget what belongs to a call."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
-from memory_actors.sharing.address import Address, reachable, read_address
+from memory_actors.sharing.address import Address, reachable
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.values import error_of
 
@@ -25,8 +25,12 @@ OWNED_HERE: Final[dict[str, Callable[[frames.Call], bytes]]] = {}
 """The owners in this process, by the secret of the address: nobody else could answer."""
 
 
-def ask_at_once(directory: Path, choices: Choices, call: frames.Call) -> bytes:
-    """Return the answer of the owner of a store. A change of owners is waited for, for a moment.
+def ask_at_once(
+    directory: Path, choices: Choices, call: frames.Call, find: Callable[[], Address | None]
+) -> bytes:
+    """Return the answer of the owner of a store, who is where `find` says.
+
+    A change of owners is waited for, for a moment.
 
     :raises UnavailableError: nobody answers.
     :raises DeadlineExceededError: the owner says nothing.
@@ -34,7 +38,7 @@ def ask_at_once(directory: Path, choices: Choices, call: frames.Call) -> bytes:
     until_s = time.monotonic() + LOOK_S_MAX
     while True:
         try:
-            return _answer(directory, choices, call)
+            return _answer(directory, choices, call, find())
         except DeadlineExceededError:  # an OSError too, but somebody has the store
             raise
         except (OSError, SystemClosedError) as error:
@@ -43,8 +47,7 @@ def ask_at_once(directory: Path, choices: Choices, call: frames.Call) -> bytes:
         time.sleep(LOOK_AGAIN_S)
 
 
-def _answer(directory: Path, choices: Choices, call: frames.Call) -> bytes:
-    address = read_address(directory)
+def _answer(directory: Path, choices: Choices, call: frames.Call, address: Address | None) -> bytes:
     if address is None:
         raise FileNotFoundError(directory)
     if address.secret in OWNED_HERE:

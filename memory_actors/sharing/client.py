@@ -18,6 +18,7 @@ from memory_actors.base.errors import SystemClosedError, WrongLoopError
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
+from memory_actors.sharing.address import Address, read_address
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
@@ -81,6 +82,10 @@ class Client:
         self._at = self._connection()
         self._closed = False
 
+    def _address(self) -> Address | None:
+        """Return where the owner listens; None: nobody says so."""
+        return read_address(self.directory)
+
     def _connection(self) -> Connection:
         return Connection(
             self.directory,
@@ -93,6 +98,7 @@ class Client:
             again=self._send_all,
             failed=self._fail,
             is_waiting=lambda: bool(self._waiting),
+            find=self._address,
         )
 
     async def start(self) -> Any:
@@ -171,7 +177,7 @@ class Client:
         """Carry out an operation that is not awaited: the thread waits for it."""
         self._check_here(loop_too=False)
         message, _ = call_of(0, name, on, args, kwargs)
-        said = ask_at_once(self.directory, self.choices, message)
+        said = ask_at_once(self.directory, self.choices, message, self._address)
         return DECLARED[name].decoded(said)
 
     async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:

@@ -24,7 +24,6 @@ from memory_actors.sharing.address import (
     is_shared,
     make_lockable,
     reachable,
-    read_address,
     unmake,
 )
 from memory_actors.sharing.choices import Choices, same
@@ -58,7 +57,8 @@ class Connection:
     """A client's connection. It belongs to one event loop.
 
     `heard` gets what the owner says about calls, `again` is called when there is a connection anew,
-    `failed` when there will be none; `is_waiting` says whether an answer is waited for.
+    `failed` when there will be none; `is_waiting` says whether an answer is waited for; `find` says
+    where the owner listens, if somebody knows.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Connection:
         again: Callable[[], Awaitable[None]],
         failed: Callable[[Exception], None],
         is_waiting: Callable[[], bool],
+        find: Callable[[], Address | None],
     ):
         self.directory = directory
         self.link: FrameLink | None = None
@@ -83,6 +84,7 @@ class Connection:
         """The choices with which `own` opens the store."""
         self._on_heard, self._again, self._failed = heard, again, failed
         self._is_waiting = is_waiting
+        self._address = find
         self._loop = asyncio.get_running_loop()
         self._leaving: FrameLink | None = None
         """The connection with an owner that closes: answers come, but nothing is asked."""
@@ -245,10 +247,6 @@ class Connection:
         self.link = link
         if self._pings is None:
             self._pings = asyncio.create_task(self._watch())
-
-    def _address(self) -> Address | None:
-        """Return where the owner listens; None: nobody says so."""
-        return read_address(self.directory)
 
     async def _linked(self, address: Address) -> FrameLink:
         with reachable(self.directory, address) as (found, where):

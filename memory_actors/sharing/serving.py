@@ -23,7 +23,7 @@ from memory_actors.sharing.address import Address
 from memory_actors.sharing.answering import Answering, ClientSession
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, check
-from memory_actors.sharing.declaration import How
+from memory_actors.sharing.declaration import Caller, How
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_bytes
@@ -55,6 +55,8 @@ class OwnerServer:
         self.give_up = give_up
         """None: this process keeps the store. Otherwise it goes to the first who wants to."""
         self.answering = Answering(memory)
+        self.everywhere: Caller | None = None
+        """Of a node: carries out what clients ask that are no nodes, wherever the users are."""
         self.address: Address
         self.closing = False
         self.running: dict[str, asyncio.Future[frames.Message]] = {}
@@ -191,7 +193,8 @@ class _Peer:
             return
         self.link.frames.bytes_max = frames.FRAME_BYTES_MAX
         self._client = hello.client
-        self._session = ClientSession(server.answering, hello.client, self.link.send)
+        everywhere = None if hello.keeps else server.everywhere
+        self._session = ClientSession(server.answering, hello.client, self.link.send, everywhere)
         since = server.address.since
         self.link.send(frames.Welcome(os.getpid(), since, position, server.choices))
 

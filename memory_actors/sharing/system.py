@@ -4,7 +4,7 @@ Nothing here loads what an owner needs before it is known that this process beco
 stays small.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -179,10 +179,12 @@ def open_or_join(
     If a process has the store, this is a client of it, and `parts` mean nothing, but for those that
     are named in `asked`: they must be the owner's. If none has, the store is open here, with
     `parts`; unless the program `keeps` it, until somebody comes who does: what is left to do is
-    done there. Of a store in a database this is another node, with its own `parts`.
+    done there. Of a store in a database it is a client of a node, if there is one; and a node
+    itself, with `parts`, if there is none, it keeps the store, or parts are asked for.
     """
     if (url := database_url(place)) is not None:
-        return Opening("open_or_join(...)", lambda: _node(url, StoreParts(**parts), share=True))
+        alone = keeps or bool(asked)
+        return Opening("open_or_join(...)", lambda: _client_or_node(url, parts, is_node=alone))
     store = named(place)
     needed = {name: part for name, part in parts.items() if name in {*asked, *MAKE_A_STORE}}
     owning = described(store, StoreParts(**needed))
@@ -241,6 +243,14 @@ async def _shared(directory: Path, parts: StoreParts) -> Any:
 
     client = Client(directory, choices, own)
     return await client.start() or _remote(client)
+
+
+async def _client_or_node(url: str, parts: Mapping[str, Any], *, is_node: bool) -> Any:
+    from memory_actors.sharing.nodes.joining import joined  # psycopg, which most do not need
+
+    if not is_node and (client := await joined(url)) is not None:
+        return _remote(client)
+    return await _node(url, StoreParts(**parts), share=True)
 
 
 async def _node(url: str, parts: StoreParts, *, share: bool) -> Any:

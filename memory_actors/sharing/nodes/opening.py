@@ -79,6 +79,7 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         await server.start()
         node = Node(server.answering, placement, held.aclose)
         held.push_async_callback(node.peers.close)
+        server.everywhere = node
         made.set_result(node)
         return node
     except BaseException:

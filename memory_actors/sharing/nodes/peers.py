@@ -35,11 +35,6 @@ class PeerLostError(ConnectionError):
 class _PeerConnection(Connection):
     """A connection with one node. It never opens a store in the place of that node."""
 
-    address: Address
-
-    def _address(self) -> Address:
-        return self.address
-
     async def start(self) -> None:
         """Connect.
 
@@ -49,25 +44,33 @@ class _PeerConnection(Connection):
             async with asyncio.timeout(CONNECT_S):
                 await self.join()
         except (OSError, RefusedError) as error:
-            raise PeerLostError(f"node {self.address.host}:{self.address.port}: {error}") from error
+            address = self._address()
+            assert address is not None
+            raise PeerLostError(f"node {address.host}:{address.port}: {error}") from error
 
 
 class Peer(Client):
-    """Another node. The calls of this one are known everywhere by `node`, its id."""
+    """A node, as another one has it, or a client that is none.
 
-    def __init__(self, address: Address, node: str):
-        super().__init__(Path(), {}, _never)
-        self._address = address
+    Calls are known everywhere by `node`, the id of who makes them. What a node asks is carried out
+    there, if the user is; what a client asks, wherever the user is.
+    """
+
+    def __init__(self, address: Address, node: str, *, is_node: bool = True):
+        super().__init__(Path(), {}, _never, keeps=is_node)
+        self._at_address = address
         self._node = node
+
+    def _address(self) -> Address:
+        return self._at_address
 
     def _connection(self) -> Connection:
         self._id = self._node
-        made = _PeerConnection(
-            self.directory, {}, _never, self._id, owning={}, keeps=True, heard=self._heard,
+        return _PeerConnection(
+            self.directory, {}, _never, self._id, owning={}, keeps=self.keeps, heard=self._heard,
             again=self._send_all, failed=self._fail, is_waiting=lambda: bool(self._waiting),
+            find=self._address,
         )  # fmt: skip
-        made.address = self._address
-        return made
 
     async def carried_out(
         self, asked: Asked, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]

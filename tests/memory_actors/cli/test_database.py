@@ -20,7 +20,7 @@ from support.commands import LINES, SERVES, arguments_of
 from support.fakes import FakeEmbedder
 from support.foreign import mem0_json
 from support.postgres import lent_url
-from support.programs import INTERRUPTIBLE
+from support.programs import WITH_FAKE_MODEL
 
 from memory_actors.cli import App, main
 from memory_actors.sharing.address import has_password, shown
@@ -195,10 +195,11 @@ def test_a_password_is_put_into_no_configuration(shared: Shared) -> None:
 def started(shared: Shared) -> Iterator[Callable[..., Iterator[Any]]]:
     """Start a command that goes on, which finds the URL in the environment."""
     running: list[subprocess.Popen[str]] = []
-    environment = {**os.environ, "MEMORY_ACTORS_DATA": shared.url}
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    environment = {**os.environ, "MEMORY_ACTORS_DATA": shared.url, "PYTHONPATH": paths}
 
     def start(*arguments: str) -> Iterator[Any]:
-        command = [*INTERRUPTIBLE, *arguments]
+        command = [*WITH_FAKE_MODEL, *arguments]
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
         )
