@@ -123,8 +123,8 @@ def live(cluster: Cluster, outcome: Outcome, faults: Sequence[str]) -> None:
     struck: list[Struck] = []
     settle(cluster)
     for fault in faults:
-        struck.append(strike(cluster, fault))
-        settle(cluster)
+        one = strike(cluster, fault)
+        struck.append(one._replace(over_s=settle(cluster)))
     cluster.finish()
     journals = journals_of(cluster)
     outcome.rounds += len(faults)
@@ -152,7 +152,7 @@ def _judge(cluster: Cluster, outcome: Outcome, journals: dict[str, list[Line]]) 
 def _measure(outcome: Outcome, struck: Sequence[Struck], journals: dict[str, list[Line]]) -> None:
     """Note the pause of every user at every fault; what the one before left is its own."""
     ends_s = [*(one.at_s for one in struck[1:]), time.monotonic()]
-    before = Struck(0.0, frozenset(), frozenset())
+    before_s = 0.0
     for one, end_s in zip(struck, ends_s, strict=True):
         longest: dict[str, float] = {}
         for name, noted in journals.items():
@@ -160,15 +160,13 @@ def _measure(outcome: Outcome, struck: Sequence[Struck], journals: dict[str, lis
                 continue
             for line in noted:
                 took_s = min(line.at_s, end_s) - line.from_s
-                is_late = name in before.names or line.user in before.users
-                if not line.from_s or line.at_s < one.at_s or (line.from_s < one.at_s and is_late):
-                    continue
-                longest[line.user] = max(took_s, longest.get(line.user, 0.0))
+                if line.from_s > before_s and line.at_s > one.at_s:
+                    longest[line.user] = max(took_s, longest.get(line.user, 0.0))
         for user, took_s in longest.items():
             (outcome.pauses_s if user in one.users else outcome.others_s).append(took_s)
         if one.woke_s:
             outcome.woken_s += _woken(one, journals)
-        before = one
+        before_s = one.over_s
 
 
 def _woken(struck: Struck, journals: dict[str, list[Line]]) -> list[float]:

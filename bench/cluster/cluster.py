@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
-from bench.cluster.journal import lines
+from bench.cluster.journal import Line, lines
 from bench.cluster.links import Link, Links
 from bench.cluster.node import Config, Without, opened, serve
 from eventlog import stream_id
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BEGIN_S_MAX = 60.0
 END_S_MAX = 45.0
 LOOK_S = 0.2
+LAST_BYTES = 1 << 15
 WITNESS = """
     CREATE TABLE IF NOT EXISTS {schema}.witness (
         position bigint, sid bytea, writer text, owner bytea, epoch bigint
@@ -220,6 +221,10 @@ class Cluster:
         nodes = self.nodes()
         found = ((self._sids.get(sid), nodes.get(owner)) for sid, owner in self.ask(OWNERS))
         return {user: name for user, name in found if user is not None and name is not None}
+
+    def last(self, place: Place) -> list[Line]:
+        """Return what the node in a place noted last."""
+        return lines(self.directory / place.name, LAST_BYTES)
 
     def _watched(self) -> None:
         """Look again and again whether an epoch or a version has decreased."""

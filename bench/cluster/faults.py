@@ -7,7 +7,6 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from bench.cluster.cluster import Cluster, Place, link_of
-from bench.cluster.journal import lines
 from bench.cluster.links import WAYS
 from eventlog.postgres.leases import LEASE_S
 from tests.support.postgres import Standby
@@ -17,8 +16,9 @@ FROZEN_S = 2 * LEASE_S
 AWAY_S = (0.3, 2 * LEASE_S)
 """The shortest and the longest time for which a network is away, or a node is not begun again."""
 IN_HAND_S = 0.02
-SETTLE_S = (0.5, 1.2)
-"""Between two rounds: time for what was late."""
+SETTLE_S = (0.3, 0.8)
+"""Between two rounds."""
+ANSWERED_S_MAX = 20.0
 OF_THE_DATABASE = ("restart", "promote")
 SYNCHRONOUS = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
 
@@ -33,6 +33,8 @@ class Struck(NamedTuple):
     """The nodes whose own workers do not count: they were gone, frozen, or cut off."""
     woke_s: float = 0.0
     """The moment at which a frozen node went on."""
+    over_s: float = 0.0
+    """The moment from which every user was answered again."""
 
 
 def strike(cluster: Cluster, fault: str) -> Struck:
@@ -48,9 +50,17 @@ def strike(cluster: Cluster, fault: str) -> Struck:
     return Struck(at_s, at_home, frozenset([name, place.name]), woke_s or 0.0)
 
 
-def settle(cluster: Cluster) -> None:
-    """Let the cluster work for a while."""
+def settle(cluster: Cluster) -> float:
+    """Wait until every user is answered again; return that moment, after some time at work."""
+    since_s = time.monotonic()
+    while time.monotonic() < since_s + ANSWERED_S_MAX:
+        noted = [line for place in cluster.places for line in cluster.last(place)]
+        if {line.user for line in noted if line.from_s > since_s} >= set(cluster.users):
+            break
+        time.sleep(0.05)
+    over_s = time.monotonic()
     time.sleep(cluster.rng.uniform(*SETTLE_S))
+    return over_s
 
 
 def _kill(cluster: Cluster, place: Place) -> None:
@@ -87,7 +97,7 @@ def _await_answer(cluster: Cluster, place: Place, woke_s: float) -> None:
     """Wait until a node has answered after it went on."""
     until_s = woke_s + FROZEN_S
     while time.monotonic() < until_s:
-        last = lines(cluster.directory / place.name)[-50:]
+        last = cluster.last(place)
         if any(line.what in ("done", "read") and line.at_s > woke_s for line in last):
             return
         time.sleep(0.05)
@@ -105,7 +115,7 @@ def _cut(
 
 def _restart(cluster: Cluster, _: Place) -> None:
     cluster.server.stop()
-    time.sleep(cluster.rng.uniform(0, 0.5))
+    time.sleep(cluster.rng.uniform(0, FROZEN_S))
     cluster.server.start()
 
 

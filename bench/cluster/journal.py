@@ -66,11 +66,20 @@ class Journal:
         os.write(self._file, msgspec.json.encode(line) + b"\n")
 
 
-def lines(path: Path) -> list[Line]:
-    """Return the lines of a file, but for one that was cut off when its process was killed."""
+def lines(path: Path, bytes_max: int | None = None) -> list[Line]:
+    """Return the lines of a file, or those in its last bytes.
+
+    But for one that was cut off when its process was killed.
+    """
     if not path.exists():
         return []
-    whole = [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    with path.open("rb") as file:
+        if bytes_max is not None and file.seek(0, os.SEEK_END) > bytes_max:
+            file.seek(-bytes_max, os.SEEK_END)
+            file.readline()
+        elif bytes_max is not None:
+            file.seek(0)
+        whole = [line for line in file if line.endswith(b"\n")]
     return [msgspec.json.decode(line, type=Line) for line in whole]
 
 

@@ -47,6 +47,7 @@ LOCK_S = 10  # how long a call waits for a lock before it is tried again
 TRANSACTION_S = 60  # the server ends what takes longer (17+): the second guard against a lock held
 CONNECT_S = 5.0  # how long opening a store waits for the database
 RETRY_S = 0.1
+READER_S = 0.5  # how long a read waits for a connection before it has the pool look for one again
 POLL_S = 1.0  # a notification may be lost with its connection: so the tail is also asked for
 
 READABLE = "SELECT name FROM stream WHERE version > erased_version AND name IS NOT NULL"
@@ -291,6 +292,7 @@ class Database:
             configure=lambda connection: _configure(connection, place),
             min_size=1,
             max_size=READERS_MAX,
+            reconnect_timeout=RETRY_S,  # else it tries at growing intervals, long after an outage
             open=False,
         )
 
@@ -313,7 +315,7 @@ class Database:
     async def _once(self, query: str, values: Any) -> list[Row]:
         with translated():
             try:
-                async with self._pool.connection(timeout=ANSWER_S) as connection:
+                async with self._pool.connection(timeout=READER_S) as connection:
                     return await run(connection, query, values)
             except PoolTimeout as error:
                 raise Lost(str(error)) from error

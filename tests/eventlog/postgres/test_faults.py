@@ -19,6 +19,8 @@ from support.proxy import Harm, Proxy
 from eventlog import ANY_VERSION, StorageFailed
 
 pytestmark = pytest.mark.anyio
+AWAY_S = 3.5  # a pool that doubles its pauses looks after 1, 3 and 7 s
+BACK_S_MAX = 2.5
 
 CALL = b"append_batch"
 SOON_S = 5  # far below every timeout that would let others go on
@@ -151,6 +153,21 @@ async def test_a_read_goes_on_behind_a_lost_connection(url: str):
         await store.append("s", [Noted("b")], 1)
         with anyio.fail_after(10):
             assert await waiting == 2
+
+
+async def test_reads_go_on_at_once_when_a_database_comes_back_that_was_away_for_long(url: str):
+    """However many wait: the pool does not look for it at growing intervals."""
+    async with through(url) as (store, proxy):
+        await store.append("s", [Noted("a")], 0)
+        proxy.is_away = True
+        proxy.cut()
+        reads = [asyncio.create_task(store.read_stream("s")) for _ in range(20)]
+        await asyncio.sleep(AWAY_S)
+        proxy.is_away = False
+
+        with anyio.fail_after(BACK_S_MAX):
+            for read in reads:
+                assert [event.data.text for event in await read] == ["a"]
 
 
 async def test_a_server_that_crashes_and_comes_back_has_all_that_was_acknowledged():
