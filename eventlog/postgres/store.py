@@ -23,23 +23,19 @@ from eventlog.core.capabilities import Leases as LeasesPort
 from eventlog.core.capabilities import Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
-    CorruptLog,
     EncryptionMismatch,
     Fenced,
 )
-from eventlog.core.keys import NO_KEYS, Cipher, Keys
+from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import (
-    SNAPSHOTS_KEPT,
     Appended,
     Archived,
-    Checkpoint,
     DroppedPayloads,
     Erased,
     Heads,
     LogStatistics,
     OnDropped,
     Recorded,
-    Snapshot,
     StreamHead,
     VerifyReport,
 )
@@ -47,20 +43,16 @@ from eventlog.core.requests import (
     I64_MAX,
     AppendRequest,
     TakesAppends,
-    check_checkpoint,
-    check_derived,
-    check_entry,
     check_int,
-    check_setting,
-    check_snapshot,
     check_stream_name,
     check_text,
     checked_clock,
     given_digest,
     system_clock_us,
 )
-from eventlog.core.rows import blind_id, key_id, seal, unseal
+from eventlog.core.rows import blind_id, key_id
 from eventlog.core.waiting import to_the_end
+from eventlog.postgres.beside import Beside
 from eventlog.postgres.database import (
     CONNECT_S,
     Bytes,
@@ -74,62 +66,19 @@ from eventlog.postgres.database import (
     prepare,
 )
 from eventlog.postgres.leases import LEASE_S, Leases
-from eventlog.postgres.plan import U64, Believed, FirstResult, blind, same_request
+from eventlog.postgres.plan import Believed, FirstResult, blind, same_request
 from eventlog.postgres.reading import READ_ALL, READ_STREAM, READ_VERSIONS, Reading
 from eventlog.postgres.tail import Tail
 from eventlog.postgres.verification import Verification, read_heads
 from eventlog.postgres.writer import REQUESTS, STREAMS, Writer
 
 NODE_ID_BYTES = 16
-PIECES_MAX = 4096  # read at once: 4 MB of embeddings
-PIECES_BYTES_MAX = 16 << 20  # read at once, but for the last of them
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"
 VERSIONS_ABOUT = """
     SELECT k.version FROM event_key AS k JOIN stream AS s USING (sid)
     WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
 """
-SAVE_SNAPSHOT = "CALL save_snapshot(%b, %b, %b, %b, %b)"
-LOAD_SNAPSHOT = """
-    SELECT n.version, n.data FROM snapshot AS n JOIN stream AS s USING (sid)
-    WHERE n.sid = %b AND n.fingerprint = %b AND n.version > s.erased_version
-        AND n.version <= least(s.version, %b) ORDER BY n.version DESC
-"""
-SAVE_CHECKPOINT = """
-    WITH position AS (
-        INSERT INTO checkpoint (name, position) VALUES (%b, %b)
-        ON CONFLICT (name) DO UPDATE SET position = excluded.position
-    ), gone AS (
-        DELETE FROM entry WHERE name = %b AND key = ANY (%b)
-    )
-    INSERT INTO entry (name, key, value) SELECT %b, key, value FROM unnest(%b, %b) AS e (key, value)
-    ON CONFLICT (name, key) DO UPDATE SET value = excluded.value
-"""
-LOAD_CHECKPOINT = "SELECT position FROM checkpoint WHERE name = %b"
-LOAD_ENTRY = "SELECT value FROM entry WHERE name = %b AND key = %b"
-SAVE_DERIVED = "CALL save_derived(%b, %b, %b, %b, NULL)"
-LOAD_DERIVED, FIND_DERIVED = (
-    f"""
-        SELECT name, piece FROM (
-            SELECT name, piece, sum(size) OVER (ORDER BY name) - size AS before
-            FROM (
-                SELECT d.name, d.piece, octet_length(d.piece) AS size
-                FROM derived AS d JOIN stream AS s USING (sid)
-                WHERE d.sid = %b AND d.name > %b {named} AND s.version > s.erased_version
-                ORDER BY d.name LIMIT {PIECES_MAX}
-            ) AS next
-        ) AS page WHERE before < {PIECES_BYTES_MAX}
-    """  # noqa: S608 - of constants
-    for named in ("", "AND d.name = ANY (%b)")
-)
-LOAD_SETTING = "SELECT value FROM setting WHERE name = %b"
-NEW_SETTING = """
-    INSERT INTO setting (name, value) VALUES (%b, %b) ON CONFLICT (name)
-    DO UPDATE SET value = excluded.value WHERE setting.value = excluded.value RETURNING true
-"""
-CHANGE_SETTING = (
-    "UPDATE setting SET value = %b WHERE name = %b AND value IN (%b, %b) RETURNING true"
-)
 ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, NULL)"
 ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, NULL)"
 ARCHIVE = """
@@ -164,7 +113,7 @@ SIZE = """
 """
 
 
-class PgEventStore(TakesAppends):
+class PgEventStore(Beside, TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {
@@ -235,6 +184,10 @@ class PgEventStore(TakesAppends):
         await self._writer.close()
         await self._tail.close()
 
+    def check_open(self) -> None:
+        """Refuse use of a store that is closed, or on another loop."""
+        self._writer.check_open()
+
     # --- write
 
     async def _append(self, request: AppendRequest) -> Appended:
@@ -251,32 +204,6 @@ class PgEventStore(TakesAppends):
         if current > epoch:
             raise Fenced(stream, epoch, current)
         return await self.head(stream)
-
-    async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
-        """Keep a snapshot and the newest one before it; not one ahead of its stream."""
-        check_snapshot(stream, snapshot, fingerprint)
-        if snapshot.version > I64_MAX:
-            return
-        sid, data = frame.stream_id(stream), snapshot.data
-        if self._keys is not None:
-            if (await self._believed(sid)).head().is_empty:
-                return
-            at = _snapshot_place(sid, snapshot.version, fingerprint)
-            data = self._keys.cipher(stream).encrypt(data, at)
-        version = snapshot.version
-        values = [sid, version, fingerprint.encode(), seal(data), SNAPSHOTS_KEPT]
-        await self._database.run(SAVE_SNAPSHOT, values)
-
-    async def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store a subscriber's position and entries in one transaction."""
-        check_checkpoint(checkpoint)
-        name, writes = key_id(checkpoint.name), checkpoint.writes
-        gone = Bytes(key for key, value in writes.items() if value is None)
-        kept = {key: value for key, value in writes.items() if value is not None}
-        values = [name, U64.pack(checkpoint.position), name, gone]
-        await self._database.run(
-            SAVE_CHECKPOINT, [*values, name, Bytes(kept), Bytes(kept.values())]
-        )
 
     async def flush(self) -> None:
         """Return when everything accepted so far is durable."""
@@ -329,25 +256,6 @@ class PgEventStore(TakesAppends):
         if self._keys is not None:
             is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
-
-    async def save_derived(
-        self, stream: str, pieces: Mapping[bytes, bytes | None], *, epoch: int
-    ) -> bool:
-        """Keep pieces beside a stream. See `DerivingStore`."""
-        check_derived(stream, pieces, epoch)
-        self._writer.check_open()
-        values = [frame.stream_id(stream), epoch, Bytes(pieces), Bytes(pieces.values())]
-        [[kept]] = await self._database.run(SAVE_DERIVED, values)
-        return bool(kept)
-
-    async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
-        """Save a value over the expected one. See `SettingStore`."""
-        check_setting(name, value)
-        self._writer.check_open()
-        if expected is None:
-            return bool(await self._database.run(NEW_SETTING, [name.encode(), value]))
-        values = [value, name.encode(), expected, value]
-        return bool(await self._database.run(CHANGE_SETTING, values))
 
     # --- read
 
@@ -433,69 +341,6 @@ class PgEventStore(TakesAppends):
             return same_request(stream, idempotency_key, blind(digest, cipher), found)
         return None
 
-    async def load_snapshot(
-        self, stream: str, fingerprint: str, *, until: int | None = None
-    ) -> Snapshot | None:
-        """Return the newest snapshot of this schema, not beyond `until`, if any."""
-        check_stream_name(stream)
-        check_text("snapshot's fingerprint", fingerprint)
-        sid = frame.stream_id(stream)
-        until = I64_MAX if until is None else max(-1, min(until, I64_MAX))
-        values = [sid, fingerprint.encode(), until]
-        for version, sealed in await self._database.run(LOAD_SNAPSHOT, values):
-            try:
-                data = unseal(sealed, "a snapshot")
-                cipher = self._cipher(stream)
-                if cipher is not None:
-                    data = cipher.decrypt(data, _snapshot_place(sid, version, fingerprint))
-            except CorruptLog:
-                continue  # the one before it, or the whole stream, is read instead
-            return Snapshot(version, data)
-        return None
-
-    async def load_derived(
-        self, stream: str, names: Sequence[bytes] | None = None
-    ) -> dict[bytes, bytes]:
-        """Return pieces that are kept beside a stream, read in pages."""
-        check_stream_name(stream)
-        sid = frame.stream_id(stream)
-        if names is None:
-            return await self._pages(LOAD_DERIVED, sid)
-        sought, found = sorted(set(names)), dict[bytes, bytes]()
-        for start in range(0, len(sought), PIECES_MAX):
-            some = Bytes(sought[start : start + PIECES_MAX])
-            found |= await self._pages(FIND_DERIVED, sid, some)
-        return found
-
-    async def _pages(self, query: str, sid: bytes, *named: Bytes) -> dict[bytes, bytes]:
-        """Return the pieces that a query finds, a page of them at a time."""
-        after, found = b"", dict[bytes, bytes]()
-        while page := await self._database.run(query, [sid, after, *named]):
-            found |= page
-            after = page[-1][0]
-            size = sum(len(piece) for _, piece in page)
-            if len(page) < PIECES_MAX and size < PIECES_BYTES_MAX:
-                break
-        return found
-
-    async def load_checkpoint(self, name: str) -> int:
-        """Return a subscriber's position, 0 if it has none."""
-        check_text("checkpoint's name", name)
-        rows = await self._database.run(LOAD_CHECKPOINT, [key_id(name)])
-        return U64.unpack(rows[0][0])[0] if rows else 0
-
-    async def load_entry(self, name: str, key: bytes) -> bytes | None:
-        """Return one entry that a subscriber stored."""
-        check_entry(name, key)
-        rows = await self._database.run(LOAD_ENTRY, [key_id(name), key])
-        return rows[0][0] if rows else None
-
-    async def load_setting(self, name: str) -> bytes | None:
-        """Return the value under a name."""
-        check_setting(name)
-        rows = await self._database.run(LOAD_SETTING, [name.encode()])
-        return rows[0][0] if rows else None
-
     async def totals(self) -> dict[str, int]:
         """Return the committed totals, read from the database."""
         return await self._tail.read_totals()
@@ -542,9 +387,6 @@ class PgEventStore(TakesAppends):
         """
         return await Verification(self._database, progress, against).run()
 
-    def _cipher(self, stream: str) -> Cipher | None:
-        return None if self._keys is None else self._keys.cipher(stream)
-
 
 async def _matched(connection: Connection, place: Place, keys: Keys | None) -> Keys | None:
     """Find the store, or make it; return its keys if it is encrypted.
@@ -567,8 +409,3 @@ async def _matched(connection: Connection, place: Place, keys: Keys | None) -> K
         )
     keys.attach(identity, names)
     return keys
-
-
-def _snapshot_place(sid: bytes, version: int, fingerprint: str) -> bytes:
-    """Return what a snapshot is bound to when it is encrypted."""
-    return b"snapshot" + sid + U64.pack(version) + fingerprint.encode()
