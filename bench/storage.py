@@ -22,7 +22,7 @@ from bench.weigh import PARTS, Weight, weighed
 from bench.workload import chat_turns
 from eventlog.lmdb.tables import TABLES
 from memory_actors import Item, Limits
-from memory_actors.search.embedding.vector_table import PLACES, ROWS
+from memory_actors.search.embedding.rows import PLACES, ROWS
 
 USER, SMALL_USER = "user", "small"
 SMALL_MEMORIES = 20

@@ -28,17 +28,16 @@ from eventlog import Environment
 from eventlog.lmdb.environment import Transaction
 from memory_actors import Item, Limits
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.token_states import PLAIN, states_of, unpack
-from memory_actors.search.embedding.vector_table import (
-    FILE,
+from memory_actors.search.embedding.rows import (
     MODEL_BYTES,
     OLD_TOKENS,
     OLD_VECTORS,
     PLACES,
     ROWS,
     TABLES,
-    VectorTable,
 )
+from memory_actors.search.embedding.token_states import PLAIN, states_of, unpack
+from memory_actors.search.embedding.vector_table import FILE, VectorTable
 
 KILLS = {"quick": 6, "middle": 50, "full": 200}
 USER = "ada"

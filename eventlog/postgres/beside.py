@@ -1,4 +1,4 @@
-"""Snapshots, checkpoints, entries, derived pieces, settings: what a store keeps beside its events."""
+"""Snapshots, checkpoints, entries, derived pieces and settings: what lies beside the events."""
 
 from collections.abc import Mapping, Sequence
 

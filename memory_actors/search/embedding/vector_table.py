@@ -18,10 +18,8 @@ reading happens on the loop and in stores whose model is not installed.
 """
 
 import hashlib
-import struct
 import threading
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -35,10 +33,33 @@ from eventlog.files.datafile import remove_named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Transaction
 from memory_actors.base.errors import StoreBusyError
-from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
+from memory_actors.search.dot_products import Coded, coded_units, units_of
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
 from memory_actors.search.embedding.protocol import Embedded, Vectors
-from memory_actors.search.embedding.token_states import PLAIN, Codebook, repacked, unpack
+from memory_actors.search.embedding.rows import (
+    BY_DIGEST,
+    FACTS,
+    HEADER,
+    MODEL_BYTES,
+    OLD_TOKENS,
+    OLD_VECTORS,
+    PLACES,
+    ROWS,
+    TABLES,
+    checked,
+    codes_of,
+    delete_keys,
+    embedded_in,
+    fits,
+    old_vector,
+    place_of,
+    put_row,
+    read_row,
+    row_of,
+    seal,
+    written,
+)
+from memory_actors.search.embedding.token_states import PLAIN, Codebook, repacked
 
 WRITE_BEHIND_S = 0.05
 DELETE_ROWS = 1_000  # in one transaction: a flush does not wait for long
@@ -46,59 +67,10 @@ SHRINK_PART = 10  # of the file must be free before it is copied
 WRITE_BEHIND_VECTORS = 512
 MATRIX_ROWS = 2_048  # read at once: what is there twice meanwhile stays small
 
-PLACES, ROWS, FACTS = "places", "embeddings", "facts"
-"""Rows are found by number, and their numbers by what they are of. So rows come one behind another,
-and fill their pages: in the order of digests a third of each page stays empty."""
-OLD_VECTORS, OLD_TOKENS = "vectors", "tokens"
-"""Tables of older stores."""
-BY_DIGEST = (PLACES, OLD_VECTORS, OLD_TOKENS)
-TABLES = (*BY_DIGEST, ROWS, FACTS)
-UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
 FILE = "derived.mdb"
 DAMAGED = ".damaged"
 """Suffix of a file that was put aside."""
-MODEL_BYTES = 8  # of each key: which model made it
-
-_CRC = struct.Struct(">I")
-_NUMBER = struct.Struct(">Q")
-_HEADER = struct.Struct("<I")
-"""Of a row: the dimension. The codes of the vector come next, int8, then the token states."""
 _logger = get_logger("memory_actors.search.embedding")
-
-
-def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
-    """Return the rows of texts whose embeddings are not what was stored, and why. Blocks.
-
-    Of rows that are `encrypted` nothing but size and checksum is looked at.
-
-    :raises EventLogError: the file cannot be read.
-    """
-    env = Environment(path, TABLES)
-    try:
-        with env.read() as txn:
-            found = dict(_bad_rows(env, txn, encrypted=encrypted))
-            return {key[MODEL_BYTES:]: why for key, why in found.items()}
-    finally:
-        env.close()
-
-
-def _bad_rows(
-    env: Environment, txn: Transaction, *, encrypted: bool
-) -> Iterator[tuple[bytes, str]]:
-    for name in BY_DIGEST:
-        with txn.cursor(env.tables[name]) as cursor:
-            for key, value in cursor:
-                stored = txn.get(value, db=env.tables[ROWS]) if name == PLACES else value
-                bound = key if name == PLACES else b""
-                data = None if stored is None else _checked(stored, bound)
-                if data is None:
-                    yield key, "a damaged embedding"
-                elif not encrypted and name != OLD_TOKENS:
-                    vector = _vector(data) if name == PLACES else _old_vector(data)
-                    if vector is None:
-                        yield key, "a damaged embedding"
-                    elif not abs(np.linalg.norm(vector) - 1) < UNIT_ERROR_MAX:  # NaN compares false
-                        yield key, "a vector that is not of unit length"
 
 
 def remove_files(directory: Path) -> None:
@@ -162,7 +134,7 @@ class VectorTable:
         rows = self._stored([d for d in digests if d not in found], dimension, owner)
         if not rows:
             return found
-        return found | dict(zip(rows, _embedded(list(rows.values()), dimension), strict=True))
+        return found | dict(zip(rows, embedded_in(list(rows.values()), dimension), strict=True))
 
     def tokens(
         self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
@@ -170,7 +142,7 @@ class VectorTable:
         """Return the packed token states that are there, by digest."""
         found = {d: one.tokens for d, one in self._waiting_of(digests, owner).items()}
         rows = self._stored([d for d in digests if d not in found], dimension, owner)
-        body = _HEADER.size + dimension
+        body = HEADER.size + dimension
         found |= {digest: row[body:] for digest, row in rows.items()}
         return {digest: tokens for digest, tokens in found.items() if tokens}
 
@@ -194,14 +166,14 @@ class VectorTable:
         there = np.zeros(len(digests), np.bool_)
         for start in range(0, len(digests), MATRIX_ROWS):
             chunk = digests[start : start + MATRIX_ROWS]
-            found = {d: _row(one) for d, one in self._waiting_of(chunk, owner).items()}
+            found = {d: row_of(one) for d, one in self._waiting_of(chunk, owner).items()}
             found |= self._stored([d for d in chunk if d not in found], dimension, owner)
             rows = [row for row, digest in enumerate(chunk, start) if digest in found]
             values = [found[digests[row]] for row in rows]
-            codes[rows] = _codes(values, dimension)
+            codes[rows] = codes_of(values, dimension)
             there[rows] = True
             if take is not None:
-                take(rows, [value[_HEADER.size + dimension :] for value in values])
+                take(rows, [value[HEADER.size + dimension :] for value in values])
             if self._is_old and len(chunk) == MATRIX_ROWS:  # so many are read in a thread
                 self.flush()
         return units_of(codes), there
@@ -220,7 +192,7 @@ class VectorTable:
                 row = self._old_row(txn, keys[digest], scope, codebook)
                 if row is not None and codebook is not None:
                     self._waiting.setdefault(owner.prefix + digest, _Waiting(owner, digest, None))
-                if row is not None and _fits(row, dimension):
+                if row is not None and fits(row, dimension):
                     rows[digest] = row
         return rows
 
@@ -228,7 +200,7 @@ class VectorTable:
         self, txn: Transaction, keys: Collection[bytes], scope: KeyScope, dimension: int
     ) -> dict[bytes, bytes]:
         """Return the rows of this dimension that are whole, by key: in the order they lie in."""
-        head = _HEADER.pack(dimension)
+        head = HEADER.pack(dimension)
         tables = self._env.tables  # of the file that this transaction reads
         with txn.cursor(tables[PLACES]) as cursor:
             key_of = {number: key for key, number in cursor.getmulti(sorted(keys))}
@@ -239,28 +211,28 @@ class VectorTable:
         rows, least = {}, len(head) + dimension
         for number, value in stored:
             key = key_of[number]
-            row = _read_row(value, key, scope)
+            row = read_row(value, key, scope)
             if row is not None and len(row) >= least and row.startswith(head):
                 rows[key] = row
         return rows
 
     def _read(self, txn: Transaction, table: str, key: bytes, scope: KeyScope) -> bytes | None:
         value = txn.get(key, db=self._env.tables[table])
-        data = None if value is None else _checked(value)
-        return None if data is None else scope.read(data, _place(table, key))
+        data = None if value is None else checked(value)
+        return None if data is None else scope.read(data, place_of(table, key))
 
     def _old_row(
         self, txn: Transaction, key: bytes, scope: KeyScope, codebook: Codebook | None
     ) -> bytes | None:
         """Return the row of what older tables have under a key; without a codebook no states."""
         data = self._read(txn, OLD_VECTORS, key, scope)
-        vector = None if data is None else _old_vector(data)
+        vector = None if data is None else old_vector(data)
         if vector is None:
             return None
         if codebook is None:
-            return _row(Embedded(vector, None))
+            return row_of(Embedded(vector, None))
         states = self._read(txn, OLD_TOKENS, key, scope)
-        return _row(Embedded(vector, None if states is None else repacked(states, codebook)))
+        return row_of(Embedded(vector, None if states is None else repacked(states, codebook)))
 
     # --- as they lie in the table, to be kept elsewhere too, and to come back
 
@@ -273,7 +245,7 @@ class VectorTable:
             return {}
         keys = {self._model + scope.row(digest): one for digest, one in embedded.items()}
         return {
-            k: None if one is None else _written(_row(one), k, scope) for k, one in keys.items()
+            k: None if one is None else written(row_of(one), k, scope) for k, one in keys.items()
         }
 
     def lacking(self, digests: Collection[bytes], owner: Owner) -> dict[bytes, bytes]:
@@ -296,16 +268,16 @@ class VectorTable:
         scope = owner.scope()
         if scope is None:
             return {}
-        rows = {digests[key]: _read_row(value, key, scope) for key, value in values.items()}
-        whole = {d: row for d, row in rows.items() if row is not None and _fits(row, dimension)}
-        return dict(zip(whole, _embedded(list(whole.values()), dimension), strict=True))
+        rows = {digests[key]: read_row(value, key, scope) for key, value in values.items()}
+        whole = {d: row for d, row in rows.items() if row is not None and fits(row, dimension)}
+        return dict(zip(whole, embedded_in(list(whole.values()), dimension), strict=True))
 
     def take(self, values: Mapping[bytes, bytes]) -> None:
         """Write such values, by key. Blocks: call it off the loop."""
 
         def put(txn: Transaction) -> None:
             for key, value in values.items():
-                _put_row(self._env, txn, key, value)
+                put_row(self._env, txn, key, value)
 
         try:
             with self._lock:
@@ -349,7 +321,7 @@ class VectorTable:
             return
         keys = sorted(self._model + scope.row(digest) for digest in digests)
         try:
-            self._env.write(partial(_delete_keys, self._env, BY_DIGEST, keys))
+            self._env.write(partial(delete_keys, self._env, BY_DIGEST, keys))
         except EventLogError as error:  # derived data: what stays is only in the way
             _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
@@ -370,7 +342,7 @@ class VectorTable:
             for name in BY_DIGEST:
                 keys = self._keys_of(name, rows.keys())
                 known |= {rows[key[MODEL_BYTES:]] for key in keys}
-                self._env.write(partial(_delete_keys, self._env, [name], keys))
+                self._env.write(partial(delete_keys, self._env, [name], keys))
             self._env.shrink()
         damaged = self._env.path.with_suffix(DAMAGED)
         remove_named(damaged.parent, lambda name: name == damaged.name)
@@ -420,13 +392,13 @@ class VectorTable:
         """Return a small fact about the derived data, such as which model made it."""
         with self._env.read() as txn:
             value = txn.get(name.encode(), db=self._env.tables[FACTS])
-        return None if value is None else _checked(value)
+        return None if value is None else checked(value)
 
     def set_fact(self, name: str, value: bytes) -> None:
         """Store a small fact. Blocks: call it off the loop."""
 
         def put(txn: Transaction) -> None:
-            txn.put(name.encode(), _sealed(value), db=self._env.tables[FACTS])
+            txn.put(name.encode(), seal(value), db=self._env.tables[FACTS])
 
         self._env.write(put)
 
@@ -448,112 +420,14 @@ class VectorTable:
         def put(txn: Transaction) -> None:
             for key, (scope, one) in known.items():
                 # What has been deleted since it was read stays so.
-                row = self._old_row(txn, key, scope, codebook) if one is None else _row(one)
+                row = self._old_row(txn, key, scope, codebook) if one is None else row_of(one)
                 if row is not None:
-                    _put_row(self._env, txn, key, _written(row, key, scope))
+                    put_row(self._env, txn, key, written(row, key, scope))
             if self._is_old:
-                _delete_keys(self._env, (OLD_VECTORS, OLD_TOKENS), known, txn)
+                delete_keys(self._env, (OLD_VECTORS, OLD_TOKENS), known, txn)
 
         try:
             self._env.write(put)
             self._is_old = self._is_old and self._has_old_rows()
         except EventLogError as error:  # derived data: missed later, and computed again
             _logger.warning("embeddings not kept", count=len(batch), error=str(error))
-
-
-# --- rows
-
-
-def _put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> None:
-    """Write a row in the place of the one that there is, or behind all others."""
-    places, rows = env.tables[PLACES], env.tables[ROWS]
-    number = txn.get(key, db=places)
-    if number is not None:
-        txn.put(number, value, db=rows)
-        return
-    with txn.cursor(rows) as cursor:
-        last = _NUMBER.unpack(cursor.key())[0] if cursor.last() else 0
-    txn.put(key, number := _NUMBER.pack(last + 1), db=places)
-    txn.put(number, value, db=rows, append=True)
-
-
-def _written(row: bytes, key: bytes, scope: KeyScope) -> bytes:
-    """Return what is written for a row under a key."""
-    return _sealed(scope.written(row, _place(ROWS, key)), key)
-
-
-def _read_row(value: bytes, key: bytes, scope: KeyScope) -> bytes | None:
-    """Return the row that was written under a key, None if it is not readable."""
-    data = _checked(value, key)
-    return None if data is None else scope.read(data, _place(ROWS, key))
-
-
-def _row(one: Embedded) -> bytes:
-    codes = coded_units(one.vector[None]).codes
-    return _HEADER.pack(len(one.vector)) + codes.tobytes() + (one.tokens or b"")
-
-
-def _codes(rows: Sequence[bytes], dimension: int) -> Bytes:
-    """Return the codes of the vectors of rows of this dimension, [n, d]."""
-    joined = b"".join([row[_HEADER.size : _HEADER.size + dimension] for row in rows])
-    return np.frombuffer(joined, np.int8).reshape(-1, dimension)
-
-
-def _embedded(rows: Sequence[bytes], dimension: int) -> list[Embedded]:
-    """Return what is in rows of this dimension."""
-    vectors, body = units_of(_codes(rows, dimension)).decoded(), _HEADER.size + dimension
-    return [
-        Embedded(vector.copy(), row[body:] or None)  # one that is kept must not keep them all
-        for vector, row in zip(vectors, rows, strict=True)
-    ]
-
-
-def _fits(row: bytes, dimension: int) -> bool:
-    head = _HEADER.size + dimension
-    return len(row) >= head and _HEADER.unpack_from(row)[0] == dimension
-
-
-def _vector(row: bytes) -> Vectors | None:
-    """Return the vector of a row of any dimension, None if the row is not whole."""
-    dimension = _HEADER.unpack_from(row)[0] if len(row) >= _HEADER.size else 0
-    if not _fits(row, dimension):
-        return None
-    (one,) = _embedded([row], dimension)
-    try:
-        unpack(one.tokens or b"")
-    except ValueError:
-        return None if one.tokens else one.vector
-    return one.vector
-
-
-def _old_vector(data: bytes) -> Vectors | None:
-    """Return the vector of an older row, None if it is not one."""
-    if len(data) % 2:
-        return None
-    return np.frombuffer(data, np.float16).astype(np.float32)
-
-
-def _delete_keys(
-    env: Environment, names: Sequence[str], keys: Iterable[bytes], txn: Transaction
-) -> None:
-    for name in names:
-        for key in keys:
-            if name == PLACES and (number := txn.get(key, db=env.tables[name])) is not None:
-                txn.delete(number, db=env.tables[ROWS])
-            txn.delete(key, db=env.tables[name])
-
-
-def _place(table: str, key: bytes) -> bytes:
-    """Return what a row is bound to where it is encrypted."""
-    return table.encode() + key
-
-
-def _sealed(data: bytes, key: bytes = b"") -> bytes:
-    """Return data behind a checksum, bound to a key: a damaged number finds the row of another."""
-    return _CRC.pack(zlib.crc32(data, zlib.crc32(key))) + data
-
-
-def _checked(value: bytes, key: bytes = b"") -> bytes | None:
-    """Return what was sealed, None if it is not whole or was sealed for another key."""
-    data = value[_CRC.size :]
-    return data if value[: _CRC.size] == _CRC.pack(zlib.crc32(data, zlib.crc32(key))) else None

@@ -61,7 +61,8 @@ from memory_actors.kinds import user_state
 from memory_actors.kinds.kind import Events, Kind, version_of
 from memory_actors.kinds.user_state import FOLD, KINDS, UserState
 from memory_actors.search.embedding.key_scopes import Owner, owner_of
-from memory_actors.search.embedding.vector_table import FILE, damaged_rows
+from memory_actors.search.embedding.rows import damaged_rows
+from memory_actors.search.embedding.vector_table import FILE
 from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.parts import RECIPE, indexed, of_kind, read_whole, words_beside
 from memory_actors.search.indexes.postings import counted

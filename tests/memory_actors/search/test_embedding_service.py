@@ -22,8 +22,9 @@ from memory_actors.search.embedding.batcher import (
     cores,
 )
 from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.rows import PLACES, TABLES, damaged_rows
 from memory_actors.search.embedding.service import EmbeddingService
-from memory_actors.search.embedding.vector_table import PLACES, TABLES, VectorTable, damaged_rows
+from memory_actors.search.embedding.vector_table import VectorTable
 
 pytestmark = pytest.mark.anyio
 

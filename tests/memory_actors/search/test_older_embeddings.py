@@ -15,19 +15,18 @@ from memory_actors.base.errors import EmbedderError
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.service import EmbeddingService
-from memory_actors.search.embedding.token_states import PLAIN, Codebook, states_of, unpack
-from memory_actors.search.embedding.vector_table import (
-    FILE,
+from memory_actors.search.embedding.rows import (
     MODEL_BYTES,
     OLD_TOKENS,
     OLD_VECTORS,
     PLACES,
     ROWS,
     TABLES,
-    VectorTable,
     damaged_rows,
 )
+from memory_actors.search.embedding.service import EmbeddingService
+from memory_actors.search.embedding.token_states import PLAIN, Codebook, states_of, unpack
+from memory_actors.search.embedding.vector_table import FILE, VectorTable
 
 pytestmark = pytest.mark.anyio
 DIMENSION = 32

@@ -23,7 +23,7 @@ from memory_actors import (
 from memory_actors.base.weights import Weights
 from memory_actors.kinds import long_term
 from memory_actors.search import ranking, retrieval
-from memory_actors.search.embedding.vector_table import ROWS, TABLES
+from memory_actors.search.embedding.rows import ROWS, TABLES
 from memory_actors.search.indexes import dense
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,170 @@
+"""The rows of `derived.mdb`: its tables, and embeddings as bytes.
+
+A row has the vector as int8 and the token states as `pack` makes them, behind a CRC that is bound
+to what the row is of. What fails it counts as absent.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from eventlog import Environment
+from eventlog.lmdb.environment import Transaction
+from memory_actors.search.dot_products import Bytes, coded_units, units_of
+from memory_actors.search.embedding.key_scopes import KeyScope
+from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.embedding.token_states import unpack
+
+PLACES, ROWS, FACTS = "places", "embeddings", "facts"
+"""Rows are found by number, and their numbers by what they are of. So rows come one behind another,
+and fill their pages: in the order of digests a third of each page stays empty."""
+OLD_VECTORS, OLD_TOKENS = "vectors", "tokens"
+"""Tables of older stores."""
+BY_DIGEST = (PLACES, OLD_VECTORS, OLD_TOKENS)
+TABLES = (*BY_DIGEST, ROWS, FACTS)
+UNIT_ERROR_MAX = 1e-2  # as the batcher allows, before a vector is stored
+MODEL_BYTES = 8  # of each key: which model made it
+
+_CRC = struct.Struct(">I")
+_NUMBER = struct.Struct(">Q")
+HEADER = struct.Struct("<I")
+"""Of a row: the dimension. The codes of the vector come next, int8, then the token states."""
+
+
+def put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> None:
+    """Write a row in the place of the one that there is, or behind all others."""
+    places, rows = env.tables[PLACES], env.tables[ROWS]
+    number = txn.get(key, db=places)
+    if number is not None:
+        txn.put(number, value, db=rows)
+        return
+    with txn.cursor(rows) as cursor:
+        last = _NUMBER.unpack(cursor.key())[0] if cursor.last() else 0
+    txn.put(key, number := _NUMBER.pack(last + 1), db=places)
+    txn.put(number, value, db=rows, append=True)
+
+
+def written(row: bytes, key: bytes, scope: KeyScope) -> bytes:
+    """Return what is written for a row under a key."""
+    return seal(scope.written(row, place_of(ROWS, key)), key)
+
+
+def read_row(value: bytes, key: bytes, scope: KeyScope) -> bytes | None:
+    """Return the row that was written under a key, None if it is not readable."""
+    data = checked(value, key)
+    return None if data is None else scope.read(data, place_of(ROWS, key))
+
+
+def row_of(one: Embedded) -> bytes:
+    """Return an embedding as a row."""
+    codes = coded_units(one.vector[None]).codes
+    return HEADER.pack(len(one.vector)) + codes.tobytes() + (one.tokens or b"")
+
+
+def codes_of(rows: Sequence[bytes], dimension: int) -> Bytes:
+    """Return the codes of the vectors of rows of this dimension, [n, d]."""
+    joined = b"".join([row[HEADER.size : HEADER.size + dimension] for row in rows])
+    return np.frombuffer(joined, np.int8).reshape(-1, dimension)
+
+
+def embedded_in(rows: Sequence[bytes], dimension: int) -> list[Embedded]:
+    """Return what is in rows of this dimension."""
+    vectors, body = units_of(codes_of(rows, dimension)).decoded(), HEADER.size + dimension
+    return [
+        Embedded(vector.copy(), row[body:] or None)  # one that is kept must not keep them all
+        for vector, row in zip(vectors, rows, strict=True)
+    ]
+
+
+def fits(row: bytes, dimension: int) -> bool:
+    """Say whether a row is one of this dimension."""
+    head = HEADER.size + dimension
+    return len(row) >= head and HEADER.unpack_from(row)[0] == dimension
+
+
+def _vector(row: bytes) -> Vectors | None:
+    """Return the vector of a row of any dimension, None if the row is not whole."""
+    dimension = HEADER.unpack_from(row)[0] if len(row) >= HEADER.size else 0
+    if not fits(row, dimension):
+        return None
+    (one,) = embedded_in([row], dimension)
+    try:
+        unpack(one.tokens or b"")
+    except ValueError:
+        return None if one.tokens else one.vector
+    return one.vector
+
+
+def old_vector(data: bytes) -> Vectors | None:
+    """Return the vector of an older row, None if it is not one."""
+    if len(data) % 2:
+        return None
+    return np.frombuffer(data, np.float16).astype(np.float32)
+
+
+def delete_keys(
+    env: Environment, names: Sequence[str], keys: Iterable[bytes], txn: Transaction
+) -> None:
+    """Delete what tables have under keys."""
+    for name in names:
+        for key in keys:
+            if name == PLACES and (number := txn.get(key, db=env.tables[name])) is not None:
+                txn.delete(number, db=env.tables[ROWS])
+            txn.delete(key, db=env.tables[name])
+
+
+def place_of(table: str, key: bytes) -> bytes:
+    """Return what a row is bound to where it is encrypted."""
+    return table.encode() + key
+
+
+def seal(data: bytes, key: bytes = b"") -> bytes:
+    """Return data behind a checksum, bound to a key: a damaged number finds the row of another."""
+    return _CRC.pack(zlib.crc32(data, zlib.crc32(key))) + data
+
+
+def checked(value: bytes, key: bytes = b"") -> bytes | None:
+    """Return what was sealed, None if it is not whole or was sealed for another key."""
+    data = value[_CRC.size :]
+    return data if value[: _CRC.size] == _CRC.pack(zlib.crc32(data, zlib.crc32(key))) else None
+
+
+# --- damage
+
+
+def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
+    """Return the rows of texts whose embeddings are not what was stored, and why. Blocks.
+
+    Of rows that are `encrypted` nothing but size and checksum is looked at.
+
+    :raises EventLogError: the file cannot be read.
+    """
+    env = Environment(path, TABLES)
+    try:
+        with env.read() as txn:
+            found = dict(_bad_rows(env, txn, encrypted=encrypted))
+            return {key[MODEL_BYTES:]: why for key, why in found.items()}
+    finally:
+        env.close()
+
+
+def _bad_rows(
+    env: Environment, txn: Transaction, *, encrypted: bool
+) -> Iterator[tuple[bytes, str]]:
+    for name in BY_DIGEST:
+        with txn.cursor(env.tables[name]) as cursor:
+            for key, value in cursor:
+                stored = txn.get(value, db=env.tables[ROWS]) if name == PLACES else value
+                bound = key if name == PLACES else b""
+                data = None if stored is None else checked(stored, bound)
+                if data is None:
+                    yield key, "a damaged embedding"
+                elif not encrypted and name != OLD_TOKENS:
+                    vector = _vector(data) if name == PLACES else old_vector(data)
+                    if vector is None:
+                        yield key, "a damaged embedding"
+                    elif not abs(np.linalg.norm(vector) - 1) < UNIT_ERROR_MAX:  # NaN compares false
+                        yield key, "a vector that is not of unit length"
