@@ -154,7 +154,8 @@ class LastRunFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            return _unreadable(error)
+            _unreadable(error)
+            return None
 
     def write(self, time: datetime) -> bool:
         """Replace the file, as a whole or not at all."""
@@ -188,7 +189,8 @@ def _decoded(kept: bytes) -> datetime | None:
     try:
         since = msgspec.json.decode(kept, type=_LastRun).since
     except ValueError as error:
-        return _unreadable(error)
+        _unreadable(error)
+        return None
     return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
 
 
