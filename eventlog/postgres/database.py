@@ -168,15 +168,12 @@ def look(url: str) -> Looked:
     place = Place.parse(url)
     try:
         with translated(), psycopg.connect(place.url, autocommit=True) as connection:
-            table = sql.Identifier(place.schema, "store").as_string(connection)
-            found = connection.execute("SELECT to_regclass(%s)::oid", [table]).fetchone()
-            made = None
-            if found is not None and found[0] is not None:
-                query = sql.SQL("SELECT format FROM {}").format(
-                    sql.Identifier(place.schema, "store")
-                )
-                made = connection.execute(query).fetchone()
             version = connection.info.parameter_status("server_version") or "unknown"
+            table = sql.Identifier(place.schema, "store")
+            query = "SELECT 1 WHERE to_regclass(%s) IS NOT NULL"
+            if not connection.execute(query, [table.as_string(connection)]).fetchone():
+                return Looked(version, None)
+            made = connection.execute(sql.SQL("SELECT format FROM {}").format(table)).fetchone()
             return Looked(version, None if made is None else made[0])
     except (Lost, Busy) as error:
         raise LogUnavailable(f"the database cannot be reached: {error}") from error

@@ -152,24 +152,30 @@ async def target(url: str, digest: str) -> AsyncIterator[Target]:
 
 async def _begun(place: Place, connection: Connection, digest: str) -> Target:
     with _lost_is_unavailable():
-        is_new = await found_format(place, connection) is None
-        if is_new:
+        found = await found_format(place, connection)
+        if found is None:
             await make_tables(connection, place, b"", MOVING)
+        elif found not in (MOVING, FORMAT):
+            raise _is_there(place)
         await _locked(connection)
         await run(connection, LATER)
         rows = await run(connection, LOAD, [SETTING])
-        reached = msgspec.json.decode(rows[0][0], type=Reached) if rows else Reached(digest)
         is_moving = await found_format(place, connection) == MOVING
-    if reached.digest != digest and is_moving:
+    reached = msgspec.json.decode(rows[0][0], type=Reached) if rows else Reached(digest)
+    if not is_moving and (reached.digest != digest or reached.done is None):
+        raise _is_there(place)
+    if reached.digest != digest:
         raise LogUnavailable(
             f"schema {place.schema!r} has a part of another store, or this one was written to "
             "since: drop the schema, or move to another one"
         )
-    if not is_moving and (reached.digest != digest or reached.done is None):
-        raise LogUnavailable(
-            f"there is a store in schema {place.schema!r}: name another one with ?schema="
-        )
-    return Target(place, connection, reached, is_new=is_new)
+    return Target(place, connection, reached, is_new=found is None)
+
+
+def _is_there(place: Place) -> LogUnavailable:
+    return LogUnavailable(
+        f"there is a store in schema {place.schema!r}: name another one with ?schema="
+    )
 
 
 async def _locked(connection: Connection) -> None:

@@ -23,7 +23,7 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog
-from eventlog.core.records import Heads, Moved
+from eventlog.core.records import Heads, Moved, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, seal, unseal, unseal_record
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.ledger import load_totals
@@ -125,13 +125,7 @@ class Moving:
                 return to.reached.done
             for number in range(to.reached.table, len(self._tables)):
                 await self._fill(to, number)
-            with self._files.env.read() as txn:
-                totals = load_totals(self._files.env, txn)
-                self._check_counts(txn, to.reached)
-            half = self._heads.position
-            report = await to.verified(
-                self._heads, totals, lambda done, _: self._progress(half + done, 2 * half)
-            )
+            report = await self._verified(to)
             done = Moved(
                 events=report.events,
                 streams=report.streams,
@@ -142,6 +136,19 @@ class Moving:
             )
             await to.finish(done, self._settings)
             return done
+
+    async def _verified(self, to: Target) -> VerifyReport:
+        """See that all of it is there.
+
+        :raises CorruptLog: it is not.
+        """
+        with self._files.env.read() as txn:
+            totals = load_totals(self._files.env, txn)
+            self._check_counts(txn, to.reached)
+        half = self._heads.position
+        return await to.verified(
+            self._heads, totals, lambda done, _: self._progress(half + done, 2 * half)
+        )
 
     async def _fill(self, to: Target, number: int) -> None:
         """Move what is left of a table."""

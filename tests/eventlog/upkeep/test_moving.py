@@ -268,17 +268,11 @@ def killed(directory: Path, url: str, after_s: float) -> bool:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"go\n"
-        select.select([process.stdout], [], [], after_s)  # or it ends before
-        is_whole = process.poll() is not None or _ended(process, 0.0)
+        has_ended, _, _ = select.select([process.stdout], [], [], after_s)
+        if has_ended:
+            assert process.wait(30) == 0
         process.kill()
-        return not is_whole
-
-
-def _ended(process: "subprocess.Popen[bytes]", wait_s: float) -> bool:
-    try:
-        return process.wait(wait_s) == 0
-    except subprocess.TimeoutExpired:
-        return False
+        return not has_ended
 
 
 async def same(url: str, before: dict[str, Any]) -> None:
