@@ -5,6 +5,8 @@ from contextlib import suppress
 
 import pytest
 
+pytest.importorskip("psycopg", reason="PostgreSQL is not installed: pip install -e '.[dev]'")
+
 from bench.cluster.check import Write, _Past, _stale_reads
 from bench.cluster.journal import Board, Journal, Line, Thing, lines
 from bench.cluster.links import Links

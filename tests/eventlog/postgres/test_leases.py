@@ -9,7 +9,6 @@ from contracts.stores import Noted, registry
 from support.postgres import lent_url
 
 from eventlog import Fenced, LeaseLapsed, LeasingStore, require
-from eventlog.postgres.database import Lost, connect, run
 
 pytestmark = pytest.mark.anyio
 LEASE_S = 0.5
@@ -163,6 +162,8 @@ async def test_a_node_learns_that_its_lease_had_expired(nodes):
 
 async def test_a_node_learns_so_too_when_the_answer_to_the_renewal_was_lost(nodes, monkeypatch):
     """The next renewal finds a lease that holds, though it had expired in between."""
+    from eventlog.postgres.database import Lost, connect, run
+
     [(_, leases), _] = nodes
     learned = []
     leases.lapsed = lambda: learned.append(leases.seconds_left())
