@@ -19,9 +19,9 @@ from bench.log import Measured, Workload, _append_all, _frames, _measured, _prod
 from bench.report import Options, Report, Table, facts, median, scratch
 from eventlog import PgEventStore
 from eventlog.postgres import database
-from eventlog.postgres.database import Bytes, Connection, Ints, Place, connect
+from eventlog.postgres.database import Bytes, Connection, DatabasePlace, Ints, connect
 from eventlog.postgres.plan import Rows
-from eventlog.postgres.writer import Writer
+from eventlog.postgres.writer import PgWriter
 from memory_actors.kinds.user_state import event_registry
 
 SHAPES = ((1, 1), (1, 16), (1, 256), (4, 16), (4, 256))
@@ -156,7 +156,7 @@ async def _ours(url: str, workload: Workload, batches: list[list[int]]) -> Measu
     return _measured(workload.count, took_s, times_s)
 
 
-def _record(writer: Writer, sizes: list[int]) -> None:
+def _record(writer: PgWriter, sizes: list[int]) -> None:
     """Note how many events each call of a writer has."""
     call = writer._call  # noqa: SLF001
 
@@ -174,7 +174,7 @@ async def _bare(url: str, workload: Workload, batches: list[list[int]]) -> Measu
         for size in sizes:
             parts[-1].append(range(at, at + size))
             at += size
-    place, times_s = Place.parse(url), list[float]()
+    place, times_s = DatabasePlace.parse(url), list[float]()
     connections = [await connect(place) for _ in batches]
     await connections[0].execute(f"CREATE SCHEMA {place.schema}")
     await connections[0].execute(TABLE)

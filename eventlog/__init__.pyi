@@ -57,7 +57,6 @@ from eventlog.core.records import Archived as Archived
 from eventlog.core.records import ArchiveStatistics as ArchiveStatistics
 from eventlog.core.records import BackedUp as BackedUp
 from eventlog.core.records import Checkpoint as Checkpoint
-from eventlog.core.records import Claim as Claim
 from eventlog.core.records import Dropped as Dropped
 from eventlog.core.records import DroppedPayloads as DroppedPayloads
 from eventlog.core.records import Durability as Durability
@@ -67,9 +66,9 @@ from eventlog.core.records import Finding as Finding
 from eventlog.core.records import Heads as Heads
 from eventlog.core.records import Imported as Imported
 from eventlog.core.records import LeftBehind as LeftBehind
+from eventlog.core.records import LiveNode as LiveNode
 from eventlog.core.records import LogStatistics as LogStatistics
 from eventlog.core.records import Moved as Moved
-from eventlog.core.records import Node as Node
 from eventlog.core.records import OnDropped as OnDropped
 from eventlog.core.records import Prepared as Prepared
 from eventlog.core.records import Recorded as Recorded
@@ -77,6 +76,7 @@ from eventlog.core.records import RepairReport as RepairReport
 from eventlog.core.records import Restored as Restored
 from eventlog.core.records import Shrunk as Shrunk
 from eventlog.core.records import Snapshot as Snapshot
+from eventlog.core.records import StreamClaim as StreamClaim
 from eventlog.core.records import StreamHead as StreamHead
 from eventlog.core.records import VerifyReport as VerifyReport
 from eventlog.core.records import to_datetime as to_datetime

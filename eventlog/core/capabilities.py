@@ -14,15 +14,15 @@ from eventlog.core.errors import MissingCapability
 from eventlog.core.records import (
     Archived,
     BackedUp,
-    Claim,
     DroppedPayloads,
     Erased,
     Exported,
     Heads,
     Imported,
+    LiveNode,
     LogStatistics,
-    Node,
     Shrunk,
+    StreamClaim,
     VerifyReport,
 )
 
@@ -285,7 +285,7 @@ class Leases(Protocol):
     """Called on the loop when the lease had expired before it was renewed, and before this node
     vouches for anything again: others may have any of its streams."""
 
-    async def claim(self, stream: str) -> Claim:
+    async def claim(self, stream: str) -> StreamClaim:
         """Claim a stream: it is this node's, at a new epoch, unless a node that lives has it.
 
         :raises LeaseLapsed: this node has no lease at the moment.
@@ -296,7 +296,7 @@ class Leases(Protocol):
         """Give a claim up, so that others need not wait for the lease to expire."""
         ...
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[LiveNode]:
         """Return the other nodes whose lease has not expired."""
         ...
 

@@ -161,20 +161,20 @@ class StreamHead(msgspec.Struct, frozen=True, gc=False):
         return self.version == self.erased_version
 
 
-class Node(msgspec.Struct, frozen=True):
+class LiveNode(msgspec.Struct, frozen=True):
     """A process that has a store open and a lease, among others that have."""
 
     id: str
     address: bytes
-    """As the node gave it: where others reach it."""
+    """The place where others reach it, as the node gave it."""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class StreamClaim(msgspec.Struct, frozen=True):
     """The answer to a claim of a stream."""
 
     epoch: int
     """Of the stream: its holder writes under it."""
-    holder: Node | None = None
+    holder: LiveNode | None = None
     """The node that has the stream; None: it is now that of the node that asked."""
 
 

@@ -82,7 +82,7 @@ class Landed(NamedTuple):
 
 
 class Bookkeeping(Protocol):
-    """What the jobs of a transaction do together."""
+    """The work that the jobs of a transaction share."""
 
     def begin(self) -> None:
         """Start a transaction: forget what one that failed has left."""

@@ -115,7 +115,7 @@ class _IntsDumper(Dumper):
         return b"".join(parts)
 
 
-class Place(NamedTuple):
+class DatabasePlace(NamedTuple):
     """The place of a store: a database, and a schema in it."""
 
     url: str
@@ -152,7 +152,7 @@ class Place(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What is found where a store is to be."""
+    """The findings at the place of a store."""
 
     server: str
     """The version of the server."""
@@ -165,7 +165,7 @@ def look(url: str) -> Looked:
 
     :raises LogUnavailable: the database cannot be reached.
     """
-    place = Place.parse(url)
+    place = DatabasePlace.parse(url)
     try:
         with translated(), psycopg.connect(place.url, autocommit=True) as connection:
             version = connection.info.parameter_status("server_version") or "unknown"
@@ -179,7 +179,7 @@ def look(url: str) -> Looked:
         raise LogUnavailable(f"the database cannot be reached: {error}") from error
 
 
-async def connect(place: Place, *, calls: bool = False) -> Connection:
+async def connect(place: DatabasePlace, *, calls: bool = False) -> Connection:
     """Return a connection; with `calls`, one for the procedures.
 
     :raises Lost: the database does not answer.
@@ -195,7 +195,7 @@ async def connect(place: Place, *, calls: bool = False) -> Connection:
         return connection
 
 
-async def _configure(connection: Connection, place: Place, *, calls: bool = False) -> None:
+async def _configure(connection: Connection, place: DatabasePlace, *, calls: bool = False) -> None:
     connection.adapters.register_dumper(Bytes, _BytesDumper)
     connection.adapters.register_dumper(Ints, _IntsDumper)
     settings = {
@@ -218,7 +218,9 @@ async def _configure(connection: Connection, place: Place, *, calls: bool = Fals
 
 
 @asynccontextmanager
-async def listening(place: Place) -> AsyncIterator[Callable[[float], Awaitable[str | None]]]:
+async def listening(
+    place: DatabasePlace,
+) -> AsyncIterator[Callable[[float], Awaitable[str | None]]]:
     """Listen to the channel of a store; what is yielded waits for what is said next there.
 
     It returns None if nothing was, in so many seconds.
@@ -281,7 +283,7 @@ def translated() -> Iterator[None]:
 class Database:
     """A pool of connections for reads, and for writes that may be repeated."""
 
-    def __init__(self, place: Place):
+    def __init__(self, place: DatabasePlace):
         self.place = place
         self._pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             place.url,
@@ -343,7 +345,7 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def prepare(
-    connection: Connection, place: Place, make_identity: Callable[[], bytes]
+    connection: Connection, place: DatabasePlace, make_identity: Callable[[], bytes]
 ) -> tuple[bytes, list[str]]:
     """Make the tables that are not there. Of two who come at once, one makes them.
 
@@ -365,7 +367,7 @@ async def prepare(
     return identity, [name.decode() for [name] in names]
 
 
-async def _find(place: Place, connection: Connection) -> tuple[int, bytes] | None:
+async def _find(place: DatabasePlace, connection: Connection) -> tuple[int, bytes] | None:
     """Return the format of the store and the identity of its keys, None if there is no store.
 
     :raises UnknownEvent: a later version made it.
@@ -385,7 +387,7 @@ async def _find(place: Place, connection: Connection) -> tuple[int, bytes] | Non
     return made_format, bytes(identity)
 
 
-async def found_format(place: Place, connection: Connection) -> int | None:
+async def found_format(place: DatabasePlace, connection: Connection) -> int | None:
     """Return the format of the store in a schema, None if there is none.
 
     :raises LogUnavailable: the database is too old.
@@ -399,7 +401,7 @@ async def found_format(place: Place, connection: Connection) -> int | None:
 
 
 async def make_tables(
-    connection: Connection, place: Place, identity: bytes, made_format: int = FORMAT
+    connection: Connection, place: DatabasePlace, identity: bytes, made_format: int = FORMAT
 ) -> None:
     """Make what is missing in one transaction, which is one message, behind a lock of its own.
 

@@ -16,7 +16,7 @@ from typing import Final, Self
 from eventlog.core import frame
 from eventlog.core.errors import EventLogError, LeaseLapsed
 from eventlog.core.logs import get_logger
-from eventlog.core.records import Claim, Node
+from eventlog.core.records import LiveNode, StreamClaim
 from eventlog.core.requests import check_stream_name
 from eventlog.postgres.database import (
     CONNECT_S,
@@ -24,14 +24,14 @@ from eventlog.postgres.database import (
     Busy,
     Connection,
     Database,
+    DatabasePlace,
     Lost,
-    Place,
     cancel_all,
     connect,
     patiently,
     run,
 )
-from eventlog.postgres.writer import Writer
+from eventlog.postgres.writer import PgWriter
 
 LEASE_S: Final = 2.0
 VOUCH_SHARE: Final = 0.8
@@ -55,25 +55,25 @@ NODES = """
 _logger = get_logger("eventlog")
 
 
-async def live_nodes(url: str) -> list[Node]:
+async def live_nodes(url: str) -> list[LiveNode]:
     """Return the nodes of the store at a URL whose lease has not expired; make nothing.
 
     :raises LogUnavailable: the database cannot be reached, or has no such store.
     """
-    place = Place.parse(url)
+    place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
         rows = await patiently(lambda: run(connection, NODES, [b""]), CONNECT_S)
     finally:
         await connection.close()
-    return [Node(node.hex(), address) for node, address in rows]
+    return [LiveNode(node.hex(), address) for node, address in rows]
 
 
-class Leases:
+class PgLeases:
     """The lease of one node, and the streams that it claims. Make one with `held`."""
 
     def __init__(
-        self, database: Database, writer: Writer, node: bytes, address: bytes, lease_s: float
+        self, database: Database, writer: PgWriter, node: bytes, address: bytes, lease_s: float
     ):
         self.lapsed: Callable[[], object] = lambda: None
         """Called when the lease had expired before it was renewed: others may have taken over."""
@@ -91,7 +91,7 @@ class Leases:
     async def held(
         cls,
         database: Database,
-        writer: Writer,
+        writer: PgWriter,
         node: bytes,
         address: bytes,
         lease_s: float = LEASE_S,
@@ -112,7 +112,7 @@ class Leases:
 
     # --- streams
 
-    async def claim(self, stream: str) -> Claim:
+    async def claim(self, stream: str) -> StreamClaim:
         """Claim a stream; see `Leases` in eventlog/core/capabilities.py."""
         check_stream_name(stream)
         sid = frame.stream_id(stream)
@@ -121,9 +121,9 @@ class Leases:
         if epoch is None:
             raise LeaseLapsed("the lease of this node has expired: try again when it is renewed")
         if holder is not None:
-            return Claim(epoch, Node(holder.hex(), address))
+            return StreamClaim(epoch, LiveNode(holder.hex(), address))
         self._writer.forget(sid)
-        return Claim(epoch)
+        return StreamClaim(epoch)
 
     async def release(self, stream: str, epoch: int) -> None:
         """Give a claim up: the next node that wants the stream need not wait."""
@@ -131,10 +131,10 @@ class Leases:
 
     # --- nodes
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[LiveNode]:
         """Return the other nodes whose lease has not expired."""
         rows = await self._database.run(NODES, [self._node])
-        return [Node(node.hex(), address) for node, address in rows]
+        return [LiveNode(node.hex(), address) for node, address in rows]
 
     def seconds_left(self) -> float:
         """Return for how long this node may answer from what it holds; 0 or less: it may not."""
@@ -164,7 +164,7 @@ class Leases:
             self.lapsed()
         self._held_until_s = asked_s + self._lease_s
 
-    async def _renew_forever(self, place: Place, connection: Connection) -> None:
+    async def _renew_forever(self, place: DatabasePlace, connection: Connection) -> None:
         try:
             while True:
                 await asyncio.sleep(self._lease_s / RENEWALS)

@@ -23,9 +23,9 @@ from eventlog.postgres.database import (
     Bytes,
     Connection,
     Database,
+    DatabasePlace,
     Ints,
     Lost,
-    Place,
     connect,
     found_format,
     make_tables,
@@ -33,7 +33,7 @@ from eventlog.postgres.database import (
     run,
     translated,
 )
-from eventlog.postgres.verification import Verification
+from eventlog.postgres.verification import PgVerification
 
 SETTING = b"move"
 
@@ -64,8 +64,8 @@ def _lost_is_unavailable() -> Iterator[None]:
         raise LogUnavailable(f"the database cannot be reached: {error}: {AGAIN}") from error
 
 
-class Reached(msgspec.Struct, frozen=True):
-    """How far a move has come."""
+class MoveProgress(msgspec.Struct, frozen=True):
+    """The progress of a move."""
 
     digest: str
     """Of the source's heads: of which store it is, and at which moment."""
@@ -73,32 +73,34 @@ class Reached(msgspec.Struct, frozen=True):
     after: bytes = b""
     """The key of the last row that is here of that table of the source."""
     rows: tuple[int, ...] = ()
-    """How many rows of each table are here."""
+    """The number of rows of each table that are here."""
     done: Moved | None = None
 
 
-class Statement(NamedTuple):
+class SqlStatement(NamedTuple):
     """Rows to be put."""
 
     query: str
     values: list[Any]
 
 
-class Target:
+class MoveTarget:
     """A schema that is being filled. Open it with `target`."""
 
-    def __init__(self, place: Place, connection: Connection, reached: Reached, *, is_new: bool):
+    def __init__(
+        self, place: DatabasePlace, connection: Connection, reached: MoveProgress, *, is_new: bool
+    ):
         self.reached = reached
         self.is_new = is_new
         self._place = place
         self._connection = connection
 
-    async def put(self, statements: Sequence[Statement], reached: Reached) -> None:
+    async def put(self, statements: Sequence[SqlStatement], reached: MoveProgress) -> None:
         """Put rows, and how far that is, in one transaction."""
         values = [SETTING, msgspec.json.encode(reached)]
         with _lost_is_unavailable(), translated():
             async with self._connection.transaction():
-                for query, columns in (*statements, Statement(SAVE, values)):
+                for query, columns in (*statements, SqlStatement(SAVE, values)):
                     await run(self._connection, query, columns)
         self.reached = reached
 
@@ -114,7 +116,7 @@ class Target:
             await run(self._connection, PUT_TAIL, values)
         database = Database(self._place)
         async with database.opened():
-            report = await Verification(database, progress, heads).run()
+            report = await PgVerification(database, progress, heads).run()
             [[names, counts]] = await database.run(TOTALS)
         same = dict(zip((name.decode() for name in names), counts, strict=True)) == dict(totals)
         if report.findings or report.streams != len(heads.streams) or not same:
@@ -129,20 +131,22 @@ class Target:
         """Make it a store, with settings in it."""
         with _lost_is_unavailable():
             await run(self._connection, NOW)
-        statements = [Statement(SAVE, [name.encode(), value]) for name, value in settings.items()]
-        statements.append(Statement(OPEN, [FORMAT]))
+        statements = [
+            SqlStatement(SAVE, [name.encode(), value]) for name, value in settings.items()
+        ]
+        statements.append(SqlStatement(OPEN, [FORMAT]))
         await self.put(statements, msgspec.structs.replace(self.reached, done=done))
 
 
 @asynccontextmanager
-async def target(url: str, digest: str) -> AsyncIterator[Target]:
+async def target(url: str, digest: str) -> AsyncIterator[MoveTarget]:
     """Hold the target of a move: an empty schema, or one that an earlier run has begun to fill.
 
     `digest` is that of the source's heads.
 
     :raises LogUnavailable: the database cannot be used, or the schema has something else.
     """
-    place = Place.parse(url)
+    place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
         yield await _begun(place, connection, digest)
@@ -150,7 +154,7 @@ async def target(url: str, digest: str) -> AsyncIterator[Target]:
         await connection.close()
 
 
-async def _begun(place: Place, connection: Connection, digest: str) -> Target:
+async def _begun(place: DatabasePlace, connection: Connection, digest: str) -> MoveTarget:
     with _lost_is_unavailable():
         found = await found_format(place, connection)
         if found is None:
@@ -161,7 +165,7 @@ async def _begun(place: Place, connection: Connection, digest: str) -> Target:
         await run(connection, LATER)
         rows = await run(connection, LOAD, [SETTING])
         is_moving = await found_format(place, connection) == MOVING
-    reached = msgspec.json.decode(rows[0][0], type=Reached) if rows else Reached(digest)
+    reached = msgspec.json.decode(rows[0][0], type=MoveProgress) if rows else MoveProgress(digest)
     if not is_moving and (reached.digest != digest or reached.done is None):
         raise _is_there(place)
     if reached.digest != digest:
@@ -169,10 +173,10 @@ async def _begun(place: Place, connection: Connection, digest: str) -> Target:
             f"schema {place.schema!r} has a part of another store, or this one was written to "
             "since: drop the schema, or move to another one"
         )
-    return Target(place, connection, reached, is_new=found is None)
+    return MoveTarget(place, connection, reached, is_new=found is None)
 
 
-def _is_there(place: Place) -> LogUnavailable:
+def _is_there(place: DatabasePlace) -> LogUnavailable:
     return LogUnavailable(
         f"there is a store in schema {place.schema!r}: name another one with ?schema="
     )

@@ -35,7 +35,7 @@ TIME_MIN = -(2**63)
 
 
 class Believed(NamedTuple):
-    """Where a stream is, as far as this node knows."""
+    """The place of a stream, as far as this node knows."""
 
     version: int
     epoch: int
@@ -57,7 +57,7 @@ class Believed(NamedTuple):
 
 
 class FirstResult(NamedTuple):
-    """What an idempotency key stands for."""
+    """The result that an idempotency key stands for."""
 
     digest: bytes
     first_version: int
@@ -73,7 +73,7 @@ RequestKey = tuple[bytes, bytes]
 
 
 @dataclass(slots=True)
-class _Stream:
+class _PlannedStream:
     number: int
     before: Believed
     now: Believed
@@ -127,16 +127,16 @@ def _no_rows() -> Rows:
 
 
 @dataclass(slots=True)
-class _Decided:
+class _DecidedAppend:
     request: AppendRequest
-    stream: _Stream
+    stream: _PlannedStream
     outcome: Appended | Exception
     event: int = 0
     """The number of its last event in the batch; 0: it has none there."""
 
 
 @dataclass(slots=True)
-class Plan:
+class BatchPlan:
     """A batch that grows. `believed` and `requests` are what is known of the database."""
 
     keys: Keys | None
@@ -145,8 +145,8 @@ class Plan:
     caps: Mapping[str, int]
     """The most that a total may be, by name."""
     rows: Rows = field(default_factory=_no_rows)
-    _streams: dict[bytes, _Stream] = field(default_factory=dict)
-    _decided: list[_Decided] = field(default_factory=list)
+    _streams: dict[bytes, _PlannedStream] = field(default_factory=dict)
+    _decided: list[_DecidedAppend] = field(default_factory=list)
 
     def add(self, request: AppendRequest) -> None:
         """Decide what becomes of an append behind those before it."""
@@ -155,9 +155,9 @@ class Plan:
         if stream is None:
             before = self.believed[sid]
             name = request.stream.encode()
-            stream = _Stream(len(self._streams) + 1, before, before, name)
+            stream = _PlannedStream(len(self._streams) + 1, before, before, name)
             self._streams[sid] = stream
-        decided = _Decided(request, stream, InvalidAppend("undecided"))
+        decided = _DecidedAppend(request, stream, InvalidAppend("undecided"))
         try:
             self._decide(decided, sid, stream, request)
         except EventLogError as refusal:
@@ -210,7 +210,7 @@ class Plan:
             yield sid, None if stream.number in gone else stream.now
 
     def _decide(
-        self, decided: _Decided, sid: bytes, stream: _Stream, request: AppendRequest
+        self, decided: _DecidedAppend, sid: bytes, stream: _PlannedStream, request: AppendRequest
     ) -> None:
         now, key = stream.now, request.idempotency_key
         is_empty = now.version == now.erased_version
@@ -234,7 +234,7 @@ class Plan:
                 self._look_up(stream, sid, blind_id(key, cipher))
         self._put(decided, sid, stream, cipher)
 
-    def _look_up(self, stream: _Stream, sid: bytes, key: bytes) -> None:
+    def _look_up(self, stream: _PlannedStream, sid: bytes, key: bytes) -> None:
         """Have the stream refused if a key is taken that is not known to be."""
         rows = self.rows
         rows.r_stream.append(stream.number)
@@ -244,7 +244,9 @@ class Plan:
         rows.r_first.append(0)
         rows.r_last.append(0)
 
-    def _put(self, decided: _Decided, sid: bytes, stream: _Stream, cipher: Cipher | None) -> None:
+    def _put(
+        self, decided: _DecidedAppend, sid: bytes, stream: _PlannedStream, cipher: Cipher | None
+    ) -> None:
         request, now, rows = decided.request, stream.now, self.rows
         version, chain, stored = now.version, now.chain, now.stored_bytes
         at_us = request.recorded_at_us
@@ -277,7 +279,7 @@ class Plan:
         self._put_beside(decided, sid, stream, cipher)
 
     def _put_beside(
-        self, decided: _Decided, sid: bytes, stream: _Stream, cipher: Cipher | None
+        self, decided: _DecidedAppend, sid: bytes, stream: _PlannedStream, cipher: Cipher | None
     ) -> None:
         """Put what goes with the events: idempotency key, checkpoint, counters."""
         request, rows, outcome = decided.request, self.rows, decided.outcome
@@ -331,7 +333,7 @@ def blind(digest: bytes, cipher: Cipher | None) -> bytes:
     return digest if cipher is None else cipher.blind(digest)
 
 
-def _placed(decided: _Decided, positions: Sequence[int]) -> Appended | Exception:
+def _placed(decided: _DecidedAppend, positions: Sequence[int]) -> Appended | Exception:
     """Return an outcome with the position that it got."""
     outcome = decided.outcome
     if isinstance(outcome, Exception) or not decided.event:

@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Self
 import anyio.to_thread
 
 from eventlog.core import frame
-from eventlog.core.capabilities import Leases as LeasesPort
-from eventlog.core.capabilities import Progress
+from eventlog.core.capabilities import Leases, Progress
 from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
     EncryptionMismatch,
@@ -58,19 +57,19 @@ from eventlog.postgres.database import (
     Bytes,
     Connection,
     Database,
+    DatabasePlace,
     Ints,
-    Place,
     Row,
     connect,
     patiently,
     prepare,
 )
-from eventlog.postgres.leases import LEASE_S, Leases
+from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import Believed, FirstResult, blind, same_request
-from eventlog.postgres.reading import READ_ALL, READ_STREAM, READ_VERSIONS, Reading
-from eventlog.postgres.tail import Tail
-from eventlog.postgres.verification import Verification, read_heads
-from eventlog.postgres.writer import REQUESTS, STREAMS, Writer
+from eventlog.postgres.reading import READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
+from eventlog.postgres.tail import LogTail
+from eventlog.postgres.verification import PgVerification, read_heads
+from eventlog.postgres.writer import REQUESTS, STREAMS, PgWriter
 
 NODE_ID_BYTES = 16
 
@@ -134,9 +133,9 @@ class PgEventStore(Beside, TakesAppends):
         self._database = database
         self._node = node
         self._keys = keys
-        self._reading = Reading(registry, keys)
-        self._tail = Tail(database, node)
-        self._writer = Writer(database.place, node, self._tail, keys)
+        self._reading = RowReading(registry, keys)
+        self._tail = LogTail(database, node)
+        self._writer = PgWriter(database.place, node, self._tail, keys)
         self._used_bytes = 0
 
     @classmethod
@@ -162,7 +161,7 @@ class PgEventStore(Beside, TakesAppends):
         """
         clock = checked_clock(clock)
         clock()
-        place = Place.parse(url, schema)
+        place = DatabasePlace.parse(url, schema)
         database = Database(place)
         async with AsyncExitStack() as opened:
             connection = await patiently(lambda: connect(place, calls=True), CONNECT_S)
@@ -359,9 +358,9 @@ class PgEventStore(Beside, TakesAppends):
 
     def leases(
         self, address: bytes, *, lease_s: float = LEASE_S
-    ) -> AbstractAsyncContextManager[LeasesPort]:
+    ) -> AbstractAsyncContextManager[Leases]:
         """Hold a lease for this node. See `LeasingStore`."""
-        return Leases.held(self._database, self._writer, self._node, address, lease_s)
+        return PgLeases.held(self._database, self._writer, self._node, address, lease_s)
 
     def statistics(self) -> LogStatistics:
         """Return counters of this node, and the size of the tables when it was opened."""
@@ -385,10 +384,10 @@ class PgEventStore(Beside, TakesAppends):
 
         With `against`, heads that were published, also whether history up to them is unchanged.
         """
-        return await Verification(self._database, progress, against).run()
+        return await PgVerification(self._database, progress, against).run()
 
 
-async def _matched(connection: Connection, place: Place, keys: Keys | None) -> Keys | None:
+async def _matched(connection: Connection, place: DatabasePlace, keys: Keys | None) -> Keys | None:
     """Find the store, or make it; return its keys if it is encrypted.
 
     :raises EncryptionMismatch: it is encrypted and there are no keys, or the reverse.

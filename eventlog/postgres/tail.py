@@ -28,7 +28,7 @@ TAIL = "SELECT position, revision, names, totals FROM log_tail"
 TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 
 
-class Tail:
+class LogTail:
     """Position and totals of the log, and whoever waits for them."""
 
     def __init__(self, database: Database, node: bytes):

@@ -35,13 +35,13 @@ HEADS = """
 HEADERS = "SELECT position, frame FROM event WHERE position > %b AND position <= %b ORDER BY 1"
 
 
-class _Stream(NamedTuple):
+class _StreamRow(NamedTuple):
     version: int
     chain: bytes
     erased_version: int
 
 
-class Verification:
+class PgVerification:
     """One pass over a store."""
 
     def __init__(self, database: Database, progress: Progress | None, against: Heads | None):
@@ -50,12 +50,12 @@ class Verification:
         self._against = against
         self._findings: list[Finding] = []
         self._counts: Counter[str] = Counter()
-        self._streams: dict[bytes, _Stream] = {}
+        self._streams: dict[bytes, _StreamRow] = {}
 
     async def run(self) -> VerifyReport:
         """Read everything and return what was found."""
         rows = await self._database.run(STREAMS)
-        self._streams = {sid: _Stream(*stream) for sid, *stream in rows}
+        self._streams = {sid: _StreamRow(*stream) for sid, *stream in rows}
         [(position, count)] = await self._database.run(COUNT)
         if count != position:
             self._found(0, b"", f"the log has {count} events, and its end is at {position}")

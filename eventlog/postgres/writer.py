@@ -40,15 +40,15 @@ from eventlog.postgres.database import (
     Busy,
     Bytes,
     Connection,
+    DatabasePlace,
     Lost,
-    Place,
     Row,
     connect,
     patiently,
     run,
 )
-from eventlog.postgres.plan import Believed, FirstResult, Plan, RequestKey, Rows
-from eventlog.postgres.tail import Tail
+from eventlog.postgres.plan import BatchPlan, Believed, FirstResult, RequestKey, Rows
+from eventlog.postgres.tail import LogTail
 
 BATCH_EVENTS_MAX = 1024
 BATCH_BYTES_MAX = 4 << 20
@@ -96,7 +96,7 @@ class _Append:
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _OtherWork:
     """Other work, which is carried out by itself and may be carried out twice."""
 
     work: Callable[[], Coroutine[Any, Any, Any]]
@@ -116,10 +116,10 @@ class _OverTotals(Exception):
         self.totals = totals
 
 
-class Writer:
+class PgWriter:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, place: Place, node: bytes, tail: Tail, keys: Keys | None):
+    def __init__(self, place: DatabasePlace, node: bytes, tail: LogTail, keys: Keys | None):
         self._place = place
         self._node = node
         self._tail = tail
@@ -130,7 +130,7 @@ class Writer:
         self.counts: Counter[str] = Counter()
         self.caps: Mapping[str, int] = {}
         """See `CappingStore`."""
-        self._queue: deque[_Append | _Call] = deque()
+        self._queue: deque[_Append | _OtherWork] = deque()
         self._turns = Turns()
         self._arrived = asyncio.Event()
         self._is_closed = False
@@ -192,7 +192,7 @@ class Writer:
     async def _submit(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         self.check_open()
         result: asyncio.Future[Any] = self._loop.create_future()
-        self._put(_Call(work, result))
+        self._put(_OtherWork(work, result))
         return await result
 
     def check_open(self) -> None:
@@ -209,7 +209,7 @@ class Writer:
         """Believe nothing of a stream any more."""
         self._believed.pop(sid, None)
 
-    def _put(self, job: _Append | _Call) -> None:
+    def _put(self, job: _Append | _OtherWork) -> None:
         self._queue.append(job)
         self._arrived.set()
 
@@ -219,7 +219,7 @@ class Writer:
         while True:
             while self._queue:
                 job = self._queue.popleft()
-                if isinstance(job, _Call):
+                if isinstance(job, _OtherWork):
                     await self._carry_out(job)
                 else:
                     await self._commit(self._batch(job))
@@ -239,7 +239,7 @@ class Writer:
             self._queue.popleft()
         return batch
 
-    async def _carry_out(self, job: _Call) -> None:
+    async def _carry_out(self, job: _OtherWork) -> None:
         try:
             settle(job.result, await job.work())
         except Exception as error:
@@ -315,13 +315,13 @@ class Writer:
 
     async def _plan(
         self, batch: Sequence[_Append], requests: dict[RequestKey, FirstResult]
-    ) -> Plan:
+    ) -> BatchPlan:
         sids = {frame.stream_id(job.request.stream) for job in batch}
         unknown = sids - self._believed.keys()
         if unknown:
             await patiently(lambda: self._look_up(unknown))
         believed = {sid: self._believed[sid] for sid in sids}
-        plan = Plan(self._keys, believed, dict(requests), self.caps)
+        plan = BatchPlan(self._keys, believed, dict(requests), self.caps)
         for job in batch:
             plan.add(job.request)
         if self._keys is not None:

@@ -39,7 +39,7 @@ from eventlog.lmdb.tables import (
     load_segment,
 )
 from eventlog.postgres.database import Bytes, Ints
-from eventlog.postgres.moving import Reached, Statement, Target, target
+from eventlog.postgres.moving import MoveProgress, MoveTarget, SqlStatement, target
 
 ROWS_AT_ONCE = 1024
 BYTES_AT_ONCE = 4 << 20
@@ -76,14 +76,14 @@ Row = tuple[bytes, bytes]
 class _Chunk(NamedTuple):
     """Rows of a table of the source, as statements for the target."""
 
-    statements: list[Statement]
+    statements: list[SqlStatement]
     after: bytes
     """The key of the last of them; empty: there are no more."""
     rows: int
 
 
 class _Event(NamedTuple):
-    """Where the parts of an event go."""
+    """The tables that the parts of an event go to."""
 
     header: bytes
     hot: bytes | None = None
@@ -108,7 +108,7 @@ class Moving:
         self._progress = progress or (lambda _done, _total: None)
         self._streams: dict[bytes, StreamRecord] = {}
         self._segments: dict[SegmentId, SegmentRecord] = {}
-        self._tables: list[tuple[str, Callable[[Transaction, list[Row]], list[Statement]]]] = [
+        self._tables: list[tuple[str, Callable[[Transaction, list[Row]], list[SqlStatement]]]] = [
             ("events", self._events),
             ("keys", self._keys),
             ("streams", self._stream_records),
@@ -137,7 +137,7 @@ class Moving:
             await to.finish(done, self._settings)
             return done
 
-    async def _verified(self, to: Target) -> VerifyReport:
+    async def _verified(self, to: MoveTarget) -> VerifyReport:
         """See that all of it is there.
 
         :raises CorruptLog: it is not.
@@ -150,7 +150,7 @@ class Moving:
             self._heads, totals, lambda done, _: self._progress(half + done, 2 * half)
         )
 
-    async def _fill(self, to: Target, number: int) -> None:
+    async def _fill(self, to: MoveTarget, number: int) -> None:
         """Move what is left of a table."""
         while to.reached.table <= number:
             reached = to.reached
@@ -183,7 +183,7 @@ class Moving:
                 if size > BYTES_AT_ONCE:
                     return
 
-    def _check_counts(self, txn: Transaction, reached: Reached) -> None:
+    def _check_counts(self, txn: Transaction, reached: MoveProgress) -> None:
         """See that every row of every table was moved.
 
         :raises CorruptLog: the source has more or fewer than were seen in order.
@@ -194,7 +194,7 @@ class Moving:
 
     # --- events
 
-    def _events(self, txn: Transaction, rows: list[Row]) -> list[Statement]:
+    def _events(self, txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
         hot, cold = [], []
         for key, data in rows:
             (position,) = U64.unpack(key)
@@ -234,14 +234,14 @@ class Moving:
 
     # --- what goes with them
 
-    def _keys(self, _txn: Transaction, rows: list[Row]) -> list[Statement]:
+    def _keys(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
         if any(check != key_check(key) for key, check in rows):
             raise CorruptLog("the index of keys is damaged: verify the log")
         at = frame.STREAM_ID_BYTES + KEY_ID_BYTES
         parts = [(*_of_stream(key[:at]), U64.unpack(key[at:])[0]) for key, _ in rows]
         return [_put(KEYS, parts, "bbi")]
 
-    def _stream_records(self, txn: Transaction, rows: list[Row]) -> list[Statement]:
+    def _stream_records(self, txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
         records = []
         for sid, _ in rows:
             one = self._stream(txn, sid)
@@ -262,7 +262,7 @@ class Moving:
             raise CorruptLog("the last event of a stream is missing: verify the log")
         return frame.unpack(U64.unpack(at)[0], data).recorded_at_us
 
-    def _requests(self, _txn: Transaction, rows: list[Row]) -> list[Statement]:
+    def _requests(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
         found = []
         for key, value in rows:
             one = unseal_record(value, RequestRecord, "an idempotency key")
@@ -271,7 +271,7 @@ class Moving:
             found.append((*_of_stream(key), one.digest, one.first_version, one.last_version))
         return [_put(REQUESTS, found, "bbbii")]
 
-    def _snapshots(self, _txn: Transaction, rows: list[Row]) -> list[Statement]:
+    def _snapshots(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
         found = []
         for key, value in rows:
             sid, version = _of_stream(key)
@@ -281,11 +281,11 @@ class Moving:
                 found.append((sid, U64.unpack(version)[0], *told))
         return [_put(SNAPSHOTS, found, "bibb")]
 
-    def _checkpoints(self, _txn: Transaction, rows: list[Row]) -> list[Statement]:
+    def _checkpoints(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
         found = [(name, unseal(value, "a checkpoint", name)) for name, value in rows]
         return [_put(CHECKPOINTS, found, "bb")]
 
-    def _entries(self, _txn: Transaction, rows: list[Row]) -> list[Statement]:
+    def _entries(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
         found = [
             (row[:KEY_ID_BYTES], row[KEY_ID_BYTES:], unseal(value, "an entry", row))
             for row, value in rows
@@ -298,11 +298,11 @@ def _of_stream(key: bytes) -> Row:
     return key[: frame.STREAM_ID_BYTES], key[frame.STREAM_ID_BYTES :]
 
 
-def _put(query: str, rows: Sequence[tuple[Any, ...]], kinds: str) -> Statement:
+def _put(query: str, rows: Sequence[tuple[Any, ...]], kinds: str) -> SqlStatement:
     """Return a statement that puts rows, whose columns are of integers (i) or bytes (b)."""
     columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
     made = [
         Ints(column) if kind == "i" else Bytes(column)
         for kind, column in zip(kinds, columns, strict=True)
     ]
-    return Statement(query, made)
+    return SqlStatement(query, made)

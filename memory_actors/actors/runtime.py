@@ -73,7 +73,7 @@ class _Slot(Generic[L]):
     leaving: "asyncio.Task[None] | None" = None
 
 
-class _Use(AbstractAsyncContextManager[L]):
+class _ActorUse(AbstractAsyncContextManager[L]):
     """Written out: each call is in one, and a generator would cost it twice."""
 
     __slots__ = "_key", "_runtime", "_slot"
@@ -139,7 +139,7 @@ class Runtime(Generic[L]):
         :raises MovedError: another process has the actor, or may have had it meanwhile: nothing
             that was read from it holds. What was written and acknowledged does.
         """
-        return _Use(self, key)
+        return _ActorUse(self, key)
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[int | None]:

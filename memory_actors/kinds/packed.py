@@ -133,7 +133,7 @@ class PackedRows(Mapping[str, R]):
         self._form = form
         self._base = form.nothing if base is None else base
         self.changes = Map[str, R | None]() if changes is None else changes
-        """What is not as in the base, by id; None: it has gone."""
+        """The rows that are not as in the base, by id; None: it has gone."""
         self._keys = keys
         """The ids of changed rows by their key; None until somebody asks: a replay never does."""
         self._len = count

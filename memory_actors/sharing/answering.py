@@ -218,7 +218,7 @@ def _scope(memory: MemorySystem, on: On) -> Scope:
 
 
 class ClientSession:
-    """All that one client has open: replays, and the functions that it gave as arguments."""
+    """The things that one client has open: replays, and functions that it gave as arguments."""
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ AWAITED: Final = How.AWAITED
 ITERATED: Final = How.ITERATED
 AT_ONCE: Final = How.AT_ONCE
 TYPE_PREFIX: Final = "urn:problem-type:memory-actors:"
-"""What the type of every problem of a server begins with."""
+"""The beginning of the type of every problem of a server."""
 
 
 class Declared(NamedTuple):

@@ -28,7 +28,7 @@ from memory_actors.search.embedding.batcher import LEAVE_S_MAX, Batcher, Outcome
 from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
-from memory_actors.search.embedding.shared import Shared
+from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
@@ -135,7 +135,7 @@ class EmbeddingService:
             return Embeddings(self, owner_of(self._keys, stream), None)
         owner = owner_of(self._keys, stream, apart=True)
         seal = partial(self._table.sealed, owner=owner)
-        return Embeddings(self, owner, Shared(self._store, stream, seal))
+        return Embeddings(self, owner, SharedDerived(self._store, stream, seal))
 
     async def embed(
         self,
@@ -282,19 +282,19 @@ class EmbeddingService:
             found |= stored
         return found
 
-    async def fetch(self, digests: Collection[bytes], owner: Owner, shared: Shared) -> None:
+    async def fetch(self, digests: Collection[bytes], owner: Owner, shared: SharedDerived) -> None:
         """Put what lies beside a user's stream of texts, and not here, into the table on disk."""
         _, values = await self._beside(digests, owner, shared)
         if values:
             await anyio.to_thread.run_sync(self._table.take, values)
 
-    async def recall(self, digests: Collection[bytes], owner: Owner, shared: Shared) -> None:
+    async def recall(self, digests: Collection[bytes], owner: Owner, shared: SharedDerived) -> None:
         """Take the same into memory alone."""
         keys, values = await self._beside(digests, owner, shared)
         self._remember(self._table.opened(values, keys, self.embedder.dimension, owner), owner)
 
     async def _beside(
-        self, digests: Collection[bytes], owner: Owner, shared: Shared
+        self, digests: Collection[bytes], owner: Owner, shared: SharedDerived
     ) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
         """Return the keys of texts that are not here, with their digests, and what lies there."""
         try:
@@ -440,9 +440,9 @@ class EmbeddingService:
 class Embeddings:
     """The embeddings of one user, or of everybody: calls of the service about what is theirs."""
 
-    def __init__(self, service: EmbeddingService, owner: Owner, shared: Shared | None):
+    def __init__(self, service: EmbeddingService, owner: Owner, shared: SharedDerived | None):
         self.shared = shared
-        """What lies beside the user's stream, where the log keeps that."""
+        """The pieces beside the user's stream, where the log keeps them."""
         self._service = service
         self.embedder = service.embedder
         self.recipe = service.recipe

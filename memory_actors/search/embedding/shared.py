@@ -1,4 +1,4 @@
-"""What was derived of a user, beside their stream in the store: for the node that has them next.
+"""Derived data of a user, beside their stream in the store: for the node that has them next.
 
 A node has embeddings and index files on its own disk, as a cache that may be deleted at any time.
 Where the store keeps derived data (`DerivingStore`), the same bytes lie there as pieces:
@@ -48,14 +48,14 @@ Seal = Callable[[Mapping[bytes, Embedded | None]], dict[bytes, bytes | None]]
 
 
 class FileHead(NamedTuple):
-    """Which version of a file the store has, and where."""
+    """The version of a file that the store has, and its place."""
 
     version: int
     slot: int
     chunks: int
 
 
-class Shared:
+class SharedDerived:
     """The pieces of one user. Who does not `own` them reads only."""
 
     def __init__(self, store: DerivingStore, stream: str, seal: Seal):

@@ -76,7 +76,7 @@ _TINY: Final = 1e-9
 
 TokenIds = npt.NDArray[np.uint16]
 TokenRows = npt.NDArray[np.void]
-"""What is packed of each token, its id and its codes, as so many bytes: copied as one."""
+"""The id and the codes of each token, as so many bytes that are copied as one."""
 AnyIds = Sequence[int] | npt.NDArray[np.int64] | TokenIds
 
 
@@ -120,7 +120,7 @@ def rounded(projected: Floats) -> Bytes:
 
 
 class Codebook:
-    """What projected states are coded with: the lowest of four levels, and the step to the next.
+    """The code of projected states: the lowest of four levels, and the step to the next.
 
     `lowest` is int8 `[vocabulary, dimensions]`, `steps` int8 `[dimensions]`, both in 127ths. An id
     behind the last row takes that one. `name` tells codebooks apart in what is packed.
@@ -209,7 +209,7 @@ def learn_codebook(token_ids: TokenIds, projected: Floats, word_vectors: Floats)
 # what belongs to dimensions j, j + n, j + 2n and j + 3n, where n is the number of bytes.
 
 
-class Packed(NamedTuple):
+class PackedStates(NamedTuple):
     """Token states as stored for a memory."""
 
     token_ids: TokenIds
@@ -257,7 +257,7 @@ def header_of(codebook: Codebook) -> bytes:
     return _HEADER.pack(_VERSION, codebook.dimensions, codebook.mark)
 
 
-def unpack(data: bytes) -> Packed:
+def unpack(data: bytes) -> PackedStates:
     """Return views into what `pack` made with any codebook.
 
     :raises ValueError: it is not that.
@@ -269,7 +269,7 @@ def unpack(data: bytes) -> Packed:
     if version != _VERSION or (len(data) - _HEADER.size) % row.itemsize:
         raise ValueError(f"token states of version {version} and {len(data)} bytes are not ours")
     rows = np.frombuffer(data, row, offset=_HEADER.size)
-    return Packed(rows["id"], rows["codes"])
+    return PackedStates(rows["id"], rows["codes"])
 
 
 def _row_of(dimensions: int) -> np.dtype[np.void]:

@@ -88,8 +88,8 @@ TakeTokens = Callable[[Sequence[int], Sequence[bytes]], None]
 """Takes the packed token states of some of the texts that were asked for, by their places."""
 
 
-class _Waiting(NamedTuple):
-    """What is to be written: whose, of which text, and what; None: what an older table has."""
+class _Unwritten(NamedTuple):
+    """An embedding that is to be written: whose, of which text; None: what an older table has."""
 
     owner: Owner
     digest: bytes
@@ -103,7 +103,7 @@ class VectorTable:
         self._env = Environment(
             path, TABLES, checked_bytes_max=checked_bytes_max, busy=StoreBusyError
         )
-        self._waiting: dict[bytes, _Waiting] = {}
+        self._waiting: dict[bytes, _Unwritten] = {}
         """By the owner's prefix and the digest."""
         self._lock = threading.Lock()
         self._model = b""
@@ -191,7 +191,7 @@ class VectorTable:
             for digest in [d for d in keys if d not in rows] if self._is_old else []:
                 row = self._old_row(txn, keys[digest], scope, codebook)
                 if row is not None and codebook is not None:
-                    self._waiting.setdefault(owner.prefix + digest, _Waiting(owner, digest, None))
+                    self._waiting.setdefault(owner.prefix + digest, _Unwritten(owner, digest, None))
                 if row is not None and fits(row, dimension):
                     rows[digest] = row
         return rows
@@ -289,7 +289,9 @@ class VectorTable:
 
     def put(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> bool:
         """Take embeddings to be written soon; say whether there are enough to write at once."""
-        self._waiting |= {owner.prefix + d: _Waiting(owner, d, one) for d, one in embedded.items()}
+        self._waiting |= {
+            owner.prefix + d: _Unwritten(owner, d, one) for d, one in embedded.items()
+        }
         return len(self._waiting) >= WRITE_BEHIND_VECTORS
 
     @property
@@ -407,7 +409,7 @@ class VectorTable:
         self.flush()
         self._env.close()
 
-    def _write(self, batch: Mapping[bytes, _Waiting]) -> None:
+    def _write(self, batch: Mapping[bytes, _Unwritten]) -> None:
         """Write rows, and delete what the older tables have in their place."""
         codebook = self._codebook() if self._is_old else None
         known: dict[bytes, tuple[KeyScope, Embedded | None]] = {}

@@ -181,20 +181,20 @@ class Windows:
         self._total[: self._count] += shares
 
     @cached_property
-    def _steps(self) -> list["_Step"]:
+    def _steps(self) -> list["_ChainStep"]:
         """The way from all rows to those before them, and to those before these."""
-        steps, rows = list[_Step](), np.arange(self._count, dtype=np.int32)
+        steps, rows = list[_ChainStep](), np.arange(self._count, dtype=np.int32)
         before = rows
         for step in range(1, 1 + self._rows_before):
             before = self._links.before[before]
             regular = before == rows - step
             others = np.flatnonzero(~regular & (before >= 0) & (before < self._count))
             some = None if regular[step:].all() else regular[step:].astype(np.uint8)
-            steps.append(_Step(step, some, others, before[others]))
+            steps.append(_ChainStep(step, some, others, before[others]))
         return steps
 
 
-class _Step(NamedTuple):
+class _ChainStep(NamedTuple):
     """A step along all chains at once."""
 
     rows: int
@@ -202,5 +202,5 @@ class _Step(NamedTuple):
     regular: Counts | None
     """1 for each row, from the first that there can be, that has that row before it; None: all."""
     others: Rows
-    """Those that have another one."""
+    """The rows that have another one."""
     before: npt.NDArray[np.int32]

@@ -150,9 +150,9 @@ class _Rows:
             ):
                 raise ValueError("the tokens of an index do not fit each other: build it anew")
         self.places = np.full(self.labels.count, NONE, np.int64)
-        """Where the tokens of each row are: the number of a segment, and the place in it."""
+        """The place of the tokens of each row: the number of a segment, and the place in it."""
         self.sizes = np.zeros(self.labels.count, np.uint16)
-        """How many there are of each."""
+        """The number of tokens of each row."""
         self.frequencies = _Frequencies(self.token_ids)
         self.different = len(self.token_ids)
         """Tokens of living rows, each once a row."""

@@ -38,7 +38,7 @@ from memory_actors.base.privacy import reason
 from memory_actors.kinds.kind import Kind, Passage, Row
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.service import Embeddings
-from memory_actors.search.embedding.shared import Shared
+from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen
 from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
@@ -129,7 +129,7 @@ def kept_rows(then: View, now: View) -> Rows:
 
 
 class _Put(NamedTuple):
-    """Where a passage was put into its session: its place and label, and of the one behind it."""
+    """The place of a passage in its session: its own place and label, and of the one behind it."""
 
     at: tuple[int, int]
     behind: tuple[int, int] | None
@@ -145,7 +145,7 @@ class _Put(NamedTuple):
 
 
 class SessionOrder:
-    """Where passages go in their sessions: most of them right behind the one that came before."""
+    """The places of passages in their sessions: most come right behind the one before."""
 
     def __init__(self) -> None:
         self._latest: dict[str, _Put] = {}
@@ -247,7 +247,7 @@ def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
 
 
 class Kept(NamedTuple):
-    """What is kept of an index, at one moment."""
+    """The part of an index that is kept, at one moment."""
 
     version: int
     waiting: tuple[str, ...]
@@ -259,7 +259,7 @@ class Kept(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a file had of an index, and the moment that it is of."""
+    """The part of an index that a file had, and the moment that it is of."""
 
     parts: Parts
     version: int | None
@@ -284,7 +284,7 @@ class IndexFiles:
     def _recipe(self) -> str:
         return f"{RECIPE} {self._embeddings.recipe}"
 
-    async def fetch(self, shared: Shared) -> IndexFile | None:
+    async def fetch(self, shared: SharedDerived) -> IndexFile | None:
         """Bring here what lies beside the stream: a newer file, and the embeddings it needs.
 
         Return what is in the file then, None if there is none.

@@ -240,7 +240,7 @@ class Postings:
 
     @property
     def counts(self) -> Counts:
-        """How often each is there."""
+        """The number of times that each is there."""
         return self._counts[: self._start(self._row_count)]
 
     def frequency(self, term: int) -> int:

@@ -1,4 +1,4 @@
-"""What the nodes of a store have to agree on: the model, and what decisions about users rest on.
+"""The agreement of the nodes of a store: on the model, and on what decisions about users rest on.
 
 The model is written down in the store, and a node with another one is refused, as at a directory.
 Settings are compared with those of the nodes that live, which show them beside their addresses: so

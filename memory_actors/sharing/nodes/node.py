@@ -316,7 +316,7 @@ class Node:
 
 
 class _Route:
-    """Where a call goes, and how long it may go on looking."""
+    """The way of a call, and how long it may go on looking for it."""
 
     def __init__(self, node: Node, stream: str):
         self.address = node.where(stream)

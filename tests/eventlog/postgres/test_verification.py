@@ -1,4 +1,4 @@
-"""Verification finds whatever was changed behind the store's back, and nothing else."""
+"""PgVerification finds whatever was changed behind the store's back, and nothing else."""
 
 from collections.abc import AsyncIterator
 

@@ -22,7 +22,7 @@ from memory_actors.kinds import long_term
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding import shared as sharing
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.shared import Shared
+from memory_actors.search.embedding.shared import SharedDerived
 
 pytestmark = pytest.mark.anyio
 
@@ -297,7 +297,7 @@ async def test_an_erased_user_leaves_nothing_and_nothing_comes_later(log: Faulty
 async def test_an_owner_that_was_fenced_saves_nothing_more(log: Faulty, tmp_path: Path):
     await written(log, tmp_path / "one", 40)
     before = await log.load_derived(ADA)
-    shared = Shared(log, ADA, _sealed)
+    shared = SharedDerived(log, ADA, _sealed)
     shared.own(0)
     await log.acquire(ADA, 1)
 
@@ -336,7 +336,7 @@ async def test_a_user_is_put_away_though_the_database_is_away(
 async def test_what_waits_is_bounded(log: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(sharing, "WAITING_MAX", 10)
     await written(log, tmp_path / "one", 1)
-    shared = Shared(log, ADA, _sealed)
+    shared = SharedDerived(log, ADA, _sealed)
     shared.own(0)
 
     for n in range(8):
@@ -349,7 +349,7 @@ async def test_what_waits_is_bounded(log: Faulty, monkeypatch: pytest.MonkeyPatc
 async def test_who_does_not_own_a_user_saves_nothing(log: Faulty, tmp_path: Path):
     await written(log, tmp_path / "one", 1)
     before = await log.load_derived(ADA)
-    shared = Shared(log, ADA, _sealed)
+    shared = SharedDerived(log, ADA, _sealed)
 
     shared.put({b"d": _embedded()})
     await shared.save_file("index", 7, b"data")
@@ -360,7 +360,7 @@ async def test_who_does_not_own_a_user_saves_nothing(log: Faulty, tmp_path: Path
 
 async def test_what_is_deleted_behind_an_embedding_stays_so(log: Faulty, tmp_path: Path):
     await written(log, tmp_path / "one", 1)
-    shared = Shared(log, ADA, _sealed)
+    shared = SharedDerived(log, ADA, _sealed)
     shared.own(0)
 
     shared.put({b"a": _embedded(), b"b": _embedded()})
@@ -379,7 +379,7 @@ async def test_a_large_file_comes_back_whole(
     """A file of several chunks replaces the one before it at once, and leaves nothing behind."""
     monkeypatch.setattr(sharing, "CHUNK_BYTES", 10)
     await written(log, tmp_path / "one", 1)
-    shared = Shared(log, ADA, _sealed)
+    shared = SharedDerived(log, ADA, _sealed)
     shared.own(0)
 
     for version, data in enumerate([b"a" * 35, b"b" * 10, b"c" * 11, b"d" * 30]):
@@ -398,7 +398,7 @@ async def test_a_file_whose_saving_was_cut_off_is_the_one_before(
 ):
     monkeypatch.setattr(sharing, "CHUNK_BYTES", 10)
     await written(log, tmp_path / "one", 1)
-    shared = Shared(log, ADA, _sealed)
+    shared = SharedDerived(log, ADA, _sealed)
     shared.own(0)
     await shared.save_file("index", 1, b"a" * 35)
     save, calls = log.save_derived, []
