@@ -133,7 +133,7 @@ def run(memories: int, calls: int, options: Options) -> Report:
             directory, options, ("psycopg", "lmdb"), memories=memories, calls=calls, lease_s=LEASE_S
         )
     tables = [Table("Asked and measured", COLUMNS, [row for row, _ in rated])]
-    return Report("Cluster", about, tables, NOTES, ok=all(ok for _, ok in rated))
+    return Report("Nodes", about, tables, NOTES, ok=all(ok for _, ok in rated))
 
 
 @contextmanager

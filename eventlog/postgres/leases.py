@@ -85,6 +85,8 @@ class PgLeases:
         self._loop = asyncio.get_running_loop()
         self._held_until_s: float | None = None
         """The lease surely holds until then; None: it was never renewed."""
+        self._is_unanswered = False
+        """True if a renewal was sent, and nobody knows whether it landed."""
 
     @classmethod
     @asynccontextmanager
@@ -147,19 +149,20 @@ class PgLeases:
     async def _renew(self, connection: Connection) -> None:
         """Renew the lease once.
 
-        The database says whether it had expired. But if an answer was lost, the renewal before this
-        one may have landed, after the lease had expired: so a lease that this node did not know to
-        hold until now counts as expired.
+        The database says whether it had expired. But a renewal whose answer was lost may have
+        landed after that: then a lease that this node did not know to hold until now counts as
+        expired.
 
         :raises Lost, Busy: it may not be renewed.
         """
-        asked_s = self._loop.time()
+        asked_s, was_lost, self._is_unanswered = self._loop.time(), self._is_unanswered, True
         values = [self._node, self._address, self._lease_s]
         rows = await asyncio.wait_for(run(connection, RENEW, values), self._lease_s)
         if not rows:
             raise Lost("the row of this node is gone: the writer makes it again")
-        held_until_s = self._held_until_s
-        if held_until_s is not None and (not rows[0][0] or self._loop.time() > held_until_s):
+        self._is_unanswered, held_until_s = False, self._held_until_s
+        is_unsure = was_lost and held_until_s is not None and self._loop.time() > held_until_s
+        if held_until_s is not None and (not rows[0][0] or is_unsure):
             _logger.warning("the lease of this node had expired, and is renewed")
             self.lapsed()
         self._held_until_s = asked_s + self._lease_s

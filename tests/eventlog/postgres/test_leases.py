@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 from contracts.stores import Noted, registry
@@ -198,6 +198,23 @@ async def test_a_node_that_closes_leaves_its_streams_at_once(nodes, url):
     [_, (_, other)] = nodes
 
     assert (await other.claim("s")).holder is None
+
+
+async def test_a_node_closes_where_the_end_of_its_renewals_is_not_heard_at_once(url):
+    """psycopg may take a cancellation for the end of a query alone."""
+    from eventlog import PgEventStore
+
+    async def deaf(_connection) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+    async with (
+        asyncio.timeout(5),
+        PgEventStore.open(url, registry) as store,
+        store.leases(b"one", lease_s=LEASE_S) as leases,
+    ):
+        leases._renew = deaf
+        await asyncio.sleep(LEASE_S / 2)
 
 
 async def test_a_claim_gives_a_stream_no_name(nodes):
