@@ -27,7 +27,7 @@ from bench.report import Options, Report, Table, facts, median, scratch
 from eventlog import EventStore, PgEventStore
 from eventlog.core.frame import stream_id
 from eventlog.postgres import database
-from eventlog.postgres.database import Place, connect
+from eventlog.postgres.database import DatabasePlace, connect
 from memory_actors import Item, Settings
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import MemorySystem
@@ -114,7 +114,7 @@ async def _write(url: str, directory: Path, memories: int, seed: int) -> None:
 
 
 async def _forget_index(url: str) -> None:
-    connection = await connect(Place.parse(url))
+    connection = await connect(DatabasePlace.parse(url))
     await database.run(connection, NO_FILES, [stream_id(stream_of(USER))])
     await connection.close()
 

@@ -23,7 +23,7 @@ from bench.hashed import HashedEmbedder
 from eventlog.core import frame
 from eventlog.core.records import ANY_VERSION
 from eventlog.core.requests import AppendRequest
-from eventlog.postgres.plan import Plan
+from eventlog.postgres.plan import BatchPlan
 from memory_actors import MemorySystem, NotFoundError, Settings
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.nodes import opening
@@ -73,7 +73,7 @@ def serve(config: Config) -> None:
     os.environ["XDG_CACHE_HOME"] = str(config.directory / "cache")
     opening.listening_for_peers = partial(_reached_through, config)
     if config.without == "fence":
-        Plan.add = _unfenced(Plan.add)  # type: ignore[method-assign]
+        BatchPlan.add = _unfenced(BatchPlan.add)  # type: ignore[method-assign]
     elif config.without == "lease":
         LeasedPlacement.is_vouched = lambda _: True  # type: ignore[method-assign]
         LeasedPlacement._lapsed = lambda _: None  # type: ignore[method-assign]  # noqa: SLF001
@@ -87,10 +87,10 @@ def _reached_through(config: Config, host: str) -> tuple[socket.socket, Address]
     return found, msgspec.structs.replace(address, port=config.reached_at)
 
 
-def _unfenced(add: Callable[[Plan, AppendRequest], None]) -> Callable[..., None]:
+def _unfenced(add: Callable[[BatchPlan, AppendRequest], None]) -> Callable[..., None]:
     """Have every append pass, whatever its node believed: its epoch and version are the newest."""
 
-    def pass_on(plan: Plan, request: AppendRequest) -> None:
+    def pass_on(plan: BatchPlan, request: AppendRequest) -> None:
         epoch = plan.believed[frame.stream_id(request.stream)].epoch
         add(plan, msgspec.structs.replace(request, epoch=epoch, expected_version=ANY_VERSION))
 

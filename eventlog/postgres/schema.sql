@@ -29,8 +29,6 @@ CREATE TABLE IF NOT EXISTS node ( -- one for each store that is open somewhere
     address bytea, -- where other nodes reach it; null: it claims no streams
     expires_at timestamptz -- of its lease
 ) WITH (fillfactor = 50);
-ALTER TABLE node ADD COLUMN IF NOT EXISTS address bytea; -- tables of an earlier version
-ALTER TABLE node ADD COLUMN IF NOT EXISTS expires_at timestamptz;
 
 CREATE TABLE IF NOT EXISTS stream (
     sid bytea PRIMARY KEY,
@@ -44,7 +42,6 @@ CREATE TABLE IF NOT EXISTS stream (
     erased_at bigint NOT NULL DEFAULT 0,
     owner bytea -- the node that claimed it; it is nobody's once the lease of that node has expired
 ) WITH (fillfactor = 70);
-ALTER TABLE stream ADD COLUMN IF NOT EXISTS owner bytea;
 
 CREATE TABLE IF NOT EXISTS event (
     position bigint PRIMARY KEY,
@@ -115,6 +112,17 @@ CREATE TABLE IF NOT EXISTS setting ( -- what all nodes must agree on
 
 INSERT INTO log_tail (position, revision, names, totals) VALUES (0, 0, '{}', '{}')
 ON CONFLICT DO NOTHING;
+
+-- Tables of an earlier version get what they lack. Only they: to alter a table waits for everybody.
+DO $$
+BEGIN
+    PERFORM FROM pg_attribute WHERE attrelid = 'stream'::regclass AND attname = 'owner';
+    IF NOT FOUND THEN
+        ALTER TABLE node ADD COLUMN address bytea, ADD COLUMN expires_at timestamptz;
+        ALTER TABLE stream ADD COLUMN owner bytea;
+    END IF;
+END
+$$;
 
 -- Sums of totals and what is added to them, by name. A total that is 0 is not listed.
 CREATE OR REPLACE FUNCTION added_totals(

@@ -24,6 +24,7 @@ import platformdirs
 
 from eventlog import EventStore, LogUnavailable
 from eventlog.core.waiting import to_the_end
+from eventlog.files.datafile import MADE, open_regular
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.system import open_alone
 from memory_actors.base.errors import InvalidInputError
@@ -161,7 +162,7 @@ def _made(parent: Path) -> tuple[Path, int]:
 
 
 def _locked(directory: Path) -> int:
-    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_regular(directory / LOCK, os.O_RDWR | MADE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
