@@ -11,7 +11,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -80,8 +80,10 @@ def serve(config: Config) -> None:
     asyncio.run(_serve(config))
 
 
-def _reached_through(config: Config, host: str) -> tuple[socket.socket, Address]:
-    unused, address = listening_for_peers(host)
+def _reached_through(
+    config: Config, host: str, settings: Mapping[str, str]
+) -> tuple[socket.socket, Address]:
+    unused, address = listening_for_peers(host, settings)
     unused.close()
     found = socket.create_server((host, config.listens_at))
     return found, msgspec.structs.replace(address, port=config.reached_at)

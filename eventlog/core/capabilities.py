@@ -122,6 +122,7 @@ class ErasingStore(Protocol):
         *,
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
+        epoch: int | None = None,
     ) -> Erased:
         """Delete the payloads of all events of a stream, wherever they are, for good.
 
@@ -133,6 +134,8 @@ class ErasingStore(Protocol):
 
         The stream may be written to again: it goes on behind what was erased, and `StreamHead` says
         up to where that is. To erase what is erased is to erase nothing.
+
+        :raises Fenced: the stream has another epoch than this one; nothing was erased.
         """
         ...
 
@@ -294,6 +297,14 @@ class Leases(Protocol):
 
     async def release(self, stream: str, epoch: int) -> None:
         """Give a claim up, so that others need not wait for the lease to expire."""
+        ...
+
+    async def holder(self, stream: str) -> LiveNode | None:
+        """Return the node that lives and has a stream, be it this one; None: nobody has it."""
+        ...
+
+    async def release_all(self) -> None:
+        """Give every claim of this node up."""
         ...
 
     async def nodes(self) -> list[LiveNode]:

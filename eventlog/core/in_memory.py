@@ -302,10 +302,13 @@ class InMemoryLog(TakesAppends):
         *,
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
+        epoch: int | None = None,
     ) -> Erased:
         """Erase a stream. See `ErasingStore`."""
         held = self._held(stream)
         self._check_open()
+        if epoch not in (None, held.epoch):
+            raise Fenced(stream, epoch or 0, held.epoch)
         events = len(held.events) - held.erased_version
         if not events:
             return Erased()

@@ -32,7 +32,7 @@ import msgspec
 
 from eventlog.archive.archive import Archive
 from eventlog.core import frame
-from eventlog.core.errors import CorruptLog
+from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
@@ -69,12 +69,17 @@ class StreamErasing:
         now_us: int,
         counted: Mapping[str, int],
         projections: Sequence[str],
+        epoch: int | None,
     ) -> ErasureRecord | None:
         """Let a stream read as erased from now on; return the erasure that is under way, if any.
 
         `counted` is taken out of the totals, down to 0; only when there is something to erase.
+
+        :raises Fenced: the stream has another epoch.
         """
         sid, record = frame.stream_id(stream), self._ledger.stream(txn, stream)
+        if epoch is not None and epoch != record.epoch:
+            raise Fenced(stream, epoch, record.epoch)
         if record.version > record.erased_version:
             self._ledger.counting.take(txn, counted)
         return self._mark(txn, sid, record, now_us, [key_id(name) for name in projections])

@@ -9,6 +9,7 @@ renewal was sent. Whoever takes its streams over has to wait for all of the time
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Self
@@ -38,15 +39,14 @@ VOUCH_SHARE: Final = 0.8
 RENEWALS: Final = 5
 """In the time of a lease: a few of them may be lost."""
 
-RENEW = """
-    WITH was AS (SELECT id, expires_at FROM node WHERE id = %b FOR UPDATE)
-    UPDATE node SET address = %b, seen_at = now(),
-        expires_at = clock_timestamp() + make_interval(secs => %b)
-    FROM was WHERE node.id = was.id
-    RETURNING coalesce(was.expires_at > clock_timestamp(), false)
-"""
+RENEW = "CALL renew_lease(%b, %b, %b, NULL)"
 CLAIM = "CALL claim_stream(%b, %b, %b, NULL, NULL, NULL)"
 RELEASE = "UPDATE stream SET owner = NULL WHERE owner = %b AND sid = %b AND epoch = %b"
+RELEASE_ALL = "UPDATE stream SET owner = NULL WHERE owner = %b"
+HOLDER = """
+    SELECT n.id, n.address FROM stream AS s JOIN node AS n ON n.id = s.owner
+    WHERE s.sid = %b AND n.expires_at > clock_timestamp()
+"""
 NODES = """
     SELECT id, address FROM node
     WHERE id <> %b AND address IS NOT NULL AND expires_at > clock_timestamp()
@@ -69,6 +69,11 @@ async def live_nodes(url: str) -> list[LiveNode]:
     return [LiveNode(node.hex(), address) for node, address in rows]
 
 
+def _now_s() -> float:
+    """Return a time that goes on while the machine is suspended, where there is such a clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class PgLeases:
     """The lease of one node, and the streams that it claims. Make one with `held`."""
 
@@ -82,7 +87,6 @@ class PgLeases:
         self._node = node
         self._address = address
         self._lease_s = lease_s
-        self._loop = asyncio.get_running_loop()
         self._held_until_s: float | None = None
         """The lease surely holds until then; None: it was never renewed."""
         self._is_unanswered = False
@@ -131,6 +135,15 @@ class PgLeases:
         """Give a claim up: the next node that wants the stream need not wait."""
         await self._database.run(RELEASE, [self._node, frame.stream_id(stream), epoch])
 
+    async def release_all(self) -> None:
+        """Give every claim of this node up."""
+        await self._database.run(RELEASE_ALL, [self._node])
+
+    async def holder(self, stream: str) -> LiveNode | None:
+        """Return the node that has a stream, None if nobody has."""
+        rows = await self._database.run(HOLDER, [frame.stream_id(stream)])
+        return LiveNode(rows[0][0].hex(), rows[0][1]) if rows else None
+
     # --- nodes
 
     async def nodes(self) -> list[LiveNode]:
@@ -142,7 +155,7 @@ class PgLeases:
         """Return for how long this node may answer from what it holds; 0 or less: it may not."""
         if self._held_until_s is None:
             return float("-inf")
-        return self._held_until_s - self._lease_s * (1 - VOUCH_SHARE) - self._loop.time()
+        return self._held_until_s - self._lease_s * (1 - VOUCH_SHARE) - _now_s()
 
     # --- renewing
 
@@ -155,14 +168,12 @@ class PgLeases:
 
         :raises Lost, Busy: it may not be renewed.
         """
-        asked_s, was_lost, self._is_unanswered = self._loop.time(), self._is_unanswered, True
+        asked_s, was_lost, self._is_unanswered = _now_s(), self._is_unanswered, True
         values = [self._node, self._address, self._lease_s]
-        rows = await asyncio.wait_for(run(connection, RENEW, values), self._lease_s)
-        if not rows:
-            raise Lost("the row of this node is gone: the writer makes it again")
+        [[is_held]] = await asyncio.wait_for(run(connection, RENEW, values), self._lease_s)
         self._is_unanswered, held_until_s = False, self._held_until_s
-        is_unsure = was_lost and held_until_s is not None and self._loop.time() > held_until_s
-        if held_until_s is not None and (not rows[0][0] or is_unsure):
+        is_unsure = was_lost and held_until_s is not None and _now_s() > held_until_s
+        if held_until_s is not None and (not is_held or is_unsure):
             _logger.warning("the lease of this node had expired, and is renewed")
             self.lapsed()
         self._held_until_s = asked_s + self._lease_s

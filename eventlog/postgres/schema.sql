@@ -350,6 +350,25 @@ BEGIN
 END
 $$;
 
+-- Renew the lease of a node, whose row is made again if it is gone. o_held is said after the commit:
+-- true if the lease before this one had not expired until others could see the new one.
+CREATE OR REPLACE PROCEDURE renew_lease(
+    p_node bytea, p_address bytea, p_seconds double precision, INOUT o_held boolean
+) LANGUAGE plpgsql AS $$
+DECLARE
+    v_before timestamptz;
+BEGIN
+    SELECT expires_at INTO v_before FROM node WHERE id = p_node FOR UPDATE;
+    INSERT INTO node (id, incarnation, seq, position, refused, seen_at, address, expires_at)
+    VALUES (p_node, 1, 0, 0, '{}', now(), p_address,
+        clock_timestamp() + make_interval(secs => p_seconds))
+    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, address = excluded.address,
+        expires_at = excluded.expires_at;
+    COMMIT;
+    o_held := coalesce(v_before > clock_timestamp(), false);
+END
+$$;
+
 -- Claim a stream for a node: if nobody has it, or who has it let its lease expire. Then o_epoch is the
 -- new epoch and o_holder is null. Otherwise o_holder has it, at o_address. o_epoch is null if the
 -- lease of this node has expired itself. A stream that has no events gets no name by this.
@@ -378,11 +397,12 @@ BEGIN
 END
 $$;
 
--- Erase a stream at a time; repeated with the same time, it says the same again. First the mark, by
+-- Erase a stream at a time; repeated with the same time, it says the same again. With an epoch, only
+-- if it is the stream's; else o_events is -1 less that one. First the mark, by
 -- which every reader goes, is committed; then, without the lock of the tail, the rows go.
 CREATE OR REPLACE PROCEDURE erase_stream(
     p_sid bytea, p_at bigint, p_projections bytea[], p_names bytea[], p_counted bigint[],
-    INOUT o_events bigint
+    p_epoch bigint, INOUT o_events bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_stream stream;
@@ -398,6 +418,12 @@ BEGIN
         COMMIT;
         RETURN;
     END IF;
+    IF p_epoch <> v_stream.epoch THEN
+        ROLLBACK;
+        o_events := -1 - v_stream.epoch;
+        RETURN;
+    END IF;
+    UPDATE stream SET name = NULL WHERE sid = p_sid AND version = erased_version;
     IF v_stream.version > v_stream.erased_version THEN
         o_events := v_stream.version - v_stream.erased_version;
         UPDATE stream SET name = NULL, erased_version = version, erased_at = p_at WHERE sid = p_sid;

@@ -79,7 +79,7 @@ VERSIONS_ABOUT = """
     WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
 """
 ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, NULL)"
-ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, NULL)"
+ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, %b, NULL)"
 ARCHIVE = """
     WITH moved AS (
         SELECT e.sid, e.version, e.payload FROM event AS e JOIN stream AS s USING (sid)
@@ -237,6 +237,7 @@ class PgEventStore(Beside, TakesAppends):
         *,
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
+        epoch: int | None = None,
     ) -> Erased:
         """Erase a stream. See `ErasingStore`.
 
@@ -248,8 +249,10 @@ class PgEventStore(Beside, TakesAppends):
         sid, at_us, counters = frame.stream_id(stream), self._clock(), counted or {}
         names = Bytes(name.encode() for name in counters)
         values = [sid, at_us, Bytes(map(key_id, projections)), names, Ints(counters.values())]
-        [[events]] = await self._writer.call(ERASE, values)
+        [[events]] = await self._writer.call(ERASE, [*values, epoch])
         self._writer.forget(sid)
+        if epoch is not None and events < 0:
+            raise Fenced(stream, epoch, -1 - events)
         await self._tail.look_again()
         is_deleted = False
         if self._keys is not None:

@@ -129,6 +129,7 @@ class LogUpkeep:
         *,
         counted: Mapping[str, int] | None = None,
         projections: Sequence[str] = (),
+        epoch: int | None = None,
     ) -> Erased:
         """Erase a stream, for good. See `ErasingStore`.
 
@@ -144,14 +145,18 @@ class LogUpkeep:
         check_stream_name(stream)
         for name in projections:
             check_text("projection's name", name)
-        return await self._alone(partial(self._erase, stream, counted or {}, projections))
+        return await self._alone(partial(self._erase, stream, counted or {}, projections, epoch))
 
     async def _erase(
-        self, stream: str, counted: Mapping[str, int], projections: Sequence[str]
+        self,
+        stream: str,
+        counted: Mapping[str, int],
+        projections: Sequence[str],
+        epoch: int | None,
     ) -> Erased:
         sid, now_us = stream_id(stream), self._clock()
         erasure = await self._intake.submit(
-            lambda txn: self._erasing.mark(txn, stream, now_us, counted, projections),
+            lambda txn: self._erasing.mark(txn, stream, now_us, counted, projections, epoch),
             use_reserve=True,
             counters=counted,
         )

@@ -201,10 +201,12 @@ class Runtime(Generic[L]):
 
     async def forget_all(self) -> None:
         """Forget every actor: others may have any of them. Nothing is left when it returns."""
-        for key, slot in list(self._slots.items()):
+        slots = list(self._slots.items())
+        for key, slot in slots:
             self._forget(key, slot)
-        if self._forgotten:
-            await asyncio.wait(self._forgotten)
+        leaving = {slot.leaving for _, slot in slots if slot.leaving is not None}
+        if leaving := leaving | self._forgotten:
+            await asyncio.wait(leaving)
 
     def _forget(self, key: str, slot: _Slot[L]) -> None:
         slot.moved = asyncio.Event()
@@ -284,7 +286,7 @@ class Runtime(Generic[L]):
         if key in self._barred:
             self._barred[key].set()
         slot.last_used_s = self._loop.time()
-        if key in self._slots:
+        if self._slots.get(key) is slot:  # else it has moved, and the key may be live anew
             self._unmeasured[key] = slot
             self._slots.move_to_end(key)
         self._count(-1)

@@ -190,11 +190,19 @@ def _forgotten(directory: Path, secrets: Container[str]) -> bool:
         turn.ended()
 
 
+def family_of(host: str) -> socket.AddressFamily:
+    """Return the family of an address that is written as numbers."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 @contextmanager
 def reachable(directory: Path, address: Address) -> Iterator[tuple[socket.socket, Any]]:
     """Hold a socket for an owner, and what it is to be connected with. The caller closes it."""
     if address.port is not None:
-        yield socket.socket(socket.AF_INET, socket.SOCK_STREAM), (address.host, address.port)
+        yield (
+            socket.socket(family_of(address.host), socket.SOCK_STREAM),
+            (address.host, address.port),
+        )
         return
     with _short(directory) as path:
         yield socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path

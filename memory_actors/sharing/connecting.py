@@ -303,6 +303,10 @@ class Connection:
         finally:
             self._given_up_s = self._loop.time()
 
+    def _silence(self, pid: int) -> Exception:
+        """Return what calls fail with whose owner says nothing."""
+        return DeadlineExceededError(_silent(pid))
+
     async def _watch(self) -> None:
         """Ask an owner that says nothing whether it is there; give up on one that is not."""
         while True:
@@ -311,7 +315,7 @@ class Connection:
                 continue
             silent_s = self._loop.time() - self.link.alive_s
             if silent_s > SILENCE_S and self._welcome is not None:
-                self._failed(DeadlineExceededError(_silent(self._welcome.pid)))
+                self._failed(self._silence(self._welcome.pid))
                 self.link.abort()  # what it says later is about calls that nobody waits for
             elif silent_s > PING_S:
                 self.link.send(frames.Ping())

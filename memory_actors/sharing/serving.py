@@ -27,6 +27,7 @@ from memory_actors.sharing.declaration import Caller, How
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_bytes
+from memory_actors.sharing.waiting import FORGET
 
 CONNECTIONS_MAX: Final = 512
 STRANGERS_MAX: Final = 128  # who have not said hello yet: more than are accepted in one turn
@@ -231,7 +232,8 @@ class _Peer:
 
     async def _answered(self, call: frames.Call, session: ClientSession) -> None:
         try:
-            if call.number in self._iterations:  # it may have no end
+            if call.number in self._iterations or call.operation == FORGET:
+                # An iteration may have no end; and who erases a user may be waited for by others.
                 answer = await self._carried_out(call, session)
             else:
                 async with self._turns:

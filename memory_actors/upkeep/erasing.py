@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import anyio.to_thread
 
@@ -27,6 +28,7 @@ from eventlog import (
     CountingStore,
     ErasingStore,
     EventLogError,
+    Fenced,
     KeyGone,
     LogUnavailable,
     Recorded,
@@ -35,6 +37,7 @@ from eventlog import (
 )
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
+from memory_actors.actors.asking import unavailable
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
@@ -49,6 +52,7 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import remove_all_indexes, remove_indexes, touched
 from memory_actors.users.services import Services
 
+T = TypeVar("T")
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
 
 _logger = get_logger("memory_actors.upkeep.erasing")
@@ -103,8 +107,10 @@ class Erasing:
             recalls = await self._erase_recalls(store, user_id, epoch)
             await self.elsewhere(user_id)
             self._tell(user_id)
-            erased = await store.erase(
-                stream, counted=counted, projections=[checkpoint_name(stream)]
+            erased = await _fenced(
+                store.erase(
+                    stream, counted=counted, projections=[checkpoint_name(stream)], epoch=epoch
+                )
             )
         return EraseReceipt(
             user=hashed(user_id),
@@ -189,11 +195,23 @@ class Erasing:
         """
         stream = recall_stream_of(user_id)
         checkpoint = await self._services.recalls.leave(stream)
-        if (await self._log.head(stream)).is_empty:
-            return 0
         if epoch is not None:
-            await self._log.acquire(stream, epoch)
-        return (await store.erase(stream, projections=[checkpoint])).events
+            await _fenced(self._log.acquire(stream, epoch))
+        elif (await self._log.head(stream)).is_empty:
+            return 0
+        erasing = store.erase(stream, projections=[checkpoint], epoch=epoch)
+        return (await _fenced(erasing)).events
+
+
+async def _fenced(work: Awaitable[T]) -> T:
+    """Carry out what only the owner of a stream may do.
+
+    :raises MovedError: another process has it.
+    """
+    try:
+        return await work
+    except Fenced as error:
+        raise unavailable(error) from error
 
 
 async def _nowhere_else(_user_id: str) -> None:

@@ -9,6 +9,7 @@ from eventlog import (
     Checkpoint,
     Dropped,
     EventStore,
+    Fenced,
     InvalidAppend,
     LogClosed,
     PayloadDropped,
@@ -228,3 +229,15 @@ async def test_a_closed_store_erases_nothing(opened: Any):
 
     with pytest.raises(LogClosed):
         await store.erase("s")
+
+
+async def test_an_erasure_of_another_epoch_erases_nothing(store: EventStore) -> None:
+    """Who no longer owns a stream does not erase what its new owner serves."""
+    await store.append("s", [Noted("a")], 0, epoch=1)
+    await store.acquire("s", 2)
+
+    with pytest.raises(Fenced):
+        await store.erase("s", epoch=1)
+
+    assert [event.data.text for event in await store.read_stream("s")] == ["a"]
+    assert (await store.erase("s", epoch=2)).events == 1

@@ -13,7 +13,6 @@ What is no call about one user (events, totals, the past) is answered from the l
 
 import asyncio
 import os
-import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -70,11 +69,11 @@ class Node:
         self,
         answering: Answering,
         placement: LeasedPlacement,
+        peers: Peers,
         close: Callable[[], Coroutine[Any, Any, None]],
     ):
-        self.id = secrets.token_urlsafe(9)
         self.memory = answering.memory
-        self.peers = Peers(self.id)
+        self.peers = peers
         self.settings = require(answering.memory._eventlog, SettingStore)  # noqa: SLF001 - its own
         self._answering = answering
         self._placement = placement
@@ -190,7 +189,7 @@ class Node:
                 asked = Asked(call.number, after)
 
     async def _here(self, call: _Call, asked: Asked) -> Any:
-        name = f"{self.id}:{call.number}"
+        name = f"{self.peers.node}:{call.number}"
         token = ASKED.set(ClientCall(name))
         try:
             user = self._handle(call.on)
@@ -217,11 +216,14 @@ class Node:
 
     async def _has_left(self, stream: str, address: str) -> bool:
         """Say whether a node no longer has a user; if nobody has them, this one has from now."""
+        if self._runtime.is_live(stream):
+            return True
         try:
-            claim = await self._placement.leases.claim(stream)
-        except EventLogError:
+            async with asyncio.timeout(LOOK_S):
+                holder = await self._placement.leases.holder(stream)
+        except (EventLogError, TimeoutError):
             return False
-        return claim.holder is None or claim.holder.address.decode() != address
+        return holder is None or holder.address.decode() != address
 
     # --- all users
 
@@ -323,7 +325,8 @@ class _Route:
         """None: here."""
         self._node = node
         self._stream = stream
-        self._until_s = asyncio.get_running_loop().time() + PATIENCE_S
+        self._until_s: float | None = None
+        """None: nothing has failed yet."""
 
     async def changed(self, error: Exception) -> None:
         """Look where the user is, after a node was gone, or no longer had them.
@@ -334,7 +337,9 @@ class _Route:
         if isinstance(error, PeerLostError) and self.address is not None:
             with suppress(Exception):
                 await self._node.peers.lost(self.address)
-        if asyncio.get_running_loop().time() > self._until_s:
+        now_s = asyncio.get_running_loop().time()
+        self._until_s = self._until_s or now_s + PATIENCE_S
+        if now_s > self._until_s:
             raise UnavailableError(
                 f"the node that has this user does not answer: {error}. A write may have been "
                 "carried out: read, then try again"

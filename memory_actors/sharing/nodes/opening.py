@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from functools import partial
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import platformdirs
@@ -26,7 +26,7 @@ from eventlog import EventStore, LogUnavailable
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import MADE, open_regular
 from memory_actors.api.parts import StoreParts
-from memory_actors.api.system import open_alone
+from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 from memory_actors.search.embedding.default import embedder_of
@@ -34,12 +34,13 @@ from memory_actors.sharing.address import Address
 from memory_actors.sharing.declaration import On
 from memory_actors.sharing.nodes.agreeing import agree, shown
 from memory_actors.sharing.nodes.node import Node
-from memory_actors.sharing.nodes.peers import listening_for_peers
+from memory_actors.sharing.nodes.peers import Peers, listening_for_peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement, leased
 from memory_actors.sharing.serving import OwnerServer
 from memory_actors.upkeep.database import LogInDatabase
 
 LOCK: Final = "lock"
+NODE_ID_BYTES: Final = 9
 PORT: Final = 5432
 LOOPBACK: Final = "127.0.0.1"
 
@@ -69,17 +70,20 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
                 yield placement
 
         parts = msgspec.structs.replace(parts, embedder=embedder)
+        peers = Peers(secrets.token_urlsafe(NODE_ID_BYTES))
+        held.push_async_callback(peers.close)  # last: what closes may have to tell other nodes
         memory = await open_alone(
             directory, parts, AsyncExitStack(), LogInDatabase(url), place, scheduled
         )
         held.push_async_callback(memory.close)
         [placement] = placed
-        placement.forget = memory._erasing.forget_everybody  # noqa: SLF001 - its own
+        placement.forget = partial(
+            _forget_everybody, memory, placement, settings, embedder.fingerprint
+        )
         server = OwnerServer(memory, {}, listen=lambda: (listening, address))
         held.push_async_callback(server.close)
         await server.start()
-        node = Node(server.answering, placement, held.aclose)
-        held.push_async_callback(node.peers.close)
+        node = Node(server.answering, placement, peers, held.aclose)
         server.everywhere = node
         made.set_result(node)
         return node
@@ -98,6 +102,14 @@ def _listening(host: str, settings: Settings) -> tuple[socket.socket, Address]:
         ) from error
 
 
+async def _forget_everybody(
+    memory: MemorySystem, placement: LeasedPlacement, settings: Settings, model: str
+) -> None:
+    """Forget all users, after a time in which others may have erased them, or agreed anew."""
+    await memory._erasing.forget_everybody()  # noqa: SLF001 - its own
+    await agree(memory._eventlog, placement.leases, settings, model, reindex=False)  # noqa: SLF001
+
+
 async def _compact_everywhere(made: asyncio.Future[Node]) -> None:
     """Compact all users, at every node: what one node does by the schedule for all of them."""
     node = await asyncio.shield(made)
@@ -113,16 +125,34 @@ def _check(parts: StoreParts) -> None:
 
 
 def _own_host(url: str) -> str:
-    """Return the address of this machine on the network that the database is reached through."""
+    """Return the address of this machine on the network that the database is reached through.
+
+    :raises InvalidInputError: that cannot be told.
+    """
     parts = urlsplit(url)
-    if not parts.hostname:
+    named = dict(parse_qsl(parts.query)).get("host") or parts.netloc.rpartition("@")[2]
+    hosts = [host for host in named.split(",") if host and not host.startswith("/")]
+    if not hosts:  # a socket of this machine
         return LOOPBACK
-    with suppress(OSError, ValueError):
-        family, _, _, _, where = socket.getaddrinfo(parts.hostname, parts.port or PORT)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as one:
-            one.connect(where)  # sends nothing: it asks which way it would go
-            return str(one.getsockname()[0])
-    return LOOPBACK
+    for host in hosts:
+        name, port = _split(host)
+        with suppress(OSError):
+            family, _, _, _, where = socket.getaddrinfo(name, port, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as one:
+                one.connect(where)  # sends nothing: it asks which way it would go
+                return str(one.getsockname()[0])
+    raise InvalidInputError(
+        "it cannot be told at which address other nodes reach this one: the way to the database is "
+        "not known. Set Settings.node_host"
+    )
+
+
+def _split(host: str) -> tuple[str, int]:
+    """Return name and port of a host as a URL has them: an IPv6 address stands in brackets."""
+    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    if not name or not port.isdigit():
+        name, port = host, str(PORT)
+    return name.strip("[]"), int(port)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from memory_actors.base.errors import SystemClosedError, UnavailableError
-from memory_actors.sharing.address import BACKLOG, Address
+from memory_actors.sharing.address import BACKLOG, Address, family_of
 from memory_actors.sharing.client import Asked, Client
 from memory_actors.sharing.connecting import Connection, RefusedError
 from memory_actors.sharing.declaration import On
@@ -28,7 +28,7 @@ CONNECT_S: Final = 1.0
 GIVEN_UP: Final = "another call could not reach this node"
 
 
-class PeerLostError(ConnectionError):
+class PeerLostError(UnavailableError, ConnectionError):
     """Another node cannot be reached: what it was asked may have been carried out."""
 
 
@@ -40,6 +40,10 @@ class _PeerConnection(Connection):
 
         :raises PeerLostError: nobody answers, or another process does.
         """
+        if self._welcome is not None and not self._keeps:
+            raise PeerLostError(  # a client is known to this node alone: nobody else can go on
+                "the node is gone. A write may have been carried out: read, then try again"
+            )
         try:
             async with asyncio.timeout(CONNECT_S):
                 await self.join()
@@ -47,6 +51,9 @@ class _PeerConnection(Connection):
             address = self._address()
             assert address is not None
             raise PeerLostError(f"node {address.host}:{address.port}: {error}") from error
+
+    def _silence(self, pid: int) -> Exception:
+        return PeerLostError(f"process {pid} says nothing")
 
 
 class Peer(Client):
@@ -117,13 +124,20 @@ class Peers:
     """The other nodes, by address, as long as they answer."""
 
     def __init__(self, node: str):
-        self._node = node
+        self.node = node
+        """The id of this node."""
         self._at: dict[str, Peer] = {}
+        self._is_closed = False
 
     def at(self, address: str) -> Peer:
-        """Return the node at an address."""
+        """Return the node at an address.
+
+        :raises PeerLostError: all connections are ended.
+        """
+        if self._is_closed:
+            raise PeerLostError("this node is closing")
         if address not in self._at:
-            self._at[address] = Peer(msgspec.json.decode(address, type=Address), self._node)
+            self._at[address] = Peer(msgspec.json.decode(address, type=Address), self.node)
         return self._at[address]
 
     async def lost(self, address: str) -> None:
@@ -133,14 +147,15 @@ class Peers:
             await peer.lost()
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections; make no more."""
+        self._is_closed = True
         for address in list(self._at):
             await self.lost(address)
 
 
 def listening_for_peers(host: str, settings: Mapping[str, str]) -> tuple[socket.socket, Address]:
     """Return a socket that listens for other nodes, on a port of its own, and its address."""
-    found = socket.create_server((host, 0), backlog=BACKLOG)
+    found = socket.create_server((host, 0), family=family_of(host), backlog=BACKLOG)
     return found, Address(
         pid=os.getpid(),
         since=time.time(),

@@ -62,6 +62,7 @@ class LeasedPlacement:
     async def _forget(self) -> None:
         while True:
             try:
+                await self.leases.release_all()  # others need not wait until all is forgotten here
                 await self.forget()
             except Exception as error:
                 _logger.error(
@@ -73,7 +74,7 @@ class LeasedPlacement:
                 return
 
     async def close(self) -> None:
-        """Wait for what is under way."""
+        """Stop what is under way."""
         if self._forgetting is not None:
             self._forgetting.cancel()
             await asyncio.wait([self._forgetting])

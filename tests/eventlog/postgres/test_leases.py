@@ -187,6 +187,33 @@ async def test_a_node_learns_so_too_when_the_answer_to_the_renewal_was_lost(node
     assert learned[0] <= 0 < leases.seconds_left()
 
 
+async def test_a_node_whose_row_is_gone_gets_it_again(nodes):
+    """It was away for so long that another node forgot it."""
+    [(store, leases), (_, other)] = nodes
+    claim = await leases.claim("s")
+    await store.append("s", [Noted("a")], 0, epoch=claim.epoch)
+    learned = asyncio.Event()
+    leases.lapsed = learned.set
+    await store._database.run("DELETE FROM node WHERE id = %b", [store._node])
+
+    async with asyncio.timeout(5):
+        await learned.wait()
+        again = await leases.claim("s")
+
+    assert again.epoch == claim.epoch + 1
+    await store.append("s", [Noted("b")], 1, epoch=again.epoch)
+    assert (await other.holder("s")).address == b"one"
+
+
+async def test_all_claims_of_a_node_are_given_up_at_once(nodes):
+    [(_, leases), (_, other)] = nodes
+    await leases.claim("s")
+    await leases.release_all()
+
+    assert await other.holder("s") is None
+    assert (await other.claim("s")).holder is None
+
+
 async def test_a_node_that_closes_leaves_its_streams_at_once(nodes, url):
     from eventlog import PgEventStore
 

@@ -25,8 +25,10 @@ from memory_actors import (
     Settings,
     SystemClosedError,
 )
+from memory_actors.base.errors import MovedError, UnavailableError
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.sharing.nodes import opening
+from memory_actors.sharing.nodes.joining import joined
 
 pytestmark = pytest.mark.anyio
 
@@ -298,6 +300,89 @@ async def test_a_node_that_was_stopped_keeps_no_recall_of_an_erased_user(url):
 
         assert recalls.failed == 1
         assert await other.recalls("ada") == []
+
+
+async def test_a_node_that_was_stopped_while_it_erased_erases_nothing_of_the_next_owner(nodes):
+    """The erasure is fenced as appends are, and asked again where the user is."""
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    erasing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def elsewhere(_user_id) -> None:
+        erasing.set()
+        await go_on.wait()
+
+    node_of(one).memory._erasing.elsewhere = elsewhere
+    erased = asyncio.create_task(node_of(one).memory.erase("ada"))
+    await erasing.wait()
+    await freeze(one)
+    kept = await other.user("ada").add("Ada lives in Davos")
+    go_on.set()
+
+    with pytest.raises(MovedError):
+        await erased
+    assert (await other.user("ada").get(kept.memory_id)).content == "Ada lives in Davos"
+    assert await other.user("ada").count() == 2
+
+
+async def test_the_first_recall_of_an_erased_user_is_not_kept_by_a_late_node(url):
+    async with AsyncExitStack() as held:
+        one, other = [
+            await held.enter_async_context(opened(url, recall_audit="plain")) for _ in range(2)
+        ]
+        await one.user("ada").add("Ada enjoys skiing")
+        recalls = node_of(one).memory._services.recalls
+        await freeze(one)
+        await other.erase("ada")
+
+        await recalls.keep(recall_stream_of("ada"), "a secret", (), {}, epoch=1)
+
+        assert recalls.failed == 1
+        assert await node_of(other).memory._eventlog.streams() == []
+
+
+async def test_a_client_of_a_node_that_is_lost_is_told_so(url):
+    """It cannot go on elsewhere: another node would not know what of the call was done."""
+    async with opened(url) as memory:
+        client = await joined(url)
+        assert client is not None
+        command = MemorySystem(client)
+        await command.user("ada").add("Ada enjoys skiing")
+        assert [hit.content for hit in await command.user("ada").retrieve("skiing")] == [
+            "Ada enjoys skiing"
+        ]
+        append = node_of(memory).memory._eventlog.append
+
+        async def lands_late(*args, **kwargs):
+            appended = await append(*args, **kwargs)
+            client._at.link.abort()
+            return appended
+
+        node_of(memory).memory._eventlog.append = lands_late
+        with pytest.raises(UnavailableError, match="read, then try again"):
+            await command.user("ada").add("Ada lives in Davos")
+        assert await memory.user("ada").count() == 2
+        await command.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "at"),
+    [
+        ("postgresql:///db", "127.0.0.1"),
+        ("postgresql://app:pw@127.0.0.1:5432/db", "127.0.0.1"),
+        ("postgresql://127.0.0.1:5432,127.0.0.1:5433/db", "127.0.0.1"),
+        ("postgresql://app@/db?host=127.0.0.1", "127.0.0.1"),
+        ("postgresql:///db?host=/var/run/postgresql", "127.0.0.1"),
+        ("postgresql://[::1]:5432/db", "::1"),
+    ],
+)
+def test_a_node_listens_where_it_reaches_the_database(url, at):
+    assert opening._own_host(url) == at
+
+
+def test_an_address_that_cannot_be_told_has_to_be_given():
+    with pytest.raises(InvalidInputError, match="node_host"):
+        opening._own_host("postgresql://no.such.host.invalid/db")
 
 
 async def test_a_user_who_is_being_erased_is_refused_at_every_node(nodes):
