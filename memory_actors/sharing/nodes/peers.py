@@ -28,7 +28,7 @@ CONNECT_S: Final = 1.0
 GIVEN_UP: Final = "another call could not reach this node"
 
 
-class PeerLostError(UnavailableError, ConnectionError):
+class PeerLostError(ConnectionError):
     """Another node cannot be reached: what it was asked may have been carried out."""
 
 
@@ -78,6 +78,11 @@ class Peer(Client):
             again=self._send_all, failed=self._fail, is_waiting=lambda: bool(self._waiting),
             find=self._address,
         )  # fmt: skip
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, PeerLostError) and not self.keeps:
+            error = UnavailableError(str(error))  # nobody asks elsewhere for a client
+        super()._fail(error)
 
     async def carried_out(
         self, asked: Asked, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
