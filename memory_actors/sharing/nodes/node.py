@@ -192,13 +192,19 @@ class Node:
         name = f"{self.peers.node}:{call.number}"
         token = ASKED.set(ClientCall(name))
         try:
-            user = self._handle(call.on)
-            if asked.after is not None and call.on.then is None:
+            if asked.after is None or call.on.user_id is None:
+                return await self._carried_out(self._handle(call.on), call)
+            # The user is claimed before the log is looked into: what a former owner had on its way
+            # is there by then, or never.
+            async with self._runtime.use(stream_of(call.on.user_id)):
                 user = await self._answering.user_again(call.on, name, asked.after)
-            value = self._answering.carried_out(user, call.name, call.on, call.args, call.kwargs)
-            return await value if asyncio.iscoroutine(value) else value
+                return await self._carried_out(user, call)
         finally:
             ASKED.reset(token)
+
+    async def _carried_out(self, user: Any, call: _Call) -> Any:
+        value = self._answering.carried_out(user, call.name, call.on, call.args, call.kwargs)
+        return await value if asyncio.iscoroutine(value) else value
 
     async def _there(self, address: str, stream: str, call: _Call, asked: Asked) -> Any:
         """Have it carried out at another node, as long as that has the user."""
@@ -215,7 +221,7 @@ class Node:
             answer.cancel()
 
     async def _has_left(self, stream: str, address: str) -> bool:
-        """Say whether a node no longer has a user; if nobody has them, this one has from now."""
+        """Say whether a node no longer has a user, as the database knows it."""
         if self._runtime.is_live(stream):
             return True
         try:
@@ -228,7 +234,7 @@ class Node:
     # --- all users
 
     async def _compact_everywhere(self, call: _Call) -> CompactionReport:
-        """Have each node compact the users that it has, this one also those whom nobody has."""
+        """Have each node compact the users that it has, and those whom nobody has by then."""
         whole: CompactionReport = await self._here(call, Asked(call.number))
         for other in await self._placement.leases.nodes():
             peer, number = self.peers.at(other.address.decode()), self._next()

@@ -187,6 +187,27 @@ async def test_an_answer_that_was_lost_is_given_again(nodes):
     assert await other.user("ada").count() == 2
 
 
+async def test_a_call_that_is_asked_again_claims_the_user_before_it_looks_into_the_log(nodes):
+    """Else the former owner could write what it had on its way after the look."""
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    await other.user("ada").count()
+    looked, answering = [], node_of(other)._answering
+    user_again = answering.user_again
+
+    async def watched(*args):
+        looked.append(is_live(other, "ada"))
+        return await user_again(*args)
+
+    answering.user_again = watched
+    await freeze(one)
+    node_of(one).memory._services.runtime._placement.leases._held_until_s = 0.0
+    await other.user("ada").add("Ada lives in Davos")
+
+    assert looked == [True]
+    assert await other.user("ada").count() == 2
+
+
 async def test_errors_cross_between_nodes(nodes):
     one, other = nodes
     await one.user("ada").add("Ada enjoys skiing")
