@@ -156,3 +156,35 @@ def subclasses(error: type[Exception]) -> Iterator[type[Exception]]:
     yield error
     for one in error.__subclasses__():
         yield from subclasses(one)
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {extras}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+import memory_actors.cli
+import memory_actors.sharing.owning
+from memory_actors.cli import main
+main(["--data", "postgresql://127.0.0.1:9/d", "list", "--json"], standalone_mode=False)
+"""
+
+
+def test_the_program_and_the_engine_need_no_extra() -> None:
+    """A store in a database says which one it needs."""
+    extras = {
+        "cryptography", "httpx", "litestar", "mcp", "openai", "opentelemetry", "prometheus_client",
+        "psycopg", "psycopg_pool", "uvicorn", "zstandard",
+    }  # fmt: skip
+    program = WITHOUT_EXTRAS.replace("{extras}", repr(extras))
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert "pip install 'memory-actors[postgres]'" in done.stdout + done.stderr
+    assert "unexpected" not in done.stdout + done.stderr

@@ -1,12 +1,19 @@
-"""The log of a store that is in a database: `PgEventStore`. No other file names it."""
+"""The log of a store that is in a database: `PgEventStore`. No other file names it.
+
+It is imported where it is used: its driver is an extra, and most stores are in directories.
+"""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from eventlog import EventStore, Keys, PgEventStore, SettingStore
+from eventlog import EventRegistry, EventStore, Keys, SettingStore, system_clock_us
 from memory_actors.base.settings import Settings
 from memory_actors.kinds.user_state import event_registry
+
+if TYPE_CHECKING:
+    from eventlog import PgEventStore
 
 
 def has_store(url: str) -> bool:
@@ -15,7 +22,7 @@ def has_store(url: str) -> bool:
     :raises LogUnavailable: the database cannot be reached.
     :raises MissingExtra: its driver is not installed.
     """
-    from eventlog.postgres.database import look  # psycopg, which most stores do not need
+    from eventlog.postgres.database import look
 
     return look(url).store_format is not None
 
@@ -23,7 +30,7 @@ def has_store(url: str) -> bool:
 @asynccontextmanager
 async def settings_in(url: str) -> AsyncIterator[SettingStore]:
     """Hold the settings of a store in a database, made if missing, for a block."""
-    async with PgEventStore.open(url, event_registry()) as store:
+    async with _opened(url, event_registry()) as store:
         yield store
 
 
@@ -38,5 +45,16 @@ class LogInDatabase:
         self, _directory: Path, keys: Keys | None, clock: Callable[[], int], _settings: Settings
     ) -> AsyncIterator[EventStore]:
         """Open it, and close it at the end of the block. Raises as `PgEventStore.open` does."""
-        async with PgEventStore.open(self._url, event_registry(), clock=clock, keys=keys) as log:
+        async with _opened(self._url, event_registry(), clock, keys) as log:
             yield log
+
+
+def _opened(
+    url: str,
+    registry: EventRegistry,
+    clock: Callable[[], int] = system_clock_us,
+    keys: Keys | None = None,
+) -> "AbstractAsyncContextManager[PgEventStore]":
+    from eventlog import PgEventStore
+
+    return PgEventStore.open(url, registry, clock=clock, keys=keys)
