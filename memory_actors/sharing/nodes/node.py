@@ -97,7 +97,7 @@ class Node:
         """
         self._check_here()
         stream = _stream(name, on, args, kwargs)
-        call = self._named(name, on, args, kwargs)
+        call = _Call(self._next(), name, on, args, kwargs)
         if stream is not None:
             return await self._anywhere(stream, call)
         if name == "system.compact":
@@ -136,8 +136,7 @@ class Node:
                 self._handle(on), name, on, args, kwargs
             )
             return found
-        number = self._named(name, on, args, kwargs).number
-        return self.peers.at(address).iterate(name, on, args, kwargs, Asked(number))
+        return self.peers.at(address).iterate(name, on, args, kwargs, Asked(self._next()))
 
     def at_once(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry out an operation that is not awaited: here, for it reads no user."""
@@ -294,9 +293,6 @@ class Node:
                 raise SystemClosedError("this replay is closed: open it again")
             return past
         return self._answering.user(on)
-
-    def _named(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
-        return _Call(self._next(), name, on, args, kwargs)
 
     def _next(self) -> int:
         self._number += 1

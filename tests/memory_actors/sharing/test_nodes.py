@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from typing import Any
@@ -49,10 +49,16 @@ def opened(url: str, **more: Any) -> Any:
     return MemorySystem.open(url, embedder=FakeEmbedder(), settings=settings)
 
 
+@asynccontextmanager
+async def opened_twice(url: str, **more: Any) -> AsyncIterator[list[MemorySystem]]:
+    async with AsyncExitStack() as held:
+        yield [await held.enter_async_context(opened(url, **more)) for _ in range(2)]
+
+
 @pytest.fixture
 async def nodes(url) -> AsyncIterator[list[MemorySystem]]:
-    async with AsyncExitStack() as held:
-        yield [await held.enter_async_context(opened(url)) for _ in range(2)]
+    async with opened_twice(url) as both:
+        yield both
 
 
 def node_of(memory: MemorySystem) -> Any:
@@ -291,10 +297,7 @@ async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes):
 
 async def test_recalls_are_kept_wherever_a_user_is(url):
     """Also where a node has a user again that others had meanwhile."""
-    async with AsyncExitStack() as held:
-        one, other = [
-            await held.enter_async_context(opened(url, recall_audit="plain")) for _ in range(2)
-        ]
+    async with opened_twice(url, recall_audit="plain") as (one, other):
         await one.user("ada").add("Ada enjoys skiing")
         for turn, memory in enumerate([one, other, one]):
             await memory.user("ada").retrieve(f"query {turn}")
@@ -307,10 +310,7 @@ async def test_recalls_are_kept_wherever_a_user_is(url):
 
 
 async def test_a_node_that_was_stopped_keeps_no_recall_of_an_erased_user(url):
-    async with AsyncExitStack() as held:
-        one, other = [
-            await held.enter_async_context(opened(url, recall_audit="plain")) for _ in range(2)
-        ]
+    async with opened_twice(url, recall_audit="plain") as (one, other):
         await one.user("ada").add("Ada enjoys skiing")
         await one.user("ada").retrieve("skiing")
         recalls = node_of(one).memory._services.recalls
@@ -347,10 +347,7 @@ async def test_a_node_that_was_stopped_while_it_erased_erases_nothing_of_the_nex
 
 
 async def test_the_first_recall_of_an_erased_user_is_not_kept_by_a_late_node(url):
-    async with AsyncExitStack() as held:
-        one, other = [
-            await held.enter_async_context(opened(url, recall_audit="plain")) for _ in range(2)
-        ]
+    async with opened_twice(url, recall_audit="plain") as (one, other):
         await one.user("ada").add("Ada enjoys skiing")
         recalls = node_of(one).memory._services.recalls
         await freeze(one)
