@@ -15,7 +15,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ import msgspec
 
 from eventlog.core.errors import DiskFull, LogUnavailable
 from eventlog.files.datafile import make_directory, means_no_room, open_regular
+from memory_actors.base.errors import InvalidInputError
 
 FILE: Final = "owner.json"
 SOCKET: Final = "owner.sock"
@@ -55,6 +56,20 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 def database_url(place: str | Path) -> str | None:
     """Return the URL of a database, if a store is named by one; None: it is a directory."""
     return place if isinstance(place, str) and place.startswith(SCHEMES) else None
+
+
+def database_urls(place: str | Path | Sequence[str]) -> list[str] | None:
+    """Return the URLs of the databases that a store is in; None: it is in a directory.
+
+    :raises InvalidInputError: there are several places, and one is no database.
+    """
+    if isinstance(place, str | Path):
+        url = database_url(place)
+        return None if url is None else [url]
+    urls = [url for one in place if (url := database_url(one)) is not None]
+    if not urls or len(urls) < len(place):
+        raise InvalidInputError("several places of one memory are the URLs of databases, each")
+    return urls
 
 
 def shown(place: str | Path) -> str:

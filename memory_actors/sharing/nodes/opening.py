@@ -12,11 +12,12 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -45,11 +46,31 @@ PORT: Final = 5432
 LOOPBACK: Final = "127.0.0.1"
 
 
-async def opened_node(url: str, parts: StoreParts) -> Node:
+class Named(NamedTuple):
+    """The names of what a process asks, the same at whatever database it is asked."""
+
+    node: str
+    numbers: Iterator[int]
+
+    @classmethod
+    def anew(cls) -> "Named":
+        """Return names that nobody else has."""
+        return cls(secrets.token_urlsafe(NODE_ID_BYTES), count(1))
+
+
+async def opened_node(
+    url: str,
+    parts: StoreParts,
+    named: Named | None = None,
+    shard_of: Callable[[str], int] | None = None,
+) -> Node:
     """Open a store in a database, as one of its nodes.
+
+    `shard_of` is for one of several databases, whose nodes have the same names in one process.
 
     :raises InvalidInputError: a choice that a store in a database cannot have.
     """
+    named = named or Named.anew()
     _check(parts)
     held = AsyncExitStack()
     try:
@@ -70,10 +91,10 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
                 yield placement
 
         parts = msgspec.structs.replace(parts, embedder=embedder)
-        peers = Peers(secrets.token_urlsafe(NODE_ID_BYTES))
+        peers = Peers(named.node)
         held.push_async_callback(peers.close)  # last: what closes may have to tell other nodes
         memory = await open_alone(
-            directory, parts, AsyncExitStack(), LogInDatabase(url), place, scheduled
+            directory, parts, AsyncExitStack(), LogInDatabase(url, shard_of), place, scheduled
         )
         held.push_async_callback(memory.close)
         [placement] = placed
@@ -83,8 +104,7 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         server = OwnerServer(memory, {}, listen=lambda: (listening, address))
         held.push_async_callback(server.close)
         await server.start()
-        node = Node(server.answering, placement, peers, held.aclose)
-        server.everywhere = node
+        node = Node(server, placement, peers, held.aclose, named.numbers)
         made.set_result(node)
         return node
     except BaseException:
