@@ -67,6 +67,39 @@ def size_lines(report: Report, folder: Path, name: str, panels: Sequence[Panel])
     return _saved(figure, report, folder, name)
 
 
+def cost_dots(
+    report: Report, folder: Path, name: str, measure: str, costs: Sequence[str], title: str
+) -> list[Path]:
+    """Draw a measure of the first table over what it costs, a panel a cost; return the files.
+
+    A cost is a column of the last table that has it, with the same names in its first column; a row
+    without one is left out of its panel.
+    """
+    figure, axes = _canvas(name, len(costs), INCHES_A_PANEL * len(costs))
+    reached = _by_name(report, measure)
+    for one, cost in zip(axes, costs, strict=True):
+        for label, spent in _by_name(report, cost).items():
+            if spent is not None:
+                one.plot(spent, reached[label], "o", markersize=5)
+                one.annotate(
+                    label, (spent, reached[label]), xytext=(6, -3),
+                    textcoords="offset points", fontsize=8,
+                )  # fmt: skip
+        one.set_xscale("log")
+        one.set(xlabel=f"{cost} (less is better)", ylabel=measure, ylim=(0, 1))
+        one.margins(x=0.25)
+        one.grid(linewidth=0.4, alpha=0.5)
+    axes[0].set_title(title, fontsize=10)
+    return _saved(figure, report, folder, name)
+
+
+def _by_name(report: Report, column: str) -> dict[str, Any]:
+    """Return a column of the last table that has it, by the names in the first column."""
+    table = next(table for table in reversed(report.tables) if column in table.columns)
+    place = list(table.columns).index(column)
+    return {str(row[0]): row[place] for row in table.rows}
+
+
 def reliability(
     report: Report, folder: Path, name: str, sets: Mapping[str, Sequence[Bin]]
 ) -> list[Path]:
