@@ -13,7 +13,7 @@ from bench.report import Report, Table
 INCHES_WIDE = 8.0
 BAR_HEIGHT = 0.26
 INCHES_A_BAR_GROUP, INCHES_AROUND_BARS = 0.62, 1.6
-INCHES_A_PANEL = 3.6
+INCHES_A_PANEL, INCHES_A_PANEL_OF_DOTS = 3.6, 2.6
 BAR_COLOURS = ("#1b6ca8", "#7fb3d5", "#c9d6df")
 DOTS_PER_INCH = 150
 
@@ -75,7 +75,7 @@ def cost_dots(
     A cost is a column of the last table that has it, with the same names in its first column; a row
     without one is left out of its panel.
     """
-    figure, axes = _canvas(name, len(costs), INCHES_A_PANEL * len(costs))
+    figure, axes = _canvas(name, len(costs), INCHES_A_PANEL_OF_DOTS * len(costs))
     reached = _by_name(report, measure)
     for one, cost in zip(axes, costs, strict=True):
         for label, spent in _by_name(report, cost).items():
