@@ -29,7 +29,7 @@ from bench.locomo import CATEGORIES
 from bench.peer_stores import PEERS, missing, versions
 from bench.peers_child import Answered, Checked, Filled, Measured
 from bench.peers_plan import EmbedderName, Plan, make_plan, write_plan
-from bench.plots import check_matplotlib, recall_bars
+from bench.plots import check_matplotlib, cost_dots, recall_bars
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.interchange.locomo import read_locomo
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
@@ -74,7 +74,7 @@ class ChildError(Exception):
 
 
 def run(path: Path, asked: Asked, options: Options, drawn: Path | None = None) -> Report:
-    """Measure every peer that can run; draw recall into a directory."""
+    """Measure every peer that can run; draw recall, and its cost, into a directory."""
     if drawn is not None:
         check_matplotlib()  # before an hour of measuring
     names = _chosen(asked.only)
@@ -97,6 +97,7 @@ def run(path: Path, asked: Asked, options: Options, drawn: Path | None = None) -
         model = "MiniLM" if asked.embedder == "default" else asked.embedder
         title = f"LoCoMo, {about['questions']} questions, the same {model} for all, no LLM"
         recall_bars(report, drawn, "recall_by_system", RECALL, title)
+        cost_dots(report, drawn, "cost_against_recall", RECALL[0], COSTS, title)
     return report
 
 
@@ -253,6 +254,8 @@ COST_COLUMNS = [
     "system", "disk KB/memory", "RSS KB/memory", "of that anonymous", "acknowledged", "lost",
     "broken stores",
 ]  # fmt: skip
+COSTS = ("search p50 ms", "disk KB/memory", "RSS KB/memory")
+"""The costs that recall is drawn over."""
 NOTES = (
     "R@k: fraction of a question's evidence among the first k (not: at least one of it)",
     "turn R@10: of a search for 10; all asked for: first 10 of a search for every memory",

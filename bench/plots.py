@@ -13,7 +13,7 @@ from bench.report import Report, Table
 INCHES_WIDE = 8.0
 BAR_HEIGHT = 0.26
 INCHES_A_BAR_GROUP, INCHES_AROUND_BARS = 0.62, 1.6
-INCHES_A_PANEL = 3.6
+INCHES_A_PANEL, INCHES_A_PANEL_OF_DOTS = 3.6, 2.6
 BAR_COLOURS = ("#1b6ca8", "#7fb3d5", "#c9d6df")
 DOTS_PER_INCH = 150
 
@@ -65,6 +65,39 @@ def size_lines(report: Report, folder: Path, name: str, panels: Sequence[Panel])
     for panel, one in zip(panels, axes, strict=True):
         _draw_lines(one, panel)
     return _saved(figure, report, folder, name)
+
+
+def cost_dots(
+    report: Report, folder: Path, name: str, measure: str, costs: Sequence[str], title: str
+) -> list[Path]:
+    """Draw a measure of the first table over what it costs, a panel a cost; return the files.
+
+    A cost is a column of the last table that has it, with the same names in its first column; a row
+    without one is left out of its panel.
+    """
+    figure, axes = _canvas(name, len(costs), INCHES_A_PANEL_OF_DOTS * len(costs))
+    reached = _by_name(report, measure)
+    for one, cost in zip(axes, costs, strict=True):
+        for label, spent in _by_name(report, cost).items():
+            if spent is not None:
+                one.plot(spent, reached[label], "o", markersize=5)
+                one.annotate(
+                    label, (spent, reached[label]), xytext=(6, -3),
+                    textcoords="offset points", fontsize=8,
+                )  # fmt: skip
+        one.set_xscale("log")
+        one.set(xlabel=f"{cost} (less is better)", ylabel=measure, ylim=(0, 1))
+        one.margins(x=0.25)
+        one.grid(linewidth=0.4, alpha=0.5)
+    axes[0].set_title(title, fontsize=10)
+    return _saved(figure, report, folder, name)
+
+
+def _by_name(report: Report, column: str) -> dict[str, Any]:
+    """Return a column of the last table that has it, by the names in the first column."""
+    table = next(table for table in reversed(report.tables) if column in table.columns)
+    place = list(table.columns).index(column)
+    return {str(row[0]): row[place] for row in table.rows}
 
 
 def reliability(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from eventlog.core.logs import get_logger
 from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
@@ -27,6 +28,7 @@ from memory_actors.base.errors import (
     SystemClosedError,
     WrongLoopError,
 )
+from memory_actors.base.heap import give_back
 from memory_actors.base.privacy import reason
 from memory_actors.base.statistics import RuntimeStatistics
 
@@ -245,6 +247,7 @@ class Runtime(Generic[L]):
         for key, slot in list(self._slots.items()):
             if self._may_leave(slot):
                 await self._passivate(key)
+        await anyio.to_thread.run_sync(give_back)
 
     def statistics(self) -> RuntimeStatistics:
         """Return counts and sizes; from another thread, sizes as of a second ago."""

@@ -37,7 +37,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Deadline: TypeAlias = Annotated[float, Meta(ge=0.001)]
 Days: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 """At most 270 years: arithmetic with times holds that, and nobody means more."""
-ADDED_AT_ONCE_MAX = 1_000  # texts are embedded, and then written to disk from the cache
+ADDED_AT_ONCE_MAX = 1_000
 
 SUNDAYS = "0 3 * * 0"
 """Sundays at 03:00, local time: a `compaction_schedule`."""
@@ -91,9 +91,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S
     """The longest that one batch of the embedder may take."""
-    embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 10_000
-    """Embeddings of texts kept in memory: 4 KB each with the default model. At least as many as may
-    be added at once."""
+    embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 2_000
+    """Embeddings of texts kept in memory: 2 KB each with the default model. At least as many as may
+    be added at once. Others are read from the disk, in some 10 microseconds each."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""

@@ -157,7 +157,9 @@ def test_recall_of_peers_is_drawn(tmp_path: Path, locomo: Path) -> None:
     few = ("--embedder", "hashed", "--memories", "20", "--calls", "1", "--rounds", "0")
     only = ("--only", "memory-actors", "--plot", str(tmp_path / "plots"))
     assert bench(tmp_path, "peers", str(locomo), *few, *only).exit_code == 0
-    assert sorted(path.suffix for path in (tmp_path / "plots").iterdir()) == [".png", ".svg"]
+    names = {path.name for path in (tmp_path / "plots").iterdir()}
+    plots = ("recall_by_system", "cost_against_recall")
+    assert names == {f"{plot}.{kind}" for plot in plots for kind in ("png", "svg")}
 
 
 def test_no_matplotlib_is_said_before_an_hour_of_measuring(

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from bench.peers_run import RECALL
-from bench.plots import Panel, check_matplotlib, recall_bars, size_lines
+from bench.plots import Panel, check_matplotlib, cost_dots, recall_bars, size_lines
 from bench.report import Report, Table
 
 FACTS = {"questions": 3, "seed": 1, "packages": "memory-actors 1.2.3, numpy 9"}
@@ -47,6 +47,16 @@ def test_one_size_can_be_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     panels = [Panel("Disk", "bytes", (10,), {"one": [3.0]})]
     assert size_lines(Report("Storage", FACTS, []), tmp_path, "sizes", panels)
+
+
+def test_a_measure_is_drawn_over_each_cost_that_a_row_has(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    recall = recall_report()
+    costs = Table("Cost", ["system", "ms", "KB"], [["ours", 1.0, 2.0], ["theirs", 30.0, None]])
+    report = Report("Peers", FACTS, [*recall.tables, costs])
+    paths = cost_dots(report, tmp_path, "cost", RECALL[0], ("ms", "KB"), "A title")
+    assert [path.name for path in paths] == ["cost.png", "cost.svg"]
+    assert all(path.stat().st_size > 1_000 for path in paths)
 
 
 def test_a_plot_is_refused_by_name_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import anyio.to_thread
 import numpy as np
@@ -35,6 +36,9 @@ from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeToke
 
 MEANS = "background means"
 """Of the entries in the log that have the mean vectors of models."""
+UNKEPT_MAX: Final = 10_000
+"""What is remembered as not on disk: most of it are queries, which are never kept. A text that was
+added beyond it is embedded again when its user wakes up."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.search.embedding")
@@ -68,7 +72,8 @@ class EmbeddingService:
         self._deadline_s = deadline_s
         self._cache_texts_max = cache_texts_max
         self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
-        self._unkept: set[bytes] = set()  # in the cache only: who keeps a text later keeps these
+        self._unkept: dict[bytes, None] = {}
+        """The keys of what was computed and is not on disk: who keeps a text later writes these."""
         self._from_memory = 0
         self._from_disk = 0
         self._background: Vectors | None = None
@@ -210,7 +215,9 @@ class EmbeddingService:
         outcomes = dict(zip(texts, computed, strict=True))
         failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
         fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
-        self._unkept |= {owner.prefix + digest for digest in fresh}
+        self._unkept |= dict.fromkeys(owner.prefix + digest for digest in fresh)
+        while len(self._unkept) > UNKEPT_MAX:
+            del self._unkept[next(iter(self._unkept))]
         return fresh, failed
 
     def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
@@ -222,7 +229,8 @@ class EmbeddingService:
         unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
         if not unkept or (is_apart and owner.is_everybody):
             return
-        self._unkept -= {owner.prefix + digest for digest in unkept}
+        for digest in unkept:
+            del self._unkept[owner.prefix + digest]
         full = self._table.put(unkept, owner)
         self._flush_soon(0 if full else WRITE_BEHIND_S)
 
@@ -336,7 +344,7 @@ class EmbeddingService:
         """Delete what is known of texts. Who still has one of them embeds it again."""
         for digest in digests:
             self._cache.pop(owner.prefix + digest, None)
-            self._unkept.discard(owner.prefix + digest)
+            self._unkept.pop(owner.prefix + digest, None)
         await anyio.to_thread.run_sync(self._table.delete, digests, owner)
 
     async def erase(self, digests: Set[bytes], owner: Owner = EVERYBODY) -> int:
@@ -428,8 +436,7 @@ class EmbeddingService:
     def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
         self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
         while len(self._cache) > self._cache_texts_max:
-            digest, _ = self._cache.popitem(last=False)
-            self._unkept.discard(digest)
+            self._cache.popitem(last=False)
 
     async def _flush(self, delay_s: float) -> None:
         while self._table.waiting:  # also what came while it wrote

@@ -499,11 +499,9 @@ async def test_the_cache_holds_as_many_texts_as_allowed(tmp_path: Path) -> None:
     await service.close()
 
 
-async def test_the_cache_holds_10_000_texts_by_default(
-    tmp_path: Path,
-) -> None:
-    """The cache holds 10,000 texts unless the settings say otherwise."""
-    assert Settings().embedding_cache_texts == 10_000
+async def test_the_cache_holds_2_000_texts_by_default(tmp_path: Path) -> None:
+    """The cache holds 2,000 texts unless the settings say otherwise."""
+    assert Settings().embedding_cache_texts == 2_000
     embedder = FakeEmbedder()
     settings = Settings(embedding_cache_texts=1_000)
     async with MemorySystem.open(tmp_path, embedder=embedder, settings=settings) as memory:
@@ -513,6 +511,15 @@ async def test_the_cache_holds_10_000_texts_by_default(
             await user.retrieve(f"query {n}")
     assert embedder.texts.count("query 1000") == 1
     assert embedder.texts.count("query 0") == 2
+
+
+async def test_texts_are_written_that_have_left_the_cache(tmp_path: Path) -> None:
+    service = EmbeddingService(FakeEmbedder(), tmp_path / "derived.mdb", cache_texts_max=1_000)
+    texts = [f"text {n}" for n in range(3_000)]
+    await embed_and_keep(service, texts)
+    service._table.flush()
+    assert len(service.stored([text_digest(text) for text in texts])) == 3_000
+    await service.close()
 
 
 async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:

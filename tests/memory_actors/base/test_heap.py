@@ -1,0 +1,31 @@
+"""Freed memory goes back to the operating system."""
+
+import subprocess
+import sys
+
+import pytest
+
+from memory_actors.base.heap import _trim, give_back
+
+HELD = """
+import psutil
+from memory_actors.base.heap import give_back
+
+blocks = [bytes(2_000) for _ in range(50_000)]  # 100 MB
+last = blocks[-1]  # lies at the end: the heap cannot shrink from there
+del blocks
+before = psutil.Process().memory_info().rss
+give_back()
+print(before - psutil.Process().memory_info().rss)
+"""
+
+
+@pytest.mark.skipif(_trim() is None, reason="this C library has no malloc_trim")
+def test_what_was_freed_goes_back_to_the_operating_system() -> None:
+    said = subprocess.run([sys.executable, "-c", HELD], check=True, capture_output=True, text=True)
+    assert int(said.stdout) > 50_000_000
+
+
+def test_a_c_library_without_a_way_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_actors.base.heap._trim", lambda: None)
+    give_back()
