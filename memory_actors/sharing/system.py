@@ -133,6 +133,8 @@ class MemorySystem(Operations):
         async def opened() -> Any:
             if (urls := database_urls(directory)) is not None:
                 return await _node(urls, parts, share=share)
+            if settings is not None and settings.placement != "leases":
+                raise InvalidInputError("placement is for a store in a database: leave it out")
             store = named(directory)
             if share:
                 return await _shared(store, parts)

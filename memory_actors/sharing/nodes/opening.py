@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import platformdirs
 
-from eventlog import EventStore, LogUnavailable
+from eventlog import EventStore, Leases, LogUnavailable
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import MADE, open_regular
 from memory_actors.api.parts import StoreParts
@@ -63,15 +63,18 @@ async def opened_node(
     parts: StoreParts,
     named: Named | None = None,
     shard_of: Callable[[str], int] | None = None,
+    place: Callable[[Leases], LeasedPlacement] | None = None,
 ) -> Node:
     """Open a store in a database, as one of its nodes.
 
-    `shard_of` is for one of several databases, whose nodes have the same names in one process.
+    `shard_of` is for one of several databases, whose nodes have the same names in one process;
+    `place` for another placement than the settings name.
 
     :raises InvalidInputError: a choice that a store in a database cannot have.
     """
     named = named or Named.anew()
     _check(parts)
+    place = place or await _placement(url, parts)
     held = AsyncExitStack()
     try:
         directory = held.enter_context(_cache())
@@ -83,8 +86,8 @@ async def opened_node(
         scheduled = partial(_compact_everywhere, made)
 
         @asynccontextmanager
-        async def place(log: EventStore) -> AsyncIterator[LeasedPlacement]:
-            async with leased(log, msgspec.json.encode(address)) as placement:
+        async def placing(log: EventStore) -> AsyncIterator[LeasedPlacement]:
+            async with leased(log, msgspec.json.encode(address), place) as placement:
                 placed.append(placement)
                 model, reindex = embedder.fingerprint, parts.reindex
                 await agree(log, placement.leases, settings, model, reindex=reindex)
@@ -94,7 +97,7 @@ async def opened_node(
         peers = Peers(named.node)
         held.push_async_callback(peers.close)  # last: what closes may have to tell other nodes
         memory = await open_alone(
-            directory, parts, AsyncExitStack(), LogInDatabase(url, shard_of), place, scheduled
+            directory, parts, AsyncExitStack(), LogInDatabase(url, shard_of), placing, scheduled
         )
         held.push_async_callback(memory.close)
         [placement] = placed
@@ -110,6 +113,14 @@ async def opened_node(
     except BaseException:
         await to_the_end(held.aclose())
         raise
+
+
+async def _placement(url: str, parts: StoreParts) -> Callable[[Leases], LeasedPlacement]:
+    if parts.settings is None or parts.settings.placement == "leases":
+        return LeasedPlacement
+    from memory_actors.sharing.nodes.by_ray import placed_by_ray  # an extra
+
+    return await placed_by_ray(url, parts)
 
 
 def _listening(host: str, settings: Settings) -> tuple[socket.socket, Address]:

@@ -96,13 +96,17 @@ class LeasedPlacement:
 
 
 @asynccontextmanager
-async def leased(log: EventStore, address: bytes) -> AsyncIterator[LeasedPlacement]:
-    """Hold a lease in a store for a node that others reach at an address.
+async def leased(
+    log: EventStore,
+    address: bytes,
+    place: Callable[[Leases], LeasedPlacement] = LeasedPlacement,
+) -> AsyncIterator[LeasedPlacement]:
+    """Hold a lease in a store for a node that others reach at an address, and place users by it.
 
     :raises MissingCapability: it is no store that several processes may share.
     """
     async with require(log, LeasingStore).leases(address) as leases:
-        placement = LeasedPlacement(leases)
+        placement = place(leases)
         try:
             yield placement
         finally:

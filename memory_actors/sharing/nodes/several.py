@@ -20,7 +20,7 @@ from eventlog import EventLogError, ShardingStore, require
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.shards import assemble
 from memory_actors.api.parts import StoreParts
-from memory_actors.base.errors import ShardMovedError, UnavailableError
+from memory_actors.base.errors import InvalidInputError, ShardMovedError, UnavailableError
 from memory_actors.base.reports import Moment
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
@@ -48,8 +48,10 @@ async def opened_several(urls: Sequence[str], parts: StoreParts) -> "SeveralNode
 
     :raises LogUnavailable: these are not the databases of one memory, or not all of them.
     """
-    ids = await assemble(urls, shard_of_stream, SHARDS)
     settings = parts.settings or Settings()
+    if settings.placement == "ray":
+        raise InvalidInputError("placement='ray' is for one database: of several, leave it out")
+    ids = await assemble(urls, shard_of_stream, SHARDS)
     each = msgspec.structs.replace(settings, live_bytes_max=settings.live_bytes_max // len(urls))
     shared = gathering.MetricsOfSeveral.of(parts.metrics)
     parts = msgspec.structs.replace(

@@ -1,0 +1,224 @@
+"""Users are placed by Ray: each of its actors has a share of the shards, and is a node.
+
+The Ray actors of a store have names, so that every process that opens it finds the same ones, and
+the first makes them. Ray spreads them over its machines, and begins one anew, there or elsewhere,
+when its process or its machine is gone. Each opens the store as any node does, and claims the users
+of its shards; whoever asks for another one is told where that user's actor is. A process that opens
+the store with `placement="ray"` is a node that claims nobody.
+
+Ray decides who shall have a user, and nothing rests on that: who has one is decided by the claim,
+whose epoch fences each append. Calls go from node to node over their own connections (peers.py), so
+they go on while Ray's head is away; only what has died meanwhile is not begun anew.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from eventlog import Leases
+from eventlog.core.logs import get_logger
+from memory_actors.api.parts import StoreParts
+from memory_actors.base.errors import (
+    InvalidInputError,
+    MissingExtraError,
+    MovedError,
+    UnavailableError,
+)
+from memory_actors.base.privacy import reason
+from memory_actors.base.settings import Settings
+from memory_actors.sharing.address import shown
+from memory_actors.sharing.nodes.placement import LeasedPlacement
+from memory_actors.sharing.shards import SHARDS, shard_of_stream
+
+if TYPE_CHECKING:
+    from memory_actors.sharing.nodes.node import Node
+
+try:
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+except ImportError as error:
+    raise MissingExtraError(
+        "placement='ray' needs Ray: pip install 'memory-actors[ray]' on each machine of the cluster"
+    ) from error
+
+NAMESPACE: Final = "memory-actors"
+"""Ray's namespace of these actors."""
+CALLS_AT_ONCE: Final = 1_000  # of one Ray actor: all of them ask where its node is
+ANSWER_S: Final = 2.0
+START_S: Final = 120.0
+"""The longest that a Ray actor may take to open its node: a process is begun, a model loaded."""
+
+_logger = get_logger("memory_actors.sharing")
+
+
+async def placed_by_ray(url: str, parts: StoreParts) -> Callable[[Leases], LeasedPlacement]:
+    """Have the Ray actors of a store running; return the placement of a node that claims nobody.
+
+    :raises UnavailableError: there is no Ray cluster, or it does not begin the actors.
+    :raises InvalidInputError: a part of the store cannot be sent to them.
+    """
+    actors = RayActors(url, parts)
+    await asyncio.to_thread(_join_cluster)
+    await actors.start()
+    return partial(PlacementByRay, actors=actors, mine=None)
+
+
+class PlacementByRay(LeasedPlacement):
+    """A placement that claims the users of one Ray actor, or of none."""
+
+    def __init__(self, leases: Leases, *, actors: "RayActors", mine: int | None):
+        super().__init__(leases)
+        self._actors = actors
+        self._mine = mine
+
+    async def claim(self, key: str) -> int:
+        """Claim a user whose shard is this node's, and return the epoch.
+
+        :raises MovedError: the shard is another node's, or as `LeasedPlacement.claim`.
+        """
+        number = self._actors.number_of(key)
+        if number == self._mine:
+            return await super().claim(key)
+        address = await self._actors.address(number)
+        raise MovedError(
+            "another node has this user's shard"
+            if address is not None
+            else f"Ray actor {self._actors.name(number)} has no node now: Ray begins it anew",
+            address=address,
+        )
+
+
+class RayActors:
+    """The Ray actors of a store, numbered from 0."""
+
+    def __init__(self, url: str, parts: StoreParts):
+        self._url = url
+        self._parts = parts
+        self._count = (parts.settings or Settings()).ray_actors
+        self._store = hashlib.sha256(shown(url).encode()).hexdigest()[:16]
+        self._handles: dict[int, Any] = {}
+
+    def number_of(self, stream: str) -> int:
+        """Return the number of the actor that has the shard of a user's stream."""
+        return shard_of_stream(stream) * self._count // SHARDS
+
+    def name(self, number: int) -> str:
+        """Return the name under which Ray knows an actor."""
+        return f"{self._store}-{number}-of-{self._count}"
+
+    async def start(self) -> None:
+        """Have all of them running, each with its node open.
+
+        :raises UnavailableError, InvalidInputError: see `placed_by_ray`.
+        """
+        try:
+            async with asyncio.timeout(START_S):
+                await asyncio.gather(*map(self._asked, range(self._count)))
+        except RayTaskError as failed:
+            raise failed.cause from failed
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"a part of this store cannot be sent to Ray's actors: {error}"
+            ) from error
+        except (RayError, TimeoutError) as error:
+            raise UnavailableError(f"Ray does not begin the nodes: {reason(error)}") from error
+
+    async def address(self, number: int) -> str | None:
+        """Return where the node of an actor is reached; None: it has none at the moment."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await self._asked(number)
+        except (RayError, TimeoutError, ValueError) as error:
+            self._handles.pop(number, None)  # it may have been stopped, and made anew
+            _logger.info("a Ray actor does not answer", actor=number, error=reason(error))
+            return None
+
+    async def stop(self) -> None:
+        """Close the nodes of all of them, and end them for good."""
+        for number in range(self._count):
+            try:
+                handle = await asyncio.to_thread(ray.get_actor, self.name(number), NAMESPACE)
+            except ValueError:
+                continue
+            try:
+                async with asyncio.timeout(START_S):
+                    await handle.close.remote()
+            except (RayError, TimeoutError) as error:
+                _logger.warning("a node was not closed", actor=number, error=reason(error))
+            await asyncio.to_thread(ray.kill, handle)
+
+    async def _asked(self, number: int) -> str:
+        if number not in self._handles:
+            self._handles[number] = await asyncio.to_thread(self._made, number)
+        address: str = await self._handles[number].address.remote()
+        return address
+
+    def _made(self, number: int) -> Any:
+        return (
+            ray.remote(NodeActor)
+            .options(
+                name=self.name(number),
+                namespace=NAMESPACE,
+                get_if_exists=True,
+                lifetime="detached",
+                max_restarts=-1,
+                max_task_retries=-1,
+                max_concurrency=CALLS_AT_ONCE,
+                num_cpus=0,  # it waits for disks and sockets, and takes what there is
+                scheduling_strategy="SPREAD",
+            )
+            .remote(self._url, self._parts, number)
+        )
+
+
+class NodeActor:
+    """A node in a process of Ray's. It is opened by whoever first asks where it is."""
+
+    def __init__(self, url: str, parts: StoreParts, number: int):
+        settings = parts.settings or Settings()  # `node_host` is of the machine that they come from
+        here = msgspec.structs.replace(settings, node_host=None)
+        self._url = url
+        self._parts = msgspec.structs.replace(parts, settings=here)
+        self._place = partial(PlacementByRay, actors=RayActors(url, parts), mine=number)
+        self._opening = asyncio.Lock()
+        self._node: "Node | None" = None
+
+    async def address(self) -> str:
+        """Return where the node is reached."""
+        async with self._opening:
+            if self._node is None:
+                from memory_actors.sharing.nodes.opening import opened_node
+
+                self._node = await opened_node(self._url, self._parts, place=self._place)
+        return msgspec.json.encode(self._node.server.address).decode()
+
+    async def close(self) -> None:
+        """Give the users up, and close the node."""
+        async with self._opening:
+            if self._node is not None:
+                await self._node.close()
+
+
+async def stop_ray_actors(url: str, count: int = Settings().ray_actors) -> None:
+    """End the Ray actors of a store for good; any process that opens it begins them again.
+
+    :raises UnavailableError: there is no Ray cluster.
+    """
+    await asyncio.to_thread(_join_cluster)
+    await RayActors(url, StoreParts(settings=Settings(ray_actors=count))).stop()
+
+
+def _join_cluster() -> None:
+    """Join the Ray cluster of `RAY_ADDRESS`, or of this machine, if this process is in none."""
+    if ray.is_initialized():
+        return
+    try:
+        ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False)
+    except ConnectionError as error:
+        raise UnavailableError(
+            "there is no Ray cluster: call ray.init(...) before, or set RAY_ADDRESS"
+        ) from error
