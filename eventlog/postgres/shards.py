@@ -1,7 +1,7 @@
-"""Several stores that share streams between them, each in a database of its own: who they are.
+"""Several stores that share streams between them, each in a database of its own.
 
-Streams belong to shards, and each shard is in one of the stores: a row of its table `shard` says so,
-and its procedures refuse to claim or write a stream whose shard is not there. So no map that a
+Streams belong to shards, and each shard is in one of the stores: a row of its table `shard` says
+so, and its procedures refuse to claim or write a stream whose shard is not there. So no map that a
 process has in memory can do harm: at worst it asks the wrong store, and is told.
 
 Each store has an id, which stays when its URL changes, and a list of all (`StoreSet`), so that who
@@ -19,6 +19,7 @@ import msgspec
 from eventlog.core.errors import LogUnavailable
 from eventlog.postgres.database import (
     CONNECT_S,
+    FORMAT,
     Bytes,
     Connection,
     DatabasePlace,
@@ -37,7 +38,8 @@ STREAMS_AT_ONCE = 1024
 LOAD = "SELECT value FROM setting WHERE name = %b"
 FOUND = """
     WITH made AS (
-        INSERT INTO setting (name, value) VALUES (%b, %b) ON CONFLICT (name) DO NOTHING RETURNING true
+        INSERT INTO setting (name, value) VALUES (%b, %b)
+        ON CONFLICT (name) DO NOTHING RETURNING true
     )
     INSERT INTO shard (shard, state) SELECT s, 'here' FROM unnest(%b) AS s JOIN made ON true
 """
@@ -51,6 +53,12 @@ UNKNOWN_SHARDS = (
 PUT_SHARDS = """
     UPDATE stream SET shard = s.shard FROM unnest(%b, %b) AS s (sid, shard) WHERE stream.sid = s.sid
 """
+SHARD_STATES = "SELECT shard, state FROM shard ORDER BY shard"
+CONTENTS = """
+    SELECT count(*), coalesce(sum(stored_bytes), 0)::bigint FROM stream
+    WHERE version > erased_version AND name IS NOT NULL
+"""
+NODES = "SELECT address FROM node WHERE address IS NOT NULL AND expires_at > clock_timestamp()"
 ID = b"store id"
 
 
@@ -90,7 +98,7 @@ async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> list[s
     :raises LogUnavailable: a store of the set is missing, or one is of another set, or of none and
         has streams; or a database cannot be reached.
     """
-    _check([one for url in urls if (one := await _known(url)) is not None])
+    _check([known for url in urls if (known := await _known(url)) is not None])
     async with AsyncExitStack() as held:
         found = [await _found(url, held) for url in urls]
         if len({one.id for one in found}) < len(found):
@@ -259,10 +267,58 @@ async def _known(url: str) -> StoreSet | None:
     place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
-        is_there = await found_format(place, connection) is not None
-        return await _load(connection) if is_there else None
+        made = await found_format(place, connection)
+        is_set = made is not None and made >= FORMAT
+        return await _load(connection) if is_set else None
     finally:
         await connection.close()
+
+
+class ShardsAt(msgspec.Struct, frozen=True, kw_only=True):
+    """A store that is one of several, and what is in it."""
+
+    store: str
+    """Its id, which stays when its URL changes."""
+    name: str
+    """Its host, database and schema."""
+    url: str
+    here: tuple[int, ...]
+    """The shards that are in it."""
+    moving: dict[int, str]
+    """Shards that are on their way: `arriving` here, or `left` and `cleared` from here."""
+    streams: int
+    stored_bytes: int
+    """Of the payloads of its streams."""
+    nodes: tuple[bytes, ...]
+    """The addresses of the nodes that live in it."""
+
+
+async def shards_at(url: str) -> ShardsAt:
+    """Return what is in a store that is one of several.
+
+    :raises LogUnavailable: it is none, or its database cannot be reached.
+    """
+    place = DatabasePlace.parse(url)
+    known = await _known(url)
+    if known is None:
+        raise LogUnavailable(f"schema {place.schema!r} is no part of a memory in several databases")
+    connection = await patiently(lambda: connect(place), CONNECT_S)
+    try:
+        states = await run(connection, SHARD_STATES)
+        [(streams, stored)] = await run(connection, CONTENTS)
+        nodes = await run(connection, NODES)
+    finally:
+        await connection.close()
+    return ShardsAt(
+        store=known.store,
+        name=known.stores[known.store],
+        url=url,
+        here=tuple(shard for shard, state in states if state == "here"),
+        moving={shard: state for shard, state in states if state != "here"},
+        streams=streams,
+        stored_bytes=stored,
+        nodes=tuple(address for [address] in nodes),
+    )
 
 
 def ranges(shards: Iterable[int]) -> str:
