@@ -22,9 +22,9 @@ stream that is erased meanwhile, the new place takes nothing any more that is ol
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -35,10 +35,12 @@ from eventlog.core.requests import system_clock_us
 from eventlog.postgres.database import (
     CONNECT_S,
     Bytes,
+    Connection,
     Database,
     DatabasePlace,
     Ints,
     Row,
+    cancel_all,
     connect,
     patiently,
     run,
@@ -54,6 +56,7 @@ LOOK_S = 0.02
 TIME_MIN = -(2**63)
 
 LOCK = "SELECT pg_try_advisory_lock(hashtextextended('shard ' || current_schema(), %b))"
+UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('shard ' || current_schema(), %b))"
 STATE = "SELECT state, other, names, totals FROM shard WHERE shard = %b"
 ARRIVE = """
     INSERT INTO shard (shard, state, other) VALUES (%b, 'arriving', %s) ON CONFLICT DO NOTHING
@@ -94,6 +97,7 @@ KEEP = """
 # What goes into the new place is taken only while the stream is not erased any further: the lock of
 # its row orders that with an erasure.
 TAKEN = "WITH ok AS (SELECT FROM arriving WHERE sid = %b AND erased_version = %b FOR UPDATE)"
+AGAIN = "UPDATE arriving SET mark = '' WHERE shard = %b"
 COUNTS = """
     WITH h AS (SELECT sid, erased_version FROM {streams} WHERE shard = %b)
     SELECT (SELECT count(*) FROM event JOIN h USING (sid)),
@@ -106,6 +110,7 @@ COUNTS = """
         (SELECT count(*) FROM derived JOIN h USING (sid))
 """
 
+T = TypeVar("T")
 Counted: TypeAlias = Callable[[str], Awaitable[Mapping[str, int]]]
 """Says what a stream has added to the totals of the old place."""
 
@@ -226,7 +231,7 @@ class _Changed(Exception):
 
 
 class ShardMove:
-    """The move of one shard. Make one with `moving`."""
+    """The move of one shard."""
 
     def __init__(
         self,
@@ -327,9 +332,7 @@ class ShardMove:
             done += 1
             self._progress(done, len(heads))
 
-        async with asyncio.TaskGroup() as group:
-            for head in changed:
-                group.create_task(one(head))
+        await all_of([one(head) for head in changed])
         return len(changed)
 
     async def _copy(self, head: _Head, before: _Mark | None) -> None:
@@ -430,6 +433,7 @@ class ShardMove:
         mine = await self._old.run(COUNTS.format(streams="stream"), [self._shard])
         there = await self._new.run(COUNTS.format(streams="arriving"), [self._shard])
         if mine != there:
+            await self._new.run(AGAIN, [self._shard])
             raise CorruptLog(
                 f"of shard {self._shard} there are rows {there[0]} where the old place has "
                 f"{mine[0]}: verify that, and move it again"
@@ -484,21 +488,61 @@ def _checked(head: _Head, found: Sequence[Row], sent: Sequence[Row], chain: byte
     return chain
 
 
-@asynccontextmanager
-async def moving(
-    shard: int, old: ShardPlace, new: ShardPlace, counted: Counted, progress: Progress
-) -> AsyncIterator[ShardMove]:
-    """Hold the move of a shard, so that nobody else moves it.
+class ShardMoves:
+    """Moves shards from one store to another, several at once. Make one with `moving`."""
 
-    :raises LogUnavailable: somebody does.
+    def __init__(
+        self,
+        places: tuple[ShardPlace, ShardPlace],
+        databases: tuple[Database, Database],
+        locks: Connection,
+        counted: Counted,
+    ):
+        self._places = places
+        self._databases = databases
+        self._locks = locks
+        self._counted = counted
+        self._turn = asyncio.Lock()
+
+    async def move(self, shard: int, progress: Progress) -> ShardMoved:
+        """Move a shard, or go on with that. See `ShardMove.run`.
+
+        :raises LogUnavailable: somebody else moves it.
+        """
+        if not await self._locked(LOCK, shard):
+            raise LogUnavailable(f"shard {shard} is being moved by another process: wait for it")
+        move = ShardMove(shard, *self._places, self._databases, self._counted, progress)
+        try:
+            return await move.run()
+        finally:
+            await self._locked(UNLOCK, shard)
+
+    async def _locked(self, query: str, shard: int) -> bool:
+        async with self._turn:
+            [[is_done]] = await run(self._locks, query, [shard])
+            return bool(is_done)
+
+
+@asynccontextmanager
+async def moving(old: ShardPlace, new: ShardPlace, counted: Counted) -> AsyncIterator[ShardMoves]:
+    """Hold what moves shards from one store to another, each by itself.
+
+    :raises LogUnavailable: a database cannot be reached.
     """
     async with AsyncExitStack() as held:
-        connection = await patiently(lambda: connect(old.place), CONNECT_S)
-        held.push_async_callback(connection.close)
-        [[is_ours]] = await run(connection, LOCK, [shard])
-        if not is_ours:
-            raise LogUnavailable(f"shard {shard} is being moved by another process: wait for it")
+        locks = await patiently(lambda: connect(old.place), CONNECT_S)
+        held.push_async_callback(locks.close)
         databases = Database(old.place), Database(new.place)
         for one in databases:
             await held.enter_async_context(one.opened())
-        yield ShardMove(shard, old, new, databases, counted, progress)
+        yield ShardMoves((old, new), databases, locks, counted)
+
+
+async def all_of(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what all of these return; where one raises, the others are ended, and it is raised."""
+    tasks = [asyncio.ensure_future(one) for one in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        if tasks:
+            await cancel_all(tasks)

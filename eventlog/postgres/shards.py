@@ -55,8 +55,9 @@ PUT_SHARDS = """
 """
 SHARD_STATES = "SELECT shard, state FROM shard ORDER BY shard"
 CONTENTS = """
-    SELECT count(*), coalesce(sum(stored_bytes), 0)::bigint FROM stream
-    WHERE version > erased_version AND name IS NOT NULL
+    SELECT count(*) FILTER (WHERE substr(name, 1, octet_length(%b::bytea)) = %b::bytea),
+        coalesce(sum(stored_bytes), 0)::bigint
+    FROM stream WHERE version > erased_version AND name IS NOT NULL
 """
 NODES = "SELECT address FROM node WHERE address IS NOT NULL AND expires_at > clock_timestamp()"
 ID = b"store id"
@@ -89,8 +90,17 @@ class _Found(NamedTuple):
     known: StoreSet | None
 
 
-async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> list[str]:
-    """See that the stores at these URLs are one set, all of it; return the id of each.
+class Assembled(NamedTuple):
+    """The stores of a set, by their URLs."""
+
+    ids: list[str]
+    """Of the stores, in the order of the URLs."""
+    home: int
+    """Which of them keeps the settings that all have in common."""
+
+
+async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> Assembled:
+    """See that the stores at these URLs are one set, all of it.
 
     Stores that are empty become a set by this, and share `count` shards evenly. If one has streams
     it has all shards at first. What is empty, and given besides a set, becomes a part of it.
@@ -111,7 +121,8 @@ async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> list[s
             found[at] = one._replace(known=await _load(one.connection))
             await _learn(found[at], whole)
             await _sort(one.connection, shard_of)
-        return [one.id for one in found]
+        ids = [one.id for one in found]
+        return Assembled(ids, ids.index(whole.dealt[0]))
 
 
 async def _found(url: str, held: AsyncExitStack) -> _Found:
@@ -293,8 +304,8 @@ class ShardsAt(msgspec.Struct, frozen=True, kw_only=True):
     """The addresses of the nodes that live in it."""
 
 
-async def shards_at(url: str) -> ShardsAt:
-    """Return what is in a store that is one of several.
+async def shards_at(url: str, prefix: str = "") -> ShardsAt:
+    """Return what is in a store that is one of several; count streams whose names begin so.
 
     :raises LogUnavailable: it is none, or its database cannot be reached.
     """
@@ -305,7 +316,7 @@ async def shards_at(url: str) -> ShardsAt:
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
         states = await run(connection, SHARD_STATES)
-        [(streams, stored)] = await run(connection, CONTENTS)
+        [(streams, stored)] = await run(connection, CONTENTS, [prefix.encode(), prefix.encode()])
         nodes = await run(connection, NODES)
     finally:
         await connection.close()

@@ -46,6 +46,7 @@ from memory_actors.cli.past import diff, replay, why
 from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
 from memory_actors.cli.serve import keys, serve, ui
+from memory_actors.cli.shards import shards
 from memory_actors.cli.transfer import export, export_since, import_, import_since
 
 __all__ = ["App", "main"]
@@ -111,6 +112,6 @@ for command in (
     context, import_, export, usage, cost, tier, history, why, log, replay, diff, stats, verify,
     backup, restore_backup, move, export_since, import_since, repair, erase, purge, heads,
     heads_key, model, doctor, demo, serve, ui, keys, mcp, compact, compaction, improve,
-    extract, extractions, undo,
+    extract, extractions, undo, shards,
 ):  # fmt: skip
     main.add_command(command)

@@ -61,22 +61,27 @@ def database_url(place: str | Path) -> str | None:
 def place_of(place: str | Path | Sequence[str]) -> Path | list[str]:
     """Return the place of a store: a directory, or the URLs of the databases that it is in.
 
+    In one text, URLs are apart by spaces, which no URL has.
+
     :raises InvalidInputError: there are several places, and one is no database.
     """
+    if isinstance(place, str) and database_url(place) is not None:
+        place = place.split()
     if isinstance(place, str | Path):
-        url = database_url(place)
-        return named(place) if url is None else [url]
+        return named(place)
     urls = [url for one in place if (url := database_url(one)) is not None]
     if not urls or len(urls) < len(place):
         raise InvalidInputError("several places of one memory are the URLs of databases, each")
     return urls
 
 
-def shown(place: str | Path) -> str:
+def shown(place: str | Path | Sequence[str]) -> str:
     """Return the name of a store as it may be shown: that of a database without its password.
 
     What stands before the last `@` is taken for user and password, however badly it is written.
     """
+    if not isinstance(place, str | Path):
+        return " ".join(map(shown, place))
     url = database_url(place)
     if url is None:
         return str(place)

@@ -4,7 +4,8 @@ How a shard moves is in eventlog/postgres/shard_move.py. What is known here alon
 are in it, and what each of them has in the totals over all users.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,16 +13,17 @@ import msgspec
 
 from eventlog import EventStore, Progress, replay
 from eventlog.postgres.database import DatabasePlace
-from eventlog.postgres.shard_move import ShardMoved, ShardPlace, moving
+from eventlog.postgres.shard_move import ShardMoved, ShardPlace, all_of, moving
 from eventlog.postgres.shards import ShardsAt, assemble, shards_at
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
-from memory_actors.base.streams import is_user_stream
+from memory_actors.base.streams import STREAM_PREFIX, is_user_stream
 from memory_actors.kinds.user_state import fold_start, totals, user_decider
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.shards import SHARDS, shard_of_stream
 from memory_actors.upkeep.database import store_in
 
+SHARDS_AT_ONCE: Final = 8
 STEPS: Final = 1000
 """Of the progress of one shard."""
 
@@ -32,7 +34,7 @@ async def shards_in(urls: Sequence[str]) -> list[ShardsAt]:
     :raises LogUnavailable: these are not the databases of one memory, or one cannot be reached.
     """
     await assemble(urls, shard_of_stream, SHARDS)
-    return [await shards_at(url) for url in urls]
+    return [await shards_at(url, STREAM_PREFIX) for url in urls]
 
 
 async def move_shards(
@@ -55,18 +57,22 @@ async def move_shards(
         raise InvalidInputError(f"a shard is a number from 0 to {SHARDS - 1}")
     places = await shards_in(urls)
     new = next(one for one in places if one.url == to)
-    moved, said = [], progress or (lambda _done, _total: None)
-    for at, shard in enumerate(shards):
+    leaving = dict[str, list[int]]()
+    for shard in dict.fromkeys(shards):
         old = _place_of(shard, places, new)
-
-        def of_all(done: int, total: int, at: int = at) -> None:
-            said(at * STEPS + STEPS * done // max(total, 1), STEPS * len(shards))
-
         if old is not None:
             _check_open(old, new)
-            moved.append(await _moved(shard, old, new, of_all))
-        said((at + 1) * STEPS, STEPS * len(shards))
-    return moved
+            leaving.setdefault(old.url, []).append(shard)
+    parts, total = dict[int, float](), sum(map(len, leaving.values()))
+
+    def said(shard: int, done: int, of: int) -> None:
+        parts[shard] = done / max(of, 1)
+        if progress is not None:
+            progress(int(sum(parts.values()) * STEPS), total * STEPS)
+
+    by_url = {one.url: one for one in places}
+    found = [await _moved(some, by_url[url], new, said) for url, some in leaving.items()]
+    return [one for each in found for one in each]
 
 
 def evenly(places: Sequence[ShardsAt]) -> list[tuple[int, str]]:
@@ -107,12 +113,25 @@ def _processes(place: ShardsAt) -> set[tuple[str, int]]:
     return {(one.host, one.pid) for one in found}
 
 
-async def _moved(shard: int, old: ShardsAt, new: ShardsAt, progress: Progress) -> ShardMoved:
+async def _moved(
+    shards: Sequence[int],
+    old: ShardsAt,
+    new: ShardsAt,
+    said: Callable[[int, int, int], None],
+) -> list[ShardMoved]:
     async with (
         store_in(old.url, shard_of_stream) as log,
-        moving(shard, _place(old), _place(new), partial(_counted, log), progress) as move,
+        moving(_place(old), _place(new), partial(_counted, log)) as moves,
     ):
-        return await move.run()
+        turns = asyncio.Semaphore(SHARDS_AT_ONCE)
+
+        async def one(shard: int) -> ShardMoved:
+            async with turns:
+                moved = await moves.move(shard, lambda done, of: said(shard, done, of))
+                said(shard, 1, 1)
+                return moved
+
+        return await all_of([one(shard) for shard in shards])
 
 
 def _place(one: ShardsAt) -> ShardPlace:

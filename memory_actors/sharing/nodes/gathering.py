@@ -36,7 +36,7 @@ async def gathered(nodes: Sequence[Node], name: str, args: Args, kwargs: Kwargs)
 
     :raises InvalidInputError: it means nothing for several databases.
     """
-    if name == "system.heads" or kwargs.get("against") is not None or len(args) > 1:
+    if name == "system.heads" or kwargs.get("against") is not None:
         raise InvalidInputError(
             "heads are of one log, and this memory is in several databases: compare the chains of "
             "users, or take heads of what `export-since` or `pg_dump` makes of each"
