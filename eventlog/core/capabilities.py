@@ -297,8 +297,8 @@ class Leases(Protocol):
         ...
 
     shards_changed: Callable[[int], object]
-    """Called on the loop when shards of a store that is one of several have come or left. It forgets
-    whoever has left, and says so by `say_forgotten`."""
+    """Called on the loop when shards of a store that is one of several have come or left. It has
+    whoever has left forgotten, and says so by `say_forgotten`."""
 
     def say_forgotten(self, version: int, *, cleared: bool = False) -> None:
         """Say that this node has forgotten, in memory, whoever had left by a version of the shards.

@@ -559,6 +559,10 @@ BEGIN
     END IF;
     INSERT INTO arriving (sid, shard, mark, erased_version) VALUES (p_sid, p_shard, '', p_erased)
     ON CONFLICT (sid) DO UPDATE SET shard = p_shard, mark = '', erased_version = p_erased;
+    IF e_version = '{}' THEN -- only what is beside the events has changed
+        COMMIT;
+        RETURN;
+    END IF;
     UPDATE event SET payload = e.payload, gone_at = nullif(e.gone_at, -9223372036854775808)
     FROM unnest(e_version, e_payload, e_gone_at) AS e (version, payload, gone_at)
     WHERE event.sid = p_sid AND event.version = e.version;

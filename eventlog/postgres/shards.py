@@ -1,7 +1,7 @@
-"""Several stores that share streams between them, each in a database of its own: who they are.
+"""Several stores that share streams between them, each in a database of its own.
 
-Streams belong to shards, and each shard is in one of the stores: a row of its table `shard` says so,
-and its procedures refuse to claim or write a stream whose shard is not there. So no map that a
+Streams belong to shards, and each shard is in one of the stores: a row of its table `shard` says
+so, and its procedures refuse to claim or write a stream whose shard is not there. So no map that a
 process has in memory can do harm: at worst it asks the wrong store, and is told.
 
 Each store has an id, which stays when its URL changes, and a list of all (`StoreSet`), so that who
@@ -19,6 +19,7 @@ import msgspec
 from eventlog.core.errors import LogUnavailable
 from eventlog.postgres.database import (
     CONNECT_S,
+    FORMAT,
     Bytes,
     Connection,
     DatabasePlace,
@@ -37,7 +38,8 @@ STREAMS_AT_ONCE = 1024
 LOAD = "SELECT value FROM setting WHERE name = %b"
 FOUND = """
     WITH made AS (
-        INSERT INTO setting (name, value) VALUES (%b, %b) ON CONFLICT (name) DO NOTHING RETURNING true
+        INSERT INTO setting (name, value) VALUES (%b, %b)
+        ON CONFLICT (name) DO NOTHING RETURNING true
     )
     INSERT INTO shard (shard, state) SELECT s, 'here' FROM unnest(%b) AS s JOIN made ON true
 """
@@ -51,6 +53,13 @@ UNKNOWN_SHARDS = (
 PUT_SHARDS = """
     UPDATE stream SET shard = s.shard FROM unnest(%b, %b) AS s (sid, shard) WHERE stream.sid = s.sid
 """
+SHARD_STATES = "SELECT shard, state FROM shard ORDER BY shard"
+CONTENTS = """
+    SELECT count(*) FILTER (WHERE substr(name, 1, octet_length(%b::bytea)) = %b::bytea),
+        coalesce(sum(stored_bytes), 0)::bigint
+    FROM stream WHERE version > erased_version AND name IS NOT NULL
+"""
+NODES = "SELECT address FROM node WHERE address IS NOT NULL AND expires_at > clock_timestamp()"
 ID = b"store id"
 
 
@@ -81,8 +90,17 @@ class _Found(NamedTuple):
     known: StoreSet | None
 
 
-async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> list[str]:
-    """See that the stores at these URLs are one set, all of it; return the id of each.
+class Assembled(NamedTuple):
+    """The stores of a set, by their URLs."""
+
+    ids: list[str]
+    """Of the stores, in the order of the URLs."""
+    home: int
+    """Which of them keeps the settings that all have in common."""
+
+
+async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> Assembled:
+    """See that the stores at these URLs are one set, all of it.
 
     Stores that are empty become a set by this, and share `count` shards evenly. If one has streams
     it has all shards at first. What is empty, and given besides a set, becomes a part of it.
@@ -90,7 +108,7 @@ async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> list[s
     :raises LogUnavailable: a store of the set is missing, or one is of another set, or of none and
         has streams; or a database cannot be reached.
     """
-    _check([one for url in urls if (one := await _known(url)) is not None])
+    _check([known for url in urls if (known := await _known(url)) is not None])
     async with AsyncExitStack() as held:
         found = [await _found(url, held) for url in urls]
         if len({one.id for one in found}) < len(found):
@@ -103,7 +121,8 @@ async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> list[s
             found[at] = one._replace(known=await _load(one.connection))
             await _learn(found[at], whole)
             await _sort(one.connection, shard_of)
-        return [one.id for one in found]
+        ids = [one.id for one in found]
+        return Assembled(ids, ids.index(whole.dealt[0]))
 
 
 async def _found(url: str, held: AsyncExitStack) -> _Found:
@@ -259,10 +278,58 @@ async def _known(url: str) -> StoreSet | None:
     place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
-        is_there = await found_format(place, connection) is not None
-        return await _load(connection) if is_there else None
+        made = await found_format(place, connection)
+        is_set = made is not None and made >= FORMAT
+        return await _load(connection) if is_set else None
     finally:
         await connection.close()
+
+
+class ShardsAt(msgspec.Struct, frozen=True, kw_only=True):
+    """A store that is one of several, and what is in it."""
+
+    store: str
+    """Its id, which stays when its URL changes."""
+    name: str
+    """Its host, database and schema."""
+    url: str
+    here: tuple[int, ...]
+    """The shards that are in it."""
+    moving: dict[int, str]
+    """Shards that are on their way: `arriving` here, or `left` and `cleared` from here."""
+    streams: int
+    stored_bytes: int
+    """Of the payloads of its streams."""
+    nodes: tuple[bytes, ...]
+    """The addresses of the nodes that live in it."""
+
+
+async def shards_at(url: str, prefix: str = "") -> ShardsAt:
+    """Return what is in a store that is one of several; count streams whose names begin so.
+
+    :raises LogUnavailable: it is none, or its database cannot be reached.
+    """
+    place = DatabasePlace.parse(url)
+    known = await _known(url)
+    if known is None:
+        raise LogUnavailable(f"schema {place.schema!r} is no part of a memory in several databases")
+    connection = await patiently(lambda: connect(place), CONNECT_S)
+    try:
+        states = await run(connection, SHARD_STATES)
+        [(streams, stored)] = await run(connection, CONTENTS, [prefix.encode(), prefix.encode()])
+        nodes = await run(connection, NODES)
+    finally:
+        await connection.close()
+    return ShardsAt(
+        store=known.store,
+        name=known.stores[known.store],
+        url=url,
+        here=tuple(shard for shard, state in states if state == "here"),
+        moving={shard: state for shard, state in states if state != "here"},
+        streams=streams,
+        stored_bytes=stored,
+        nodes=tuple(address for [address] in nodes),
+    )
 
 
 def ranges(shards: Iterable[int]) -> str:

@@ -100,7 +100,9 @@ ARCHIVE = """
 """
 DROP_ARCHIVED = """
     WITH gone AS (
-        DELETE FROM event_archive WHERE archived_at < %b AND (%b::bytea IS NULL OR sid = %b::bytea)
+        DELETE FROM event_archive AS a
+        WHERE archived_at < %b AND (%b::bytea IS NULL OR sid = %b::bytea)
+            AND NOT EXISTS (SELECT FROM arriving WHERE arriving.sid = a.sid)
         RETURNING sid, version, payload
     ), marked AS (
         UPDATE event SET gone_at = %b FROM gone

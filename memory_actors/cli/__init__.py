@@ -33,6 +33,7 @@ from memory_actors.cli.keeping import (
     heads_key,
     move,
     purge,
+    ray_stop,
     repair,
     restore_backup,
 )
@@ -46,6 +47,7 @@ from memory_actors.cli.past import diff, replay, why
 from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
 from memory_actors.cli.serve import keys, serve, ui
+from memory_actors.cli.shards import shards
 from memory_actors.cli.transfer import export, export_since, import_, import_since
 
 __all__ = ["App", "main"]
@@ -111,6 +113,6 @@ for command in (
     context, import_, export, usage, cost, tier, history, why, log, replay, diff, stats, verify,
     backup, restore_backup, move, export_since, import_since, repair, erase, purge, heads,
     heads_key, model, doctor, demo, serve, ui, keys, mcp, compact, compaction, improve,
-    extract, extractions, undo,
+    extract, extractions, undo, shards, ray_stop,
 ):  # fmt: skip
     main.add_command(command)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
-from eventlog.files.datafile import named
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import InvalidInputError, UnavailableError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
-from memory_actors.sharing.address import database_urls
+from memory_actors.sharing.address import place_of
 from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
 from memory_actors.sharing.declaration import Caller
@@ -131,11 +130,11 @@ class MemorySystem(Operations):
         )
 
         async def opened() -> Any:
-            if (urls := database_urls(directory)) is not None:
-                return await _node(urls, parts, share=share)
+            store = place_of(directory)
+            if not isinstance(store, Path):
+                return await _node(store, parts, share=share)
             if settings is not None and settings.placement != "leases":
                 raise InvalidInputError("placement is for a store in a database: leave it out")
-            store = named(directory)
             if share:
                 return await _shared(store, parts)
             return await _engine().owned_alone(store, parts)
@@ -190,10 +189,10 @@ def open_or_join(
     done there. Of a store in a database it is a client of a node, if there is one; and a node
     itself, with `parts`, if there is none, it keeps the store, or parts are asked for.
     """
-    if (urls := database_urls(place)) is not None:
-        alone = keeps or bool(asked)
+    store = place_of(place)
+    if not isinstance(store, Path):
+        alone, urls = keeps or bool(asked), store
         return Opening("open_or_join(...)", lambda: _client_or_node(urls, parts, is_node=alone))
-    store = named(place)
     needed = {name: part for name, part in parts.items() if name in {*asked, *MAKE_A_STORE}}
     owning = described(store, StoreParts(**needed))
 

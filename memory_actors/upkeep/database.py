@@ -34,6 +34,13 @@ async def settings_in(url: str) -> AsyncIterator[SettingStore]:
         yield store
 
 
+def store_in(
+    url: str, shard_of: Callable[[str], int]
+) -> "AbstractAsyncContextManager[PgEventStore]":
+    """Hold a store that is one of several open, to read it."""
+    return _opened(url, event_registry(), shard_of=shard_of)
+
+
 class LogInDatabase:
     """Opens the log at a URL, as `open_log` does that of a directory."""
 

@@ -14,6 +14,7 @@ they go on while Ray's head is away; only what has died meanwhile is not begun a
 import asyncio
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +52,8 @@ CALLS_AT_ONCE: Final = 1_000  # of one Ray actor: all of them ask where its node
 ANSWER_S: Final = 2.0
 START_S: Final = 120.0
 """The longest that a Ray actor may take to open its node: a process is begun, a model loaded."""
+
+CLOSE_S: Final = 30.0
 
 _logger = get_logger("memory_actors.sharing")
 
@@ -99,7 +102,7 @@ class RayActors:
         self._url = url
         self._parts = parts
         self._count = (parts.settings or Settings()).ray_actors
-        self._store = hashlib.sha256(shown(url).encode()).hexdigest()[:16]
+        self._store = _store(url)
         self._handles: dict[int, Any] = {}
 
     def number_of(self, stream: str) -> int:
@@ -137,20 +140,6 @@ class RayActors:
             _logger.info("a Ray actor does not answer", actor=number, error=reason(error))
             return None
 
-    async def stop(self) -> None:
-        """Close the nodes of all of them, and end them for good."""
-        for number in range(self._count):
-            try:
-                handle = await asyncio.to_thread(ray.get_actor, self.name(number), NAMESPACE)
-            except ValueError:
-                continue
-            try:
-                async with asyncio.timeout(START_S):
-                    await handle.close.remote()
-            except (RayError, TimeoutError) as error:
-                _logger.warning("a node was not closed", actor=number, error=reason(error))
-            await asyncio.to_thread(ray.kill, handle)
-
     async def _asked(self, number: int) -> str:
         if number not in self._handles:
             self._handles[number] = await asyncio.to_thread(self._made, number)
@@ -185,7 +174,7 @@ class NodeActor:
         self._parts = msgspec.structs.replace(parts, settings=here)
         self._place = partial(PlacementByRay, actors=RayActors(url, parts), mine=number)
         self._opening = asyncio.Lock()
-        self._node: "Node | None" = None
+        self._node: Node | None = None
 
     async def address(self) -> str:
         """Return where the node is reached."""
@@ -203,13 +192,38 @@ class NodeActor:
                 await self._node.close()
 
 
-async def stop_ray_actors(url: str, count: int = Settings().ray_actors) -> None:
-    """End the Ray actors of a store for good; any process that opens it begins them again.
+async def stop_ray_actors(url: str) -> int:
+    """Close the nodes of all Ray actors of a store, and end them for good; return how many.
+
+    A process that has the store open, or opens it, begins them again.
 
     :raises UnavailableError: there is no Ray cluster.
     """
     await asyncio.to_thread(_join_cluster)
-    await RayActors(url, StoreParts(settings=Settings(ray_actors=count))).stop()
+    known = await asyncio.to_thread(ray.util.list_named_actors, all_namespaces=True)
+    begins = f"{_store(url)}-"
+    names = [
+        one["name"]
+        for one in known
+        if one["namespace"] == NAMESPACE and one["name"].startswith(begins)
+    ]
+    await asyncio.gather(*map(_stop, names))
+    return len(names)
+
+
+async def _stop(name: str) -> None:
+    with suppress(ValueError):  # another one has stopped it
+        handle = await asyncio.to_thread(ray.get_actor, name, NAMESPACE)
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await handle.close.remote()
+        except (RayError, TimeoutError) as error:
+            _logger.warning("a node was not closed", actor=name, error=reason(error))
+        await asyncio.to_thread(ray.kill, handle)
+
+
+def _store(url: str) -> str:
+    return hashlib.sha256(shown(url).encode()).hexdigest()[:16]
 
 
 def _join_cluster() -> None:

@@ -6,7 +6,7 @@ nothing between two databases, and is refused; what a database does itself is re
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -36,7 +36,7 @@ async def gathered(nodes: Sequence[Node], name: str, args: Args, kwargs: Kwargs)
 
     :raises InvalidInputError: it means nothing for several databases.
     """
-    if name == "system.heads" or kwargs.get("against") is not None or len(args) > 1:
+    if name == "system.heads" or kwargs.get("against") is not None:
         raise InvalidInputError(
             "heads are of one log, and this memory is in several databases: compare the chains of "
             "users, or take heads of what `export-since` or `pg_dump` makes of each"
@@ -218,7 +218,7 @@ async def events_of_user(
 
 async def _until_moved(
     several: "SeveralNodes", user_id: str, at: int, found: AsyncIterator[LogEntry]
-) -> AsyncIterator[LogEntry]:
+) -> AsyncGenerator[LogEntry, None]:
     """Yield entries until there are no more, or the user is in another database."""
     coming = asyncio.ensure_future(anext(found, None))
     try:
@@ -241,7 +241,7 @@ async def _until_moved(
 
 
 class MetricsOfSeveral(NoMetrics):
-    """The metrics of a process that has a node in each of several databases: one for all of them."""
+    """The metrics of a process that has a node in each of several databases, as one."""
 
     def __init__(self, metrics: Metrics):
         self._metrics = metrics

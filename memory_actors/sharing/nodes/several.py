@@ -9,6 +9,7 @@ nothing between two of them.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
@@ -51,6 +52,7 @@ async def opened_several(urls: Sequence[str], parts: StoreParts) -> "SeveralNode
     settings = parts.settings or Settings()
     if settings.placement == "ray":
         raise InvalidInputError("placement='ray' is for one database: of several, leave it out")
+    ids, home = await assemble(urls, shard_of_stream, SHARDS)
     ids = await assemble(urls, shard_of_stream, SHARDS)
     each = msgspec.structs.replace(settings, live_bytes_max=settings.live_bytes_max // len(urls))
     shared = gathering.MetricsOfSeveral.of(parts.metrics)
@@ -61,7 +63,7 @@ async def opened_several(urls: Sequence[str], parts: StoreParts) -> "SeveralNode
     try:
         for store, url in sorted(zip(ids, urls, strict=True)):
             nodes[store] = await opened_node(url, parts, named, shard_of_stream)
-        several = SeveralNodes(nodes)
+        several = SeveralNodes(nodes, ids[home])
         await several.start()
     except BaseException:
         await to_the_end(_closed(list(nodes.values())))
@@ -80,8 +82,10 @@ async def _closed(nodes: Sequence[Node]) -> None:
 class SeveralNodes:
     """Carries out operations where the users are: a `Caller`."""
 
-    def __init__(self, nodes: Mapping[str, Node]):
-        """Take the node of each database, by the id of the store in it, in the order of the ids."""
+    def __init__(self, nodes: Mapping[str, Node], home: str):
+        """Take the node of each database, by the id of its store; one keeps common settings."""
+        self._pid = os.getpid()
+        self.settings = nodes[home].settings
         self.nodes = list(nodes.values())
         self.stores = list(nodes)
         self._here: list[set[int]] = [set() for _ in self.nodes]
@@ -97,27 +101,14 @@ class SeveralNodes:
         """Learn which shards are where, and what the databases have in common."""
         for leaving in self._leaving:
             await leaving.start()
-        home = await self._home()
-        self.settings = home.settings
         for node in self.nodes:
             node.server.everywhere = self
             memory = node.memory
-            memory._erasing.keep_keys_in(home.settings)  # noqa: SLF001 - this process's own
-            memory._services.recalls.keep_key_in(home.settings)  # noqa: SLF001 - the same
+            memory._erasing.keep_keys_in(self.settings)  # noqa: SLF001 - this process's own
+            memory._services.recalls.keep_key_in(self.settings)  # noqa: SLF001 - the same
             for other in self.nodes:
                 if other is not node:
                     memory.watch_erasures(other.answering.tell)
-
-    async def _home(self) -> Node:
-        """Return the node of the database that keeps what all of them have in common."""
-        from eventlog.postgres.shards import SETTING, StoreSet
-
-        for node in self.nodes:
-            known = await node.settings.load_setting(SETTING.decode())
-            if known is not None:
-                first = msgspec.json.decode(known, type=StoreSet).dealt[0]
-                return self.nodes[self.stores.index(first)]
-        raise UnavailableError("these databases are no longer one memory: open them again")
 
     def _told(self, at: int) -> Callable[[set[int]], object]:
         def told(here: set[int]) -> None:
@@ -233,6 +224,8 @@ class SeveralNodes:
 
     async def close(self) -> None:
         """Take no more calls, give the users up, and close."""
+        if os.getpid() != self._pid:
+            return
         await asyncio.gather(*(leaving.close() for leaving in self._leaving))
         await to_the_end(_closed(self.nodes))
 

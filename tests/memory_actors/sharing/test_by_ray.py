@@ -8,23 +8,20 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
-from memory_actors import (
-    InvalidInputError,
-    MemorySystem,
-    MissingExtraError,
-    Settings,
-    UnavailableError,
-)
+from memory_actors import InvalidInputError, MemorySystem, Settings
 from memory_actors.base.streams import stream_of
+from memory_actors.cli import main
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
@@ -37,13 +34,14 @@ def cluster() -> Iterator[Any]:
     """Begin a cluster of three raylets, whose workers know the embedder of the tests."""
     from ray.cluster_utils import Cluster
 
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # noqa: S108 - its sockets have short names
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT, ROOT / "tests"))))
         patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_TMPDIR", folder)
-        head = {"num_cpus": 1, "include_dashboard": False}
+        quick = {"health_check_period_ms": 300, "health_check_failure_threshold": 3}
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
         made = Cluster(initialize_head=True, head_node_args=head)
         for _ in range(2):
             made.add_node(num_cpus=1)
@@ -59,9 +57,6 @@ def cluster() -> Iterator[Any]:
 def url(cluster) -> Iterator[str]:
     with lent_url() as lent:
         yield lent
-        from memory_actors.sharing.nodes.by_ray import stop_ray_actors
-
-        asyncio.run(stop_ray_actors(lent, 3))
 
 
 def opened(url: str, **more: Any) -> Any:
@@ -154,9 +149,12 @@ async def test_nothing_is_lost_or_doubled_when_a_ray_actor_is_killed(memory) -> 
 async def test_the_shards_of_a_machine_that_is_gone_go_on_at_another(cluster, memory) -> None:
     for user in USERS:
         await memory.user(user).add("is here before")
-    gone = cluster.add_node(num_cpus=1) if len(cluster.list_all_nodes()) < 3 else None
-    node = gone or [one for one in cluster.list_all_nodes() if one is not cluster.head_node][0]
-    cluster.remove_node(node, allow_graceful=False)
+    before = await processes(memory)
+    others = [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
+    raylets = {node.all_processes["raylet"][0].process.pid: node for node in others}
+    there = {user: psutil.Process(pid).ppid() for user, pid in before.items()}
+    raylet = next(parent for parent in there.values() if parent in raylets)
+    await asyncio.to_thread(cluster.remove_node, raylets[raylet], allow_graceful=False)
     for user in USERS:
         await memory.user(user).add("is here after")
         hits = await memory.user(user).retrieve("is here", top_k=10)
@@ -169,9 +167,10 @@ async def test_of_an_erased_user_no_ray_actor_keeps_anything(url, memory) -> Non
     assert await memory.user("erased").retrieve("canary")
     await memory.erase("erased")
     assert await memory.user("erased").retrieve("canary") == []
-    caches = Path(os.environ.get("XDG_CACHE_HOME", "/nowhere"))
-    found = [path for path in caches.rglob("*") if path.is_file() and canary.encode() in path.read_bytes()]
-    assert not found
+    caches = Path(os.environ["XDG_CACHE_HOME"])
+    files = [path for path in caches.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if canary.encode() in path.read_bytes()]
 
 
 async def test_a_process_with_another_number_of_ray_actors_is_refused(url, memory) -> None:
@@ -181,12 +180,39 @@ async def test_a_process_with_another_number_of_ray_actors_is_refused(url, memor
 
 
 async def test_a_part_that_cannot_be_sent_to_ray_is_refused(url) -> None:
+    held = threading.Lock()
     settings = Settings(placement="ray", ray_actors=1)
-    lock = __import__("threading").Lock()
+    parts = {"embedder": FakeEmbedder(), "settings": settings, "clock": lambda: bool(held)}
     with pytest.raises(InvalidInputError, match="cannot be sent"):
-        await MemorySystem.open(url + "x", embedder=FakeEmbedder(), settings=settings, clock=lambda: lock)
+        await MemorySystem.open(f"{url}_other", **parts)
+
+
+async def test_several_databases_are_not_placed_by_ray(url) -> None:
+    with pytest.raises(InvalidInputError, match="one database"):
+        await MemorySystem.open([url, f"{url}_other"], settings=Settings(placement="ray"))
 
 
 async def test_a_directory_is_not_placed(tmp_path) -> None:
     with pytest.raises(InvalidInputError, match="placement"):
         await MemorySystem.open(tmp_path, settings=Settings(placement="ray"))
+
+
+async def test_ray_actors_are_stopped_by_a_command_and_begun_by_who_opens(url) -> None:
+    async with opened(url) as memory:
+        await memory.user("user 1").add("is there before")
+    stopped = await asyncio.to_thread(CliRunner().invoke, main, ["--json", "ray-stop", url])
+    assert json.loads(stopped.stdout) == {"stopped": 3}
+    async with opened(url) as memory:
+        hits = await memory.user("user 1").retrieve("is there before", top_k=1)
+        assert [hit.content for hit in hits] == ["is there before"]
+
+
+async def test_calls_go_on_while_the_head_of_ray_is_away(cluster, memory) -> None:
+    """It is the last test here: nothing brings this head back."""
+    for user in USERS:
+        await memory.user(user).add("is here before")
+    cluster.head_node.kill_gcs_server()
+    for user in USERS:
+        await memory.user(user).add("is here after")
+        hits = await memory.user(user).retrieve("is here", top_k=10)
+        assert {"is here before", "is here after"} <= {hit.content for hit in hits}

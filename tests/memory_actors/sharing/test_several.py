@@ -81,7 +81,7 @@ async def test_users_are_spread_over_the_databases_and_reached_as_one_memory(mem
 
     assert await memory.users() == sorted(USERS)
     per_node = [await node.memory.users() for node in several(memory).nodes]
-    assert sorted(sum(per_node, [])) == sorted(USERS)
+    assert sorted(user for users in per_node for user in users) == sorted(USERS)
     assert all(per_node)
     for at, node in enumerate(several(memory).nodes):
         assert {several(memory).at(user) for user in await node.memory.users()} == {at}
@@ -225,9 +225,6 @@ async def test_the_databases_may_be_of_different_servers(urls, other_server):
         assert await memory.users() == sorted(USERS)
 
         other_server.stop()
-        at = several(memory).stores, several(memory)
-        here = [u for u in USERS if several(memory).nodes[at[1].at(u)].memory._eventlog._database]
-        assert here
         mine = [u for u in USERS if several(memory).at(u) == _node_at(memory, urls[0])]
         async with asyncio.timeout(5):
             for user_id in mine:
@@ -303,7 +300,7 @@ async def test_a_database_is_named_once(urls):
 
 async def test_a_store_that_is_open_alone_does_not_become_one_of_several(urls):
     async with opened(urls[0]):
-        with pytest.raises(LogUnavailable, match="have .* open alone"):
+        with pytest.raises(LogUnavailable, match=r"have .* open alone"):
             await opened(urls)
 
 
