@@ -120,7 +120,10 @@ class RayActors:
         """
         try:
             async with asyncio.timeout(START_S):
-                await asyncio.gather(*map(self._asked, range(self._count)))
+                begun = map(self._begun, range(self._count))
+                done = await asyncio.gather(*begun, return_exceptions=True)
+            for error in [one for one in done if isinstance(one, BaseException)]:
+                raise error
         except RayTaskError as failed:
             raise failed.cause from failed
         except (TypeError, ValueError) as error:
@@ -136,9 +139,18 @@ class RayActors:
             async with asyncio.timeout(ANSWER_S):
                 return await self._asked(number)
         except (RayError, TimeoutError, ValueError) as error:
-            self._handles.pop(number, None)  # it may have been stopped, and made anew
-            _logger.info("a Ray actor does not answer", actor=number, error=reason(error))
+            # It may have been stopped, and made anew.
+            if self._handles.pop(number, None) is not None:
+                _logger.info("a Ray actor does not answer", actor=number, error=reason(error))
             return None
+
+    async def _begun(self, number: int) -> None:
+        """Have one running; leave none that cannot open its node."""
+        try:
+            await self._asked(number)
+        except RayTaskError:
+            await asyncio.to_thread(ray.kill, self._handles.pop(number))
+            raise
 
     async def _asked(self, number: int) -> str:
         if number not in self._handles:

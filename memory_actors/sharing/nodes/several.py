@@ -53,7 +53,6 @@ async def opened_several(urls: Sequence[str], parts: StoreParts) -> "SeveralNode
     if settings.placement == "ray":
         raise InvalidInputError("placement='ray' is for one database: of several, leave it out")
     ids, home = await assemble(urls, shard_of_stream, SHARDS)
-    ids = await assemble(urls, shard_of_stream, SHARDS)
     each = msgspec.structs.replace(settings, live_bytes_max=settings.live_bytes_max // len(urls))
     shared = gathering.MetricsOfSeveral.of(parts.metrics)
     parts = msgspec.structs.replace(

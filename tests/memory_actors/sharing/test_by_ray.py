@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,12 @@ def cluster() -> Iterator[Any]:
         patch.setenv("RAY_TMPDIR", folder)
         quick = {"health_check_period_ms": 300, "health_check_failure_threshold": 3}
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
-        made = Cluster(initialize_head=True, head_node_args=head)
-        for _ in range(2):
-            made.add_node(num_cpus=1)
+        try:
+            made = Cluster(initialize_head=True, head_node_args=head)
+            for _ in range(2):
+                made.add_node(num_cpus=1)
+        except Exception as error:  # whatever it wants of a machine, this one may not have it
+            pytest.skip(f"Ray does not start here: {error!r:.300}")
         ray.init(address=made.address, namespace="tests", log_to_driver=False)
         yield made
         ray.shutdown()
@@ -122,28 +126,38 @@ asyncio.run(main())
     assert {user: after[user] for user in before} == before, "they stay where they were"
 
 
-async def test_nothing_is_lost_or_doubled_when_a_ray_actor_is_killed(memory) -> None:
+async def struck(memory: MemorySystem, user: str, notes: int) -> None:
+    """Kill the Ray actor that has a user while all users write; count what is there."""
     acknowledged: dict[str, list[str]] = {user: [] for user in USERS}
 
     async def write(user: str) -> None:
-        for number in range(30):
-            content = f"note {number} of {user}, written while something dies"
-            receipt = await memory.user(user).add(content)
+        for number in range(notes):
+            receipt = await memory.user(user).add(f"note {number} of {user}", on_duplicate="keep")
             acknowledged[user].append(receipt.memory_id)
             await asyncio.sleep(0.05)
 
+    counts = {user: await memory.user(user).count() for user in USERS}
     async with asyncio.TaskGroup() as group:
-        for user in USERS:
-            group.create_task(write(user))
+        for one in USERS:
+            group.create_task(write(one))
         await asyncio.sleep(0.4)
         before = await processes(memory)
-        os.kill(before[USERS[0]], signal.SIGKILL)
-    after = await processes(memory)
-    assert after[USERS[0]] != before[USERS[0]], "Ray has begun it anew"
-    for user in USERS:
-        there = await memory.user(user).list_memories(limit=1_000)
-        notes = [one.memory_id for one in there if one.content.startswith("note")]
-        assert sorted(notes) == sorted(acknowledged[user])
+        os.kill(before[user], signal.SIGKILL)
+    assert (await processes(memory))[user] != before[user], "Ray has begun it anew"
+    for one in USERS:
+        there = await memory.user(one).list_memories(limit=10_000)
+        assert {*acknowledged[one]} <= {memory.memory_id for memory in there}
+        assert len(there) == counts[one] + notes
+
+
+async def test_nothing_is_lost_or_doubled_when_a_ray_actor_is_killed(memory) -> None:
+    await struck(memory, USERS[0], 30)
+
+
+@pytest.mark.slow
+async def test_nothing_is_lost_or_doubled_in_many_rounds(memory) -> None:
+    for number in range(30):
+        await struck(memory, USERS[number % len(USERS)], 10)
 
 
 async def test_the_shards_of_a_machine_that_is_gone_go_on_at_another(cluster, memory) -> None:
@@ -154,11 +168,18 @@ async def test_the_shards_of_a_machine_that_is_gone_go_on_at_another(cluster, me
     raylets = {node.all_processes["raylet"][0].process.pid: node for node in others}
     there = {user: psutil.Process(pid).ppid() for user, pid in before.items()}
     raylet = next(parent for parent in there.values() if parent in raylets)
+    gone = {before[user] for user in USERS if there[user] == raylet}
     await asyncio.to_thread(cluster.remove_node, raylets[raylet], allow_graceful=False)
+    for pid in gone:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     for user in USERS:
         await memory.user(user).add("is here after")
         hits = await memory.user(user).retrieve("is here", top_k=10)
         assert {"is here before", "is here after"} <= {hit.content for hit in hits}
+    after = await processes(memory)
+    assert len(after) == len(USERS)
+    assert not gone & {*after.values()}
 
 
 async def test_of_an_erased_user_no_ray_actor_keeps_anything(url, memory) -> None:
@@ -200,7 +221,10 @@ async def test_a_directory_is_not_placed(tmp_path) -> None:
 async def test_ray_actors_are_stopped_by_a_command_and_begun_by_who_opens(url) -> None:
     async with opened(url) as memory:
         await memory.user("user 1").add("is there before")
-    stopped = await asyncio.to_thread(CliRunner().invoke, main, ["--json", "ray-stop", url])
+    loop = asyncio.get_running_loop()
+    stopped = await loop.run_in_executor(
+        None, CliRunner().invoke, main, ["--json", "ray-stop", url]
+    )
     assert json.loads(stopped.stdout) == {"stopped": 3}
     async with opened(url) as memory:
         hits = await memory.user("user 1").retrieve("is there before", top_k=1)
