@@ -13,6 +13,7 @@ they go on while Ray's head is away; only what has died meanwhile is not begun a
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -243,7 +244,7 @@ def _join_cluster() -> None:
     if ray.is_initialized():
         return
     try:
-        ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False)
+        ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError as error:
         raise UnavailableError(
             "there is no Ray cluster: call ray.init(...) before, or set RAY_ADDRESS"
