@@ -13,7 +13,8 @@ import msgspec
 
 from eventlog import EventStore, Progress, replay
 from eventlog.postgres.database import DatabasePlace
-from eventlog.postgres.shard_move import ShardMoved, ShardPlace, all_of, moving
+from eventlog.postgres.shard_copy import all_of
+from eventlog.postgres.shard_move import ShardMoved, ShardPlace, moving
 from eventlog.postgres.shards import ShardsAt, assemble, shards_at
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings

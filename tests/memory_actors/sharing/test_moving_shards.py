@@ -16,7 +16,7 @@ from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
 from eventlog import LogUnavailable
-from eventlog.postgres import shard_move
+from eventlog.postgres import shard_copy, shard_move
 from memory_actors import GlobalLimits, InvalidInputError, Item, MemorySystem, Settings
 from memory_actors.sharing.moving import evenly, move_shards, shards_in
 from memory_actors.sharing.shards import SHARDS, shard_of
@@ -204,7 +204,7 @@ async def test_a_user_who_is_erased_while_their_shard_moves_is_at_neither_place(
         here = url_of(memory, urls, "ada")
         [there] = [url for url in urls if url != here]
         copied, go_on = asyncio.Event(), asyncio.Event()
-        copy = shard_move.ShardMove._copied
+        copy = shard_copy.ShardCopy.changed
 
         async def stops(self):
             changed = await copy(self)
@@ -212,7 +212,7 @@ async def test_a_user_who_is_erased_while_their_shard_moves_is_at_neither_place(
             await go_on.wait()
             return changed
 
-        monkeypatch.setattr(shard_move.ShardMove, "_copied", stops)
+        monkeypatch.setattr(shard_copy.ShardCopy, "changed", stops)
         moving = asyncio.create_task(move_shards(urls, [shard_of("ada")], there))
         await copied.wait()
         assert (await rows_of(there, "user:ada", "event"))[0] > 0
