@@ -31,11 +31,13 @@ from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.requests import system_clock_us
 from eventlog.postgres.database import (
     CONNECT_S,
+    Busy,
     Bytes,
     Connection,
     Database,
     DatabasePlace,
     Ints,
+    Lost,
     connect,
     patiently,
     run,
@@ -56,6 +58,7 @@ LEAVE = "CALL leave_shard(%b, %s, NULL)"
 KEEP_TOTALS = "UPDATE shard SET names = %b, totals = %b WHERE shard = %b AND state = 'left'"
 ADMIT = "CALL admit_shard(%b, %b, %b)"
 CLEAR = "CALL count_shard(%b, 'left', 'cleared', -1, %b, %b)"
+DROP = "CALL drop_foreign(%b, %b, %b, %b)"
 END = "DELETE FROM shard WHERE shard = %b AND state = 'cleared'"
 BEHIND = """
     SELECT count(*) FROM node
@@ -92,9 +95,6 @@ class ShardMoved(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     waited_s: float
     """How long nobody could use it; 0 if an earlier run had come so far."""
-
-
-DROP = "CALL drop_foreign(%b, %b, %b, %b)"
 
 
 class ShardMove:
@@ -154,7 +154,10 @@ class ShardMove:
         await self._new.run(ARRIVE, [self._shard, self._old_id])
         new = await self._state(self._new)
         if new != ("arriving", self._old_id):
-            raise LogUnavailable(f"shard {self._shard} arrives there from another database")
+            raise LogUnavailable(
+                f"shard {self._shard} has not left that database, or arrives there from another "
+                "one: run the move of before again"
+            )
         return True
 
     async def _state(self, database: Database) -> tuple[str, str | None] | None:
@@ -244,9 +247,14 @@ class ShardMoves:
             await self._locked(UNLOCK, shard)
 
     async def _locked(self, query: str, shard: int) -> bool:
-        async with self._turn:
-            [[is_done]] = await run(self._locks, query, [shard])
-            return bool(is_done)
+        try:
+            async with self._turn:
+                [[is_done]] = await run(self._locks, query, [shard])
+        except (Lost, Busy) as error:
+            raise LogUnavailable(
+                f"the database cannot be reached: {error}: run the move again, it goes on"
+            ) from error
+        return bool(is_done)
 
 
 @asynccontextmanager
