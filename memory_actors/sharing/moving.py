@@ -13,7 +13,8 @@ import msgspec
 
 from eventlog import EventStore, Progress, replay
 from eventlog.postgres.database import DatabasePlace
-from eventlog.postgres.shard_move import ShardMoved, ShardPlace, all_of, moving
+from eventlog.postgres.shard_copy import all_of
+from eventlog.postgres.shard_move import ShardMoved, ShardPlace, moving
 from eventlog.postgres.shards import ShardsAt, assemble, shards_at
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
@@ -55,7 +56,7 @@ async def move_shards(
         raise InvalidInputError("name the database that shards go to among those of the memory")
     if not shards or any(not 0 <= shard < SHARDS for shard in shards):
         raise InvalidInputError(f"a shard is a number from 0 to {SHARDS - 1}")
-    places = await shards_in(urls)
+    places = await _finished(await shards_in(urls), shards, urls)
     new = next(one for one in places if one.url == to)
     leaving = dict[str, list[int]]()
     for shard in dict.fromkeys(shards):
@@ -75,6 +76,18 @@ async def move_shards(
     return [one for each in found for one in each]
 
 
+async def _finished(
+    places: list[ShardsAt], shards: Sequence[int], urls: Sequence[str]
+) -> list[ShardsAt]:
+    """Clear shards from where a move has left something of them; return what is where then."""
+    here = {shard: one for one in places for shard in one.here}
+    left = [(one, here[shard], shard) for one in places for shard in one.moving if shard in here]
+    left = [one for one in left if one[2] in shards and one[0].store != one[1].store]
+    for old, new, shard in left:
+        await _moved([shard], old, new, lambda *_: None)
+    return await shards_in(urls) if left else places
+
+
 def evenly(places: Sequence[ShardsAt]) -> list[tuple[int, str]]:
     """Return which shards go to which URL, so that each database has as many as the others."""
     share, over = divmod(SHARDS, len(places))
@@ -89,9 +102,6 @@ def _place_of(shard: int, places: Sequence[ShardsAt], new: ShardsAt) -> ShardsAt
     """Return the place that a shard leaves; None: it is at the new one, and nowhere else."""
     for one in places:
         if one.store != new.store and (shard in one.here or one.moving.get(shard) == "left"):
-            return one
-    for one in places:
-        if one.store != new.store and one.moving.get(shard) == "cleared":
             return one
     if shard in new.here:
         return None

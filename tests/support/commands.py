@@ -60,6 +60,7 @@ LINES = {
     "export-since": "0 increment",
     "import-since": "lines.jsonl",
     "repair": "repaired",
+    "shards move": "1 --to postgresql://nobody@127.0.0.1:9/none",
     "erase": "--user eve --yes",
     "purge": "--source web",
     "heads": "new-heads.json",

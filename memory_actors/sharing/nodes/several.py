@@ -158,7 +158,7 @@ class SeveralNodes:
         """Leave nothing of an erased user where a move has been, or is under way."""
         at = await self.found(user_id)
         for stream in (stream_of(user_id), recall_stream_of(user_id)):
-            until = (await _log(self.nodes[at]).head(stream)).version
+            until = (await _log(self.nodes[at]).head(stream)).erased_version
             for other in self.nodes:
                 if other is not self.nodes[at]:
                     await require(_log(other), ShardingStore).drop_foreign(stream, until)

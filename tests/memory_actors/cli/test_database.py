@@ -33,6 +33,7 @@ INSTEAD = {
     "import-since": ("InvalidInputError", "replicate the database"),
     "restore-backup": ("InvalidInputError", "pg_restore"),
     "repair": ("InvalidInputError", "standby"),
+    "shards move": ("InvalidInputError", "is one place, and has all shards"),
     "move": ("NotFoundError", "no store in the directory"),
     "demo": ("InvalidInputError", "leave --data out"),
 }

@@ -16,7 +16,7 @@ from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
 from eventlog import LogUnavailable
-from eventlog.postgres import shard_move
+from eventlog.postgres import shard_copy, shard_move
 from memory_actors import GlobalLimits, InvalidInputError, Item, MemorySystem, Settings
 from memory_actors.sharing.moving import evenly, move_shards, shards_in
 from memory_actors.sharing.shards import SHARDS, shard_of
@@ -204,7 +204,7 @@ async def test_a_user_who_is_erased_while_their_shard_moves_is_at_neither_place(
         here = url_of(memory, urls, "ada")
         [there] = [url for url in urls if url != here]
         copied, go_on = asyncio.Event(), asyncio.Event()
-        copy = shard_move.ShardMove._copied
+        copy = shard_copy.ShardCopy.changed
 
         async def stops(self):
             changed = await copy(self)
@@ -212,7 +212,7 @@ async def test_a_user_who_is_erased_while_their_shard_moves_is_at_neither_place(
             await go_on.wait()
             return changed
 
-        monkeypatch.setattr(shard_move.ShardMove, "_copied", stops)
+        monkeypatch.setattr(shard_copy.ShardCopy, "changed", stops)
         moving = asyncio.create_task(move_shards(urls, [shard_of("ada")], there))
         await copied.wait()
         assert (await rows_of(there, "user:ada", "event"))[0] > 0
@@ -254,6 +254,60 @@ async def test_a_user_who_is_erased_after_a_move_that_was_cut_off_is_at_neither_
         for url in urls:
             assert await rows_of(url, "user:ada", *TABLES) == [0] * 6
         await move_shards(urls, [shard_of("ada")], there)
+        assert (await memory.verify()).ok
+        assert await memory.check_replay() == []
+
+
+async def test_a_shard_goes_on_to_a_third_place_although_the_first_was_not_emptied(
+    urls, monkeypatch
+):
+    with ExitStack() as held:
+        urls.append(held.enter_context(lent_url()))
+        await all_at_first(urls, ["ada"])
+        async with opened(urls) as memory:
+            await memory.user("ada").count()
+            here = url_of(memory, urls, "ada")
+            there, further = (url for url in urls if url != here)
+
+            async def cut_off(_self):
+                raise LogUnavailable("cut off")
+
+            monkeypatch.setattr(shard_move.ShardMove, "_cleared", cut_off)
+            with pytest.raises(LogUnavailable):
+                await move_shards(urls, [shard_of("ada")], there)
+            monkeypatch.undo()
+            await move_shards(urls, [shard_of("ada")], further)
+            await move_shards(urls, [shard_of("ada")], here)
+            await memory.user("ada").add("tea")
+
+            assert url_of(memory, urls, "ada") == here
+            assert await memory.user("ada").count() == 2
+            assert not any(one.moving for one in await shards_in(urls))
+            assert (await memory.verify()).ok
+            assert await memory.check_replay() == []
+
+
+async def test_a_user_who_is_erased_and_comes_back_during_a_move_is_somebody_new(urls, monkeypatch):
+    """What they write at once after the erasure arrives, and nothing before it."""
+    await all_at_first(urls, ["ada"])
+    async with opened(urls) as memory:
+        await memory.user("ada").count()
+        [there] = [url for url in urls if url != url_of(memory, urls, "ada")]
+        copy, turns = shard_copy.ShardCopy.changed, iter([True])
+
+        async def then_erased(self):
+            changed = await copy(self)
+            if next(turns, False):
+                await memory.erase("ada")
+                await memory.user("ada").add("new")
+            return changed
+
+        monkeypatch.setattr(shard_copy.ShardCopy, "changed", then_erased)
+        await move_shards(urls, [shard_of("ada")], there)
+        monkeypatch.undo()
+
+        assert [m.content for m in await memory.user("ada").list_memories()] == ["new"]
+        assert url_of(memory, urls, "ada") == there
         assert (await memory.verify()).ok
         assert await memory.check_replay() == []
 

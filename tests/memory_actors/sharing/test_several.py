@@ -18,6 +18,7 @@ from memory_actors import (
     MemorySystem,
     Settings,
 )
+from memory_actors.sharing.moving import move_shards
 from memory_actors.sharing.nodes.joining import joined
 from memory_actors.sharing.shards import SHARDS, shard_of, shard_of_stream
 from memory_actors.sharing.system import _remote
@@ -150,6 +151,28 @@ async def test_the_log_of_all_databases_is_followed(memory):
     await asyncio.wait([following])
 
 
+async def test_a_user_is_followed_into_another_database(memory, urls):
+    user, seen, enough = memory.user("ada"), [], asyncio.Event()
+
+    async def follow() -> None:
+        async for entry in memory.events("ada", follow=True):
+            seen.append(entry.data.get("content"))
+            if "milk" in seen:
+                enough.set()
+
+    await user.add("tea")
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0.2)
+    at = several(memory).at("ada")
+    await move_shards(urls, [shard_of("ada")], urls[1 - _url_at(memory, urls, at)])
+    await user.add("milk")
+    async with asyncio.timeout(5):
+        await enough.wait()
+    following.cancel()
+    await asyncio.wait([following])
+    assert [one for one in seen if one is not None] == ["tea", "milk"]
+
+
 async def test_the_past_and_the_events_of_a_user_are_read_where_the_user_is(memory):
     for user_id in USERS[:4]:
         user = memory.user(user_id)
@@ -242,6 +265,11 @@ def _node_at(memory: MemorySystem, url: str) -> int:
     schema = url.rpartition("=")[2]
     places = [n.memory._eventlog._database.place.schema for n in several(memory).nodes]
     return places.index(schema)
+
+
+def _url_at(memory: MemorySystem, urls: list[str], at: int) -> int:
+    schema = several(memory).nodes[at].memory._eventlog._database.place.schema
+    return next(n for n, url in enumerate(urls) if url.endswith(schema))
 
 
 # --- which databases
