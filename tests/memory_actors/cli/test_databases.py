@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner, Result
 from support.agent import agent, said
-from support.commands import LINES, SERVES, arguments_of
+from support.commands import LINES, SERVES, WITH_RAY, arguments_of
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
@@ -66,7 +66,7 @@ def in_its_directory(shared: Shared, surroundings: None, monkeypatch: pytest.Mon
     monkeypatch.chdir(shared.directory)
 
 
-@pytest.mark.parametrize("name", sorted(set(LINES) - set(INSTEAD) - SERVES))
+@pytest.mark.parametrize("name", sorted(set(LINES) - set(INSTEAD) - SERVES - WITH_RAY))
 def test_a_command_works_beside_a_node_in_two_databases(shared: Shared, name: str) -> None:
     arguments = arguments_of(name, shared.ids)
     if name in AT_A_POSITION:
