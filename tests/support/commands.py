@@ -90,7 +90,7 @@ LINES = {
 SERVES = {"serve", "ui"}
 """Commands that go on until they are interrupted."""
 WITH_RAY = {"ray-stop"}
-"""Commands that need a Ray cluster: they are tried where there is one, in sharing/test_by_ray.py."""
+"""Commands that need a Ray cluster: sharing/test_by_ray.py has one, and tries them."""
 
 
 def arguments_of(name: str, ids: Mapping[str, str]) -> list[str]:
