@@ -101,11 +101,11 @@ class CompressEpisodes(compression.Compress, frozen=True, kw_only=True):
     summary: EpisodesCompressed
 
 
-class UndoEpisodeCompaction(compression.UndoCompaction, frozen=True, kw_only=True):
+class UndoEpisodeCompaction(compression.UndoAnyCompaction, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 
-class AddEpisodeSummary(compression.AddSummary, frozen=True, kw_only=True):
+class AddEpisodeSummary(compression.AddAnySummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: EpisodeSummaryAdded

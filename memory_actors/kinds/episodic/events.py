@@ -18,7 +18,7 @@ from memory_actors.kinds.kind import Pruned, Updated
 registry = KindRegistry()
 
 
-class EvictedStep(msgspec.Struct, frozen=True, gc=False):
+class StepMarker(msgspec.Struct, frozen=True, gc=False):
     """The marker of a step that made room for a newer one."""
 
     number: int
@@ -50,7 +50,7 @@ class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=T
     """An episode that had gone came back; its steps and its end follow as events of their own."""
 
     created_at_us: int
-    evicted: tuple[EvictedStep, ...] = ()
+    evicted: tuple[StepMarker, ...] = ()
     """The last of its evicted steps."""
     steps_evicted: int = 0
     keep: bool = False
@@ -74,7 +74,7 @@ class StepAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     observation: str | None = None
     outcome: str | None = None
     error: str | None = None
-    evicted: tuple[EvictedStep, ...] = ()
+    evicted: tuple[StepMarker, ...] = ()
     origins: tuple[Origin, ...] = ()
     """The sources of its words, where it came back with its episode."""
 
@@ -126,7 +126,7 @@ class EpisodesCompressed(
 
 @registry.about("episodic.summary_added", Effect.ADDED)
 class EpisodeSummaryAdded(
-    compression.SummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compression.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no episode went for it."""
 
@@ -135,7 +135,7 @@ class EpisodeSummaryAdded(
 
 
 @registry.about("episodic.compaction_undone", Effect.UNDONE)
-class CompactionUndone(compression.CompactionUndone, frozen=True, kw_only=True):
+class CompactionUndone(compression.AnyCompactionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 

@@ -69,7 +69,7 @@ class AddMemories(Add, frozen=True, kw_only=True):
     """The sources of the living memories, without those of which nobody said any."""
 
 
-class AddSummary(compression.AddSummary, frozen=True, kw_only=True):
+class AddSummary(compression.AddAnySummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: SummaryAdded
@@ -120,7 +120,7 @@ class CompressMemories(compression.Compress, frozen=True, kw_only=True):
     summary: MemoriesCompressed
 
 
-class UndoCompaction(compression.UndoCompaction, frozen=True, kw_only=True):
+class UndoCompaction(compression.UndoAnyCompaction, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 

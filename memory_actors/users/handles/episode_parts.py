@@ -20,8 +20,8 @@ from memory_actors.base.validation import (
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
-    EvictedStep,
     StepAdded,
+    StepMarker,
     step_bytes,
     step_sha256,
     step_text,
@@ -107,7 +107,7 @@ def restored(given: Episode, now_us: int, session_id: str | None) -> EpisodeRest
         pinned=given.pinned,
         created_at_us=now_us,
         evicted=tuple(
-            EvictedStep(gone.number, _sha256(gone.sha256), gone.snippet)
+            StepMarker(gone.number, _sha256(gone.sha256), gone.snippet)
             for gone in given.evicted[-MARKERS_MAX:]
         ),
         steps_evicted=given.steps_evicted,
