@@ -38,7 +38,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.base.weights import Weights, check_weights
-from memory_actors.extraction.run import extractions
+from memory_actors.extraction.recorded import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.provenance import Provenance
