@@ -2,18 +2,19 @@
 
 Each text of an episode (the goal, a step, the result) stands in an event of its own, also after it
 was restored: so no event grows with the episode, and each text is found under the version of its
-event. A goal and a result are found by their own words, a step by what `step_text` returns.
+event. A goal and a result are found by their own words, a step by its `StepTexts.line`.
 """
 
 import hashlib
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from memory_actors.base.records import Origin
+from memory_actors.base.records import Origin, Step
 from memory_actors.kinds import compression
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.kinds.phrasing import text_digest
 
 registry = KindRegistry()
 
@@ -149,39 +150,48 @@ Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | CompactionUndone
 # --- what a text says
 
 
-def step_text(
-    action: str,
-    observation: str | None = None,
-    outcome: str | None = None,
-    error: str | None = None,
-) -> str:
-    """Return what a step is found by: `action -> observation -> outcome -> error: …`."""
-    said = [action, observation, outcome, f"error: {error}" if error else None]
-    return " -> ".join(part for part in said if part)
+class StepTexts(NamedTuple):
+    """The texts of a step."""
 
+    action: str
+    observation: str | None = None
+    outcome: str | None = None
+    error: str | None = None
 
-def step_bytes(
-    action: str,
-    observation: str | None = None,
-    outcome: str | None = None,
-    error: str | None = None,
-) -> int:
-    """Return what a step counts for: the UTF-8 bytes of its texts."""
-    return sum(len(part.encode()) for part in (action, observation, outcome, error) if part)
+    @classmethod
+    def of(cls, step: StepAdded | Step) -> Self:
+        """Return the texts that a step has."""
+        return cls(step.action, step.observation, step.outcome, step.error)
 
+    @property
+    def line(self) -> str:
+        """All of them, as the step is found: `action -> observation -> outcome -> error: …`."""
+        said = [*self[:-1], f"error: {self.error}" if self.error else None]
+        return " -> ".join(part for part in said if part)
 
-def step_sha256(
-    action: str,
-    observation: str | None = None,
-    outcome: str | None = None,
-    error: str | None = None,
-) -> bytes:
-    """Return the hash of a step's JSON, which stays when the step is evicted.
+    @property
+    def size_bytes(self) -> int:
+        """The size that the step counts for: the UTF-8 bytes of its texts."""
+        return sum(len(part.encode()) for part in self if part)
 
-    The JSON is an object of the four, in this order, without spaces; what is not there is null.
-    """
-    step = {"action": action, "observation": observation, "outcome": outcome, "error": error}
-    return hashlib.sha256(msgspec.json.encode(step)).digest()
+    @property
+    def sha256(self) -> bytes:
+        """The hash of the step's JSON, which stays when the step is evicted.
+
+        The JSON is an object of the four, in this order, without spaces; what is not there is null.
+        """
+        return hashlib.sha256(msgspec.json.encode(self._asdict())).digest()
+
+    def added(self, memory_id: str, number: int = 0) -> StepAdded:
+        """Return the event of a step with these texts; its number may be set later."""
+        return StepAdded(
+            memory_id=memory_id,
+            number=number,
+            size_bytes=self.size_bytes,
+            digest=text_digest(self.line),
+            sha256=self.sha256,
+            **self._asdict(),
+        )
 
 
 def goal_of(event: RowEvent) -> str:

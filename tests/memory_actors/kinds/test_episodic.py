@@ -26,9 +26,7 @@ from memory_actors.kinds.episodic.events import (
     EpisodeUpdated,
     StepAdded,
     StepMarker,
-    step_bytes,
-    step_sha256,
-    step_text,
+    StepTexts,
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX
 from memory_actors.kinds.kind import Tally, index_of, version_of
@@ -652,13 +650,11 @@ def test_the_goal_is_found_by_its_new_words() -> None:
 
 
 def test_what_a_step_counts_for_is_found_by_and_leaves() -> None:
-    assert step_text("look") == "look"
-    assert step_text("look", "a door", "closed", "stuck") == (
-        "look -> a door -> closed -> error: stuck"
-    )
-    assert step_bytes("é", None, "b", "c") == 4
-    assert step_sha256("look", None, "closed") == step_sha256("look", None, "closed", None)
+    assert StepTexts("look").line == "look"
+    all_four = StepTexts("look", "a door", "closed", "stuck")
+    assert all_four.line == "look -> a door -> closed -> error: stuck"
+    assert StepTexts("é", None, "b", "c").size_bytes == 4
     # printf '{"action":"look","observation":"closed","outcome":null,"error":null}' | sha256sum
-    assert step_sha256("look", "closed").hex() == (
+    assert StepTexts("look", "closed").sha256.hex() == (
         "f07a55a921d5575b78fad3c6c872fcfcf8427017e2d8a8e5f6471a8b77aa8ede"
     )
