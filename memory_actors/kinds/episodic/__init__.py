@@ -31,7 +31,7 @@ from memory_actors.kinds.episodic.decide import (
     decide,
 )
 from memory_actors.kinds.episodic.events import (
-    CompactionUndone,
+    EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
     EpisodesCompressed,
@@ -179,7 +179,7 @@ def data(row: Row, events: Events) -> dict[str, Any]:
 
 # --- compaction
 
-UNDONE = CompactionUndone
+UNDONE = EpisodeCompactionUndone
 
 
 def whose(row: Row) -> str:

@@ -21,7 +21,7 @@ from memory_actors.kinds.compression import (
     summary_to_undo,
 )
 from memory_actors.kinds.episodic.events import (
-    CompactionUndone,
+    EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
     EpisodeRestored,
@@ -357,7 +357,7 @@ def _compress(command: CompressEpisodes, state: Episodic, limits: Limits) -> Seq
 def _undo(command: UndoEpisodeCompaction, state: Episodic, limits: Limits) -> Sequence[Event]:
     summary = summary_to_undo(command, state.held.rows)
     back = _all_returning(command, state, limits, instead_of=[summary])
-    return [CompactionUndone(memory_id=command.memory_id), *back]
+    return [EpisodeCompactionUndone(memory_id=command.memory_id), *back]
 
 
 def _add_summary(command: AddEpisodeSummary, state: Episodic, limits: Limits) -> Sequence[Event]:

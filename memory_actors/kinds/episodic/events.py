@@ -136,7 +136,7 @@ class EpisodeSummaryAdded(
 
 
 @registry.about("episodic.compaction_undone", Effect.UNDONE)
-class CompactionUndone(compression.AnyCompactionUndone, frozen=True, kw_only=True):
+class EpisodeCompactionUndone(compression.AnyCompactionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 
@@ -145,7 +145,7 @@ TextEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpd
 SummaryEvent: TypeAlias = EpisodesCompressed | EpisodeSummaryAdded
 RowEvent: TypeAlias = TextEvent | SummaryEvent
 """Makes a row, or changes the one it names."""
-Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | CompactionUndone
+Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | EpisodeCompactionUndone
 
 # --- what a text says
 
@@ -165,7 +165,7 @@ class StepTexts(NamedTuple):
 
     @property
     def line(self) -> str:
-        """All of them, as the step is found: `action -> observation -> outcome -> error: …`."""
+        """The words that the step is found by: `action -> observation -> outcome -> error: …`."""
         said = [*self[:-1], f"error: {self.error}" if self.error else None]
         return " -> ".join(part for part in said if part)
 

@@ -20,7 +20,7 @@ from memory_actors.kinds.compression import (
     summary_row,
 )
 from memory_actors.kinds.episodic.events import (
-    CompactionUndone,
+    EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
     EpisodesCompressed,
@@ -263,7 +263,7 @@ class _Draft:
     def apply(self, recorded: Recorded[Event]) -> None:
         """Fold one event."""
         event = recorded.data
-        if isinstance(event, EpisodeDeleted | CompactionUndone):
+        if isinstance(event, EpisodeDeleted | EpisodeCompactionUndone):
             self._discard((event.memory_id,))
         elif isinstance(event, EpisodesPruned):
             self._discard(event.memory_ids)
