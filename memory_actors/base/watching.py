@@ -42,7 +42,7 @@ class CallersFunction(Generic[F]):
 
     maker: ClassVar[str]
     takes: ClassVar[str]
-    """Which argument takes a function, and of what."""
+    """The argument that takes a function, and what that is a function of."""
 
     def __init__(self, function: F, *, name: str | None = None):
         if not callable(function):
