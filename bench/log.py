@@ -21,7 +21,7 @@ from bench.workload import added
 from eventlog import EventLog
 from eventlog.core import frame
 from eventlog.core.records import Prepared
-from eventlog.lmdb.writer import Job, Writer
+from eventlog.lmdb.writer import Work, Writer
 from memory_actors.kinds.user_state import event_registry
 
 PRODUCERS = (1, 16, 256)
@@ -138,7 +138,7 @@ def _recording(batches: list[int]) -> type[Writer]:
     """Return a writer that notes how many events each commit has."""
 
     class Recording(Writer):
-        def _commit(self, batch: list[Job]) -> Any:
+        def _commit(self, batch: list[Work]) -> Any:
             batches.append(sum(job.events for job in batch))
             return super()._commit(batch)
 

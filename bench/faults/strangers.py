@@ -289,7 +289,7 @@ def _nonsense(store: Path, rng: random.Random) -> str:
         _call(8, "add", msgspec.msgpack.encode([["x"] * 30, {}])),
         frames.framed(frames.More(99, 1 << 60)),
         frames.framed(frames.Signal(99, 99)),
-        frames.framed(frames.Result(99, b"")),
+        frames.framed(frames.Answered(99, b"")),
         frames.framed(frames.Welcome(1, 0.0, 0, {})),
     ]
     with _connected(store, _hello(store) + b"".join(calls)) as found:
@@ -297,7 +297,7 @@ def _nonsense(store: Path, rng: random.Random) -> str:
         for said in _said(found):
             if isinstance(said, frames.CallFailed):
                 failed[said.number] = error_of(said.error)
-            if isinstance(said, frames.Result):
+            if isinstance(said, frames.Answered):
                 return f"call {said.number} has a result"
             if len(failed) == 8:
                 break

@@ -26,7 +26,7 @@ from eventlog.core.waiting import Turns, settle
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.writer import Job, Landed, Outcome, WriteJob, Writer
+from eventlog.lmdb.writer import Landed, Outcome, Work, WriteJob, Writer
 
 QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
 
@@ -263,7 +263,7 @@ class Intake:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop
 
-    def _put(self, job: Job) -> None:
+    def _put(self, job: Work) -> None:
         self._env.check_process()
         self.check_loop()
         if self._writer is None:
@@ -276,7 +276,7 @@ class Intake:
         """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
         self._anchor.write(tail._replace(transaction=self._env.last_transaction()))
 
-    def _deliver(self, batch: list[Job], outcomes: list[Outcome], landed: Landed | None) -> None:
+    def _deliver(self, batch: list[Work], outcomes: list[Outcome], landed: Landed | None) -> None:
         self.queued_events -= sum(job.events for job in batch)
         self.queued_bytes -= sum(job.payload_bytes for job in batch)
         self.counts["batches"] += 1

@@ -45,7 +45,7 @@ REFUSALS = (
 Outcome: TypeAlias = Any | Exception
 
 
-class Job(Protocol):
+class Work(Protocol):
     """Work for one transaction, and whom to tell."""
 
     events: int
@@ -109,7 +109,7 @@ class Writer:
         bookkeeping: Bookkeeping,
         tail: Callable[[Transaction], Tail],
         committed: Callable[[Tail], None],
-        deliver: Callable[[list[Job], list[Outcome], Landed | None], None],
+        deliver: Callable[[list[Work], list[Outcome], Landed | None], None],
         keys: Keys | None = None,
     ):
         self._keys = keys
@@ -119,11 +119,11 @@ class Writer:
         self._committed = committed
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
         self._thread.start()
 
-    def put(self, job: Job) -> None:
+    def put(self, job: Work) -> None:
         """Queue a job."""
         self._queue.put(job)
 
@@ -133,7 +133,7 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        held: Job | None = None
+        held: Work | None = None
         while (first := held or self._queue.get()) is not None:
             batch, held, stopping = self._take(first)
             outcomes, landed = self._commit(batch)
@@ -142,7 +142,7 @@ class Writer:
             if stopping:
                 return
 
-    def _take(self, first: Job) -> tuple[list[Job], Job | None, bool]:
+    def _take(self, first: Work) -> tuple[list[Work], Work | None, bool]:
         """Return a batch, the job that did not fit into it, and whether to stop after it."""
         batch, events, size = [first], first.events, first.payload_bytes
         while True:
@@ -157,7 +157,7 @@ class Writer:
                 return batch, job, False
             batch.append(job)
 
-    def _commit(self, batch: list[Job]) -> tuple[list[Outcome], Landed | None]:
+    def _commit(self, batch: list[Work]) -> tuple[list[Outcome], Landed | None]:
         try:
             outcomes, landed = self._env.write(lambda txn: self._apply(txn, batch))
         except (StorageFailed, LogClosed, LogUnavailable) as error:  # of the store: everyone's
@@ -168,7 +168,7 @@ class Writer:
         return outcomes, landed
 
     def _commit_apart(
-        self, batch: list[Job], error: Exception
+        self, batch: list[Work], error: Exception
     ) -> tuple[list[Outcome], Landed | None]:
         if len(batch) == 1:
             return [error], None
@@ -188,7 +188,7 @@ class Writer:
             return Landed(self._tail(txn), load_totals(self._env, txn))
         return None
 
-    def _apply(self, txn: Transaction, batch: list[Job]) -> tuple[list[Outcome], Landed]:
+    def _apply(self, txn: Transaction, batch: list[Work]) -> tuple[list[Outcome], Landed]:
         incoming_bytes = sum(job.payload_bytes for job in batch)
         used_bytes = self._env.bytes_near_limit(txn, incoming_bytes)
         self._bookkeeping.begin()

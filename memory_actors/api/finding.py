@@ -114,16 +114,18 @@ def named_kinds(
     return [KIND_BY_NAME[name] for name in dict.fromkeys(map(check_memory_type, memory_types))]
 
 
-def only_kind(
-    memory_type: MemoryType | str, memory_types: Sequence[MemoryType | str] | None
-) -> Sequence[MemoryType | str]:
-    """Return the one type that is named.
+def searched_kinds(
+    memory_type: MemoryType | str | None, memory_types: Sequence[MemoryType | str] | None
+) -> Sequence[Kind]:
+    """Return the kinds that a query searches: the one that is named, several, or the usual ones.
 
-    :raises InvalidInputError: others are named, too, or it is none.
+    :raises InvalidInputError: both are given, or a name is none.
     """
+    if memory_type is None:
+        return named_kinds(memory_types, SEARCHED)
     if memory_types is not None:
         raise InvalidInputError("give memory_type, for one, or memory_types, for several")
-    return [check_memory_type(memory_type)]
+    return named_kinds([memory_type])
 
 
 class Chosen(NamedTuple):

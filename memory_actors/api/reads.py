@@ -7,15 +7,13 @@ import anyio.to_thread
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.finding import (
-    SEARCHED,
     chosen,
     found_in,
     found_summary,
     in_export_order,
     matching,
-    named_kinds,
     newest_first,
-    only_kind,
+    searched_kinds,
 )
 from memory_actors.api.originals import expand
 from memory_actors.api.user_context import UserContext
@@ -38,7 +36,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.base.weights import Weights, check_weights
-from memory_actors.extraction.run import extractions
+from memory_actors.extraction.recorded import extractions
 from memory_actors.history.why import why
 from memory_actors.kinds import context
 from memory_actors.kinds.provenance import Provenance
@@ -119,10 +117,9 @@ class UserReads:
         :raises EmbedderError: the query could not be embedded.
         """
         text_bytes(query, "query", QUERY_BYTES_MAX)
-        if memory_type is not None:
-            memory_types = only_kind(memory_type, memory_types)
-        kinds = named_kinds(memory_types, SEARCHED)
+        kinds = searched_kinds(memory_type, memory_types)
         several = memory_types is not None and len(kinds) > 1
+        usual_order: Order = "kind" if several else "score"
         most = TOP_K if token_budget is None else BUDGET_TOP_K
         asked = Query(
             text=query,
@@ -145,9 +142,7 @@ class UserReads:
             compressed=compressed,
             of_origin=wanted(sources, min_trust),
             each_kind=several,
-            order=("kind" if several else "score")
-            if order is None
-            else check_choice(order, get_args(Order), "order"),
+            order=usual_order if order is None else check_choice(order, get_args(Order), "order"),
         )
         with self._scope.measured("Retrieve", "any", kinds=[kind.NAME for kind in asked.kinds]):
             async with self._scope.searching() as live:

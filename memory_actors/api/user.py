@@ -29,7 +29,8 @@ from memory_actors.base.records import (
 )
 from memory_actors.base.reports import Extraction, Purged, Undone
 from memory_actors.base.validation import check_memory_type, check_tier
-from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract, undo
+from memory_actors.extraction.recorded import undo
+from memory_actors.extraction.run import BATCHES_MAX, ExtractRequest, extract
 from memory_actors.kinds import account
 from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import date, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -11,6 +11,8 @@ from eventlog.core.records import Returned
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Trust(StrEnum):
@@ -354,3 +356,14 @@ class QuotaUse(Returned, frozen=True):
         if not self.limit:
             return 100.0 if self.used else 0.0
         return 100.0 * self.used / self.limit
+
+
+def as_record(kind: type[T], memory: Memory) -> T:
+    """Return a memory as a record of its kind: the fields of any memory, then those of its data.
+
+    The data win: the `source` of a relationship is a name.
+    """
+    fields = [name for name in kind.__struct_fields__ if name in Memory.__struct_fields__]
+    return msgspec.convert(
+        {**{name: getattr(memory, name) for name in fields}, **memory.data}, kind
+    )

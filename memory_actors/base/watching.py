@@ -1,14 +1,17 @@
-"""Calling functions of a caller's own: they hear how far some work has come, or who was erased."""
+"""Calling functions of a caller's own: they do a part of some work, or hear what becomes of it."""
 
 from collections.abc import Callable
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import anyio.to_thread
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import reason
+from memory_actors.base.validation import check_maker
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _logger = get_logger("memory_actors.base")
 
@@ -28,13 +31,38 @@ def is_async(function: Callable[..., object]) -> bool:
     return any(map(iscoroutinefunction, (function, type(function).__call__)))
 
 
-async def called(function: Callable[..., object], *given: object) -> Any:
-    """Return what a caller's function returns: on the loop if it is `async`, else in a thread."""
-    if is_async(function):
-        said = function(*given)
-    else:
-        said = await anyio.to_thread.run_sync(function, *given, abandon_on_cancel=True)
-    return await said if isawaitable(said) else said
+class CallersFunction(Generic[F]):
+    """A function in the place of a summariser, an extractor or the like.
+
+    An async one is awaited on the loop, any other runs in a worker thread: who waits for that can
+    be cancelled, the thread goes on to its end. The name is the function's, unless given.
+
+    :raises InvalidInputError: it is no function, or the name cannot stand in an event.
+    """
+
+    maker: ClassVar[str]
+    takes: ClassVar[str]
+    """The argument that takes a function, and what that is a function of."""
+
+    def __init__(self, function: F, *, name: str | None = None):
+        if not callable(function):
+            raise InvalidInputError(f"{self.takes}, not {function!r:.60}")
+        self._function = function
+        own_name = str(getattr(function, "__name__", type(function).__name__))
+        self._name = check_maker(name or own_name, self.maker)
+
+    @property
+    def name(self) -> str:
+        """The name under which the record has what it did."""
+        return self._name
+
+    async def _returned(self, *given: object) -> Any:
+        """Return what the function returns."""
+        if is_async(self._function):
+            said = self._function(*given)
+        else:
+            said = await anyio.to_thread.run_sync(self._function, *given, abandon_on_cancel=True)
+        return await said if isawaitable(said) else said
 
 
 def check_forgets(forget: Callable[[str], object]) -> None:

@@ -10,7 +10,8 @@ passage before those around it. An embedder that gives no token states leaves ve
 (`PLAIN`).
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -46,6 +47,20 @@ def check_weights(weights: object) -> Weights:
                 f"the weight {name} must be a number from -{WEIGHT_MAX:,} to {WEIGHT_MAX:,}"
             )
     return weights
+
+
+def weights_of(given: Mapping[str, Any]) -> Weights:
+    """Return weights from those that are given by the names of their signals; any size will do.
+
+    :raises InvalidInputError: there is no signal of a name, or a weight is no number.
+    """
+    if unknown := given.keys() - set(Weights.__struct_fields__):
+        known = ", ".join(Weights.__struct_fields__)
+        raise InvalidInputError(f"unknown weight {min(unknown)!r:.80}: use some of {known}")
+    try:
+        return msgspec.convert(given, Weights)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"a weight must be a number: {error}") from error
 
 
 TURNS: Final = Weights()

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from memory_actors.api.finding import SEARCHED
 from memory_actors.api.user import TAKES
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Hit, Memory, MemoryType, Receipt
-from memory_actors.base.weights import Weights
+from memory_actors.base.weights import Weights, weights_of
 from memory_actors.cli import options
 from memory_actors.cli.deriving import flag_of, mirrors
 from memory_actors.cli.options import App
@@ -49,13 +49,9 @@ filters = options.filters("fields of the metadata")
 
 
 def _weights(given: str) -> Weights:
-    weights = options.json_object(given)
-    if unknown := weights.keys() - set(Weights.__struct_fields__):
-        known = ", ".join(Weights.__struct_fields__)
-        raise click.BadParameter(f"no signal {', '.join(sorted(unknown))}; use {known}")
     try:
-        return msgspec.convert(weights, Weights)
-    except msgspec.ValidationError as error:
+        return weights_of(options.json_object(given))
+    except InvalidInputError as error:
         raise click.BadParameter(str(error)) from error
 
 

@@ -9,7 +9,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from memory_actors.base.records import Hit, Memory, MemoryType, Receipt, Relationship
+from memory_actors.base.records import Hit, Memory, MemoryType, Receipt, Relationship, as_record
 from memory_actors.cli.output import (
     counted,
     excerpt,
@@ -22,7 +22,6 @@ from memory_actors.cli.output import (
     table,
     text,
 )
-from memory_actors.users.handles.handle import as_record
 
 CONTENT_CHARACTERS_MAX = 300  # of a memory in a table; `get` shows all of it
 LINES_MAX, LINE_CHARACTERS_MAX = 5, 120  # of an entity or an episode in a table

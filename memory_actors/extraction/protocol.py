@@ -6,9 +6,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from memory_actors.base.errors import ExtractorError, InvalidInputError, MemoryActorsError
+from memory_actors.base.errors import ExtractorError, MemoryActorsError
 from memory_actors.base.validation import check_maker
-from memory_actors.base.watching import called
+from memory_actors.base.watching import CallersFunction
 
 
 class Spoken(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,26 +92,11 @@ Extract = (
 """Takes a conversation, returns proposals; a text stands for a fact to add."""
 
 
-class CallableExtractor:
-    """Asks a callable. An async one is awaited on the loop, any other runs in a worker thread.
+class CallableExtractor(CallersFunction[Extract]):
+    """Finds facts with a callable that takes a conversation and returns proposals."""
 
-    :raises InvalidInputError: it is none, or the name cannot stand in an event.
-    """
-
-    def __init__(self, function: Extract, *, name: str | None = None):
-        if not callable(function):
-            raise InvalidInputError(
-                f"extractor= takes a function of a Conversation, not {function!r:.60}"
-            )
-        self._function = function
-        self._name = check_maker(
-            name or str(getattr(function, "__name__", type(function).__name__)), "an extractor"
-        )
-
-    @property
-    def name(self) -> str:
-        """Say who extracts: the function's name, unless another was given."""
-        return self._name
+    maker = "an extractor"
+    takes = "extractor= takes a function of a Conversation"
 
     async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
         """Return what the callable proposes.
@@ -119,7 +104,7 @@ class CallableExtractor:
         :raises ExtractorError: it raised, or returned something else than proposals and texts.
         """
         try:
-            said = await called(self._function, conversation)
+            said = await self._returned(conversation)
             if isinstance(said, str | bytes) or not isinstance(said, Iterable):
                 raise TypeError(f"it returned {type(said).__name__}: return a list of proposals")
             return [_proposal(one) for one in said]

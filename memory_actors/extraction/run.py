@@ -1,4 +1,4 @@
-"""`user.extract(...)`, `user.undo(...)` and `user.extractions()`.
+"""`user.extract(...)`: new messages are read, and what an extractor proposes is carried out.
 
 An extraction reads batch by batch; each is one command, so it is whole or not at all, and an
 extraction that breaks off is continued by the next one. Of one user there is one at a time: two
@@ -8,8 +8,7 @@ would read the same messages twice, and pay twice.
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -24,16 +23,13 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Metadata
-from memory_actors.base.reports import Extraction, ProposedFact, Undone
+from memory_actors.base.reports import Extraction
 from memory_actors.base.validation import (
     check_count,
     check_flag,
     check_name,
     check_optional_name,
-    check_text,
-    content_bytes,
     own_metadata,
-    time_us,
 )
 from memory_actors.extraction.batches import (
     MessageBatch,
@@ -42,27 +38,20 @@ from memory_actors.extraction.batches import (
     read_before,
     shown,
 )
-from memory_actors.extraction.protocol import Action, Extractor, Proposal, Spoken
-from memory_actors.kinds.extracting import Extract, Proposed, Target, UndoExtraction
+from memory_actors.extraction.proposals import checked, proposed
+from memory_actors.extraction.protocol import Extractor, Proposal, Spoken
+from memory_actors.extraction.recorded import read_and_found, told
+from memory_actors.kinds.extracting import Extract, Proposed
 from memory_actors.kinds.long_term import AddMemories, MemoryAdded
-from memory_actors.kinds.provenance import (
-    EXTRACTIONS,
-    Extracted,
-    ExtractionUndone,
-    together,
-)
+from memory_actors.kinds.provenance import Extracted, together
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
-from memory_actors.users.past_events import events_about
 
 BATCHES_MAX: Final = 10
 """Of one call, unless it says otherwise: up to 200 messages, and as many questions to a model."""
 PROPOSALS_MAX: Final = 100
 """Of one batch: five a message; more is nonsense."""
-FACT_CHARACTERS_MAX: Final = 2_000
-"""A fact is a sentence: what is longer is no fact."""
-REASON_CHARACTERS_MAX: Final = 200
 ANSWERED_WITHIN_S: Final = 600.0
 """Longer than a language model may take with all its attempts."""
 
@@ -131,7 +120,7 @@ class _Run:
         # Not of the scope: the answer to a call that is asked again comes from its events.
         self._new_id = scope.services.new_id
         self._id = f"ext_{self._new_id(self._now_us).removeprefix('mem_')}"
-        self._recorded: list[Recorded[Extracted]] = []
+        self._recorded = list[Recorded[Extracted]]()
         self._tried: list[Extracted] = []
         self._texts: dict[str, str] = {}
 
@@ -149,12 +138,12 @@ class _Run:
                 pending.extendleft(reversed(await self._extract(pending.popleft())))
         left = sum(len(batch.messages) for batch in pending)
         if self._recorded:
-            told = await _told(self._scope, self._recorded)
-            return msgspec.structs.replace(told, messages_left=left)
+            done = await told(self._scope, self._recorded)
+            return msgspec.structs.replace(done, messages_left=left)
         return Extraction(
             user_id=self._scope.user_id, extraction_id=None, extractor=self._extractor.name,
             dry_run=asked.dry_run, at=to_datetime(self._now_us), messages_left=left,
-            **_read_and_found(self._tried, self._texts),
+            **read_and_found(self._tried, self._texts),
         )  # fmt: skip
 
     async def _extract(self, batch: MessageBatch) -> list[MessageBatch]:
@@ -233,18 +222,18 @@ class _Run:
         now_us = self._scope.now_us()
         said = {one.memory_id: one for one in seen.conversation.messages}
         memories: list[MemoryAdded] = []
-        proposed = []
+        results = []
         if isinstance(proposals, str):
             ids = batch.message_ids
-            proposed = [Proposed(action="read", message_ids=ids, refused=proposals)]
+            results = [Proposed(action="read", message_ids=ids, refused=proposals)]
             proposals = ()
         for each in proposals:
-            one, why = _checked(each, seen, said)
+            one, why = checked(each, seen, said)
             new = None
             if not why and one.action != "forget":
                 new = self._fact(one, said, now_us)
                 memories.append(new)
-            proposed.append(_proposed(one, new, seen, why))
+            results.append(proposed(one, new, seen, why))
         return Extract(
             now_us=now_us,
             extraction_id=self._id,
@@ -256,7 +245,7 @@ class _Run:
                 origins=origins,
             ),
             within=self._asked.within or {},
-            proposed=tuple(proposed),
+            proposed=tuple(results),
         )
 
     def _fact(self, one: Proposal, said: Mapping[str, Spoken], now_us: int) -> MemoryAdded:
@@ -269,142 +258,3 @@ class _Run:
             metadata=self._asked.metadata,
         )
         return self._facts._fact(item, now_us)  # noqa: SLF001
-
-
-def _checked(
-    said: Proposal, seen: MessageShown, spoken: Mapping[str, Spoken]
-) -> tuple[Proposal, str]:
-    """Return a proposal, and why it is not carried out; "" if it may be.
-
-    One whose fields are not what they must be comes back as one that says nothing.
-    """
-    try:
-        one = _well_formed(said)
-    except InvalidInputError as error:
-        action = next((one for one in get_args(Action) if one == said.action), "unknown")
-        return msgspec.structs.replace(Proposal(), action=action), str(error)
-    return one, _refused(one, seen, spoken)
-
-
-def _well_formed(said: Proposal) -> Proposal:
-    """Return a proposal with fields of its types, which nothing has checked until now.
-
-    :raises InvalidInputError: one of them is of another type, or no Unicode.
-    """
-    if said.action not in get_args(Action):
-        raise InvalidInputError(f"there is no such action: {said.action!r:.80}")
-    if not isinstance(said.message_ids, list | tuple):
-        raise InvalidInputError("message_ids must be a list of ids")
-    if not isinstance(said.occurred_at, datetime | None):
-        raise InvalidInputError("occurred_at must be a datetime")
-    time_us(said.occurred_at, "occurred_at")
-    return msgspec.structs.replace(
-        said,
-        action=check_text(said.action, "action"),
-        text=None if said.text is None else check_text(said.text, "text"),
-        replaces=None if said.replaces is None else check_text(said.replaces, "replaces"),
-        message_ids=tuple(check_text(one, "message_ids") for one in said.message_ids),
-        reason=check_text(said.reason, "reason"),
-    )
-
-
-def _refused(one: Proposal, seen: MessageShown, said: Mapping[str, Spoken]) -> str:
-    """Return why a proposal is not carried out; "" if it may be."""
-    if not set(one.message_ids) <= said.keys():
-        return "it names a message that is not among those that were read"
-    if one.action != "add" and one.replaces not in seen.digests:
-        known = one.replaces in {fact.memory_id for fact in seen.conversation.facts}
-        return "that fact is more trusted than the messages" if known else "it names no known fact"
-    if one.action == "forget":
-        return ""
-    if one.text is None or len(one.text) > FACT_CHARACTERS_MAX:
-        return f"a fact needs a text of at most {FACT_CHARACTERS_MAX:,} characters"
-    try:
-        content_bytes(one.text)
-    except InvalidInputError as error:
-        return str(error)
-    return ""
-
-
-def _proposed(one: Proposal, new: MemoryAdded | None, seen: MessageShown, why: str) -> Proposed:
-    target = None
-    if not why and one.action != "add" and one.replaces is not None:
-        target = Target(memory_id=one.replaces, digest=seen.digests[one.replaces])
-    shown_ids = [each.memory_id for each in seen.conversation.messages]
-    named = [each for each in shown_ids if not one.message_ids or each in one.message_ids]
-    return Proposed(
-        action=one.action,
-        memory_id=None if new is None else new.memory_id,
-        target=target,
-        message_ids=tuple(named),
-        reason=one.reason[:REASON_CHARACTERS_MAX],
-        refused=why[:REASON_CHARACTERS_MAX],
-    )
-
-
-# --- undo
-
-
-async def undo(scope: Scope, facts: LongTermMemory, extraction_id: str) -> Undone:
-    """Take back what an extraction has done. See `UserMemory.undo`."""
-    scope.check_writable()
-    check_name(extraction_id, "extraction_id")
-    command = UndoExtraction(now_us=scope.now_us(), extraction_id=extraction_id)
-    with scope.measured("UndoExtraction", "any", kinds=()):
-        events = await facts._extracted(command)  # noqa: SLF001 - as handles are called
-    undone = (one.data for one in events if isinstance(one.data, ExtractionUndone))
-    said = next(undone, ExtractionUndone(extraction_id=extraction_id))
-    return Undone(user_id=scope.user_id, **msgspec.structs.asdict(said))
-
-
-# --- what was extracted
-
-
-async def extractions(scope: Scope, limit: int) -> list[Extraction]:
-    """Return the extractions of a user, the newest first. See `UserMemory.extractions`."""
-    check_count(limit, "limit")
-    log, found = scope.services.log, dict[str, list[Any]]()
-    versions = await scope.versions_about(EXTRACTIONS)
-    for recorded in await log.read_versions(scope.stream, versions, dropped="mark"):
-        if isinstance(recorded.data, Extracted):
-            found.setdefault(recorded.data.extraction_id, []).append(recorded)
-    return [
-        await _told(scope, done) for done in reversed([*found.values()][-limit:] if limit else [])
-    ]
-
-
-async def _told(scope: Scope, done: Sequence[Recorded[Extracted]]) -> Extraction:
-    log, first = scope.services.log, done[0]
-    outcomes = [one for each in done for one in each.data.outcomes]
-    ids = {one.memory_id for one in outcomes if one.memory_id is not None}
-    about = await events_about(log, scope.stream, sorted(ids))
-    texts = {one: _text_then(events, done[-1].version) for one, events in about.items()}
-    versions = await scope.versions_about(first.data.extraction_id)
-    (last,) = await log.read_versions(scope.stream, versions[-1:], dropped="mark")
-    return Extraction(
-        user_id=scope.user_id,
-        extraction_id=first.data.extraction_id,
-        extractor=first.data.extractor,
-        dry_run=False,
-        at=first.recorded_at,
-        messages_left=0,
-        undone_at=last.recorded_at if isinstance(last.data, ExtractionUndone) else None,
-        **_read_and_found([one.data for one in done], texts),
-    )
-
-
-def _text_then(events: Sequence[Recorded[Any]], version: int) -> str | None:
-    """Return what a fact said at a version; None where retention has dropped it."""
-    said = [getattr(one.data, "content", None) for one in events if one.version <= version]
-    return next((text for text in reversed(said) if text is not None), None)
-
-
-def _read_and_found(done: Sequence[Extracted], texts: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the messages that batches have read, and what became of each proposal."""
-    facts = []
-    for outcome in (one for each in done for one in each.outcomes):
-        fields = msgspec.structs.asdict(outcome)
-        del fields["digest"]
-        facts.append(ProposedFact(**fields, content=texts.get(outcome.memory_id or "")))
-    read = (one for each in done for one in each.message_ids)
-    return {"message_ids": tuple(read), "facts": tuple(facts)}

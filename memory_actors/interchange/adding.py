@@ -23,7 +23,7 @@ from memory_actors.base.errors import (
     NotOfferedError,
     QuotaExceededError,
 )
-from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt
+from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, as_record
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, ImportReport, datetime_of
 from memory_actors.interchange.parts import (
@@ -39,7 +39,6 @@ from memory_actors.kinds.entity.graph import name_key
 from memory_actors.sharing.system import UserMemory
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION
 from memory_actors.users.handles.episodes import DEFAULT_AGENT
-from memory_actors.users.handles.handle import as_record
 from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"

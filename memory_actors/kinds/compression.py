@@ -73,14 +73,14 @@ class Compressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     """A summary took the place of memories, which went."""
 
 
-class SummaryAdded(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class AnySummaryAdded(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A summary came back, or from another store; no memory went for it."""
 
     created_at_us: int | None = None
     """The time at which it was first there; None: now."""
 
 
-class CompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
+class AnyCompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
     memory_id: str
@@ -104,7 +104,7 @@ class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False
 
 
 R = TypeVar("R", bound=Compactable)
-A = TypeVar("A", bound=SummaryAdded)
+A = TypeVar("A", bound=AnySummaryAdded)
 
 
 def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
@@ -170,10 +170,10 @@ class CompactedDraft(Draft[R]):
 # --- commands
 
 
-class AddSummary(Add, frozen=True, kw_only=True):
+class AddAnySummary(Add, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
-    summary: SummaryAdded
+    summary: AnySummaryAdded
 
 
 class Compress(Command, frozen=True, kw_only=True):
@@ -185,7 +185,7 @@ class Compress(Command, frozen=True, kw_only=True):
     """Id and version of each, as they were read."""
 
 
-class UndoCompaction(Restore, frozen=True, kw_only=True):
+class UndoAnyCompaction(Restore, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals, `memory_ids`, all that do not live."""
 
     memory_id: str
@@ -208,7 +208,7 @@ def originals_as_read(command: Compress, rows: Mapping[str, R]) -> list[R] | Non
     return same if new and len(same) == len(found) else None
 
 
-def summary_to_undo(command: UndoCompaction, rows: Mapping[str, R]) -> R:
+def summary_to_undo(command: UndoAnyCompaction, rows: Mapping[str, R]) -> R:
     """Return the summary whose originals are to come back.
 
     :raises NotFoundError: there is no such summary.
@@ -219,7 +219,7 @@ def summary_to_undo(command: UndoCompaction, rows: Mapping[str, R]) -> R:
     return row
 
 
-def is_there(command: AddSummary, row: Any, summaries: UnionType) -> bool:
+def is_there(command: AddAnySummary, row: Any, summaries: UnionType) -> bool:
     """Say whether this very summary was added before; `row` lives under its id, or None does.
 
     `summaries` are the events of its kind that a summary begins with.
@@ -261,7 +261,7 @@ def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> N
     """
     back = {event.memory_id for event in events}
     for event in events:
-        ids = event.compressed_from_ids if isinstance(event, SummaryAdded) else ()
+        ids = event.compressed_from_ids if isinstance(event, AnySummaryAdded) else ()
         if ids and all(one in rows or one in back for one in ids):
             raise InvalidInputError(
                 f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
@@ -350,7 +350,7 @@ class CompactedKind(kind.Kind, Protocol):
     """A kind whose old memories may become summaries."""
 
     @property
-    def UNDONE(self) -> type[CompactionUndone]:  # noqa: N802 - a constant of the module
+    def UNDONE(self) -> type[AnyCompactionUndone]:  # noqa: N802 - a constant of the module
         """The event by which a summary goes."""
         ...
 

@@ -337,3 +337,14 @@ async def fold_start(
 def fingerprint(state: UserState) -> str:
     """Return a hash of the state: two states with the same one read the same."""
     return hashlib.sha256(_encoded(state)).hexdigest()
+
+
+def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:
+    """Return the memories that events are about, each once."""
+    touched: dict[tuple[str, str], Kind] = {}
+    for recorded in events:
+        kind = kind_of_event(recorded.data)
+        if kind is not None:
+            for memory_id in kind.registry.keys(recorded.data):
+                touched[kind.NAME, memory_id] = kind
+    return [(kind, memory_id) for (_, memory_id), kind in touched.items()]

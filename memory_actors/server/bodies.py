@@ -12,7 +12,7 @@ from litestar.params import PathParameter
 from memory_actors.api.operations import OPERATIONS, Parameter, struct_of
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item, Trust
-from memory_actors.base.weights import Weights
+from memory_actors.base.weights import weights_of
 from memory_actors.server.examples import NAMED, example
 
 UserId = Annotated[
@@ -115,11 +115,7 @@ def checked(name: str, value: Any) -> Any:
     if name in ("top_k", "limit") and value is not None and value > PAGE_MAX:
         raise InvalidInputError(f"{name} must be at most {PAGE_MAX:,} over HTTP, not {value:,}")
     if name == "weights" and value is not None:
-        unknown = value.keys() - set(Weights.__struct_fields__)
-        if unknown:
-            known = ", ".join(Weights.__struct_fields__)
-            raise InvalidInputError(f"unknown weight {min(unknown)!r:.80}: use some of {known}")
-        return Weights(**value)
+        return weights_of(value)
     if name == "items":
         return [Item(**arguments(item)) for item in value]
     if name == "filters" and isinstance(value, str):

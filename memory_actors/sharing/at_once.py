@@ -70,7 +70,7 @@ def _asked(directory: Path, address: Address, hello: frames.Hello, call: frames.
         read = frames.Frames(frames.FRAME_BYTES_MAX)
         while data := found.recv(1 << 16):
             for message in read.fed(data):
-                if isinstance(message, frames.Result):
+                if isinstance(message, frames.Answered):
                     return message.value
                 if isinstance(message, frames.CallFailed | frames.Refused):
                     raise error_of(message.error)

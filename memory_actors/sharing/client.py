@@ -34,7 +34,7 @@ FOLLOW_AGAIN_S: Final = 1.0
 REPLAY: Final = "system.replay"
 REPLAYED: Final = decoder(tuple[Moment, int])
 
-Answer: TypeAlias = frames.Result | frames.CallFailed | frames.Yielded | frames.Called
+Answer: TypeAlias = frames.Answered | frames.CallFailed | frames.Yielded | frames.Called
 
 
 class Asked(NamedTuple):
@@ -338,7 +338,7 @@ class Client:
         if not isinstance(message, Answer) or message.number not in self._waiting:
             return
         waiting = self._waiting[message.number]
-        if isinstance(message, frames.Result):
+        if isinstance(message, frames.Answered):
             waiting.settle(message.value)
         elif isinstance(message, frames.CallFailed):
             error = waiting.raised.get(message.error) or error_of(message.error)

@@ -97,7 +97,7 @@ class Signal(Message, tag=6):
     argument: int
 
 
-class Result(Message, tag=7):
+class Answered(Message, tag=7):
     """The result of a call."""
 
     number: int
@@ -112,7 +112,7 @@ class CallFailed(Message, tag=8):
 
 
 class Yielded(Message, tag=9):
-    """An item of an iteration; its end is a `Result`."""
+    """An item of an iteration; its end is a `Answered`."""
 
     number: int
     value: bytes
@@ -146,7 +146,7 @@ class Closing(Message, tag=13):
 
 
 Said: TypeAlias = (
-    Hello | Welcome | Refused | Call | Cancel | More | Signal | Result | CallFailed | Yielded
+    Hello | Welcome | Refused | Call | Cancel | More | Signal | Answered | CallFailed | Yielded
     | Called | Heard | Ping | Pong | Closing
 )  # fmt: skip
 

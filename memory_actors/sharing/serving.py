@@ -273,7 +273,7 @@ class _Peer:
                     f"the result takes {len(value):,} bytes (max: {frames.VALUE_BYTES_MAX:,}): ask "
                     "for less at once"
                 )
-            return frames.Result(call.number, value)
+            return frames.Answered(call.number, value)
         except Exception as error:
             return frames.CallFailed(call.number, error_bytes(error))
 

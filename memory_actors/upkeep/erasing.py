@@ -49,7 +49,7 @@ from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.observing.alerts import AlertDispatcher
 from memory_actors.users.handles.scope import Scope
-from memory_actors.users.live_user import remove_all_indexes, remove_indexes, touched
+from memory_actors.users.index_files import remove_all_indexes, remove_indexes
 from memory_actors.users.services import Services
 
 T = TypeVar("T")
@@ -232,7 +232,7 @@ def _collect(
     """Fold events one by one; add the digests of what each of them has changed."""
     for recorded in events:
         state = user_state.evolve(state, recorded)
-        for kind, memory_id in touched([recorded]):
+        for kind, memory_id in user_state.touched([recorded]):
             row = kind.find(state.of(kind), memory_id)
             if row is not None:
                 digests.update(passage.digest for passage in kind.passages(row))

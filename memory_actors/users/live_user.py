@@ -24,9 +24,7 @@ from eventlog import (
     Snapshot,
     replay,
 )
-from eventlog.core.frame import stream_id
 from eventlog.core.logs import get_logger
-from eventlog.files.datafile import remove_named
 from memory_actors.actors.actor import Actor
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import StateDivergedError
@@ -52,35 +50,11 @@ ROW_BYTES = 900  # measured: a row with a small metadata dict, its place in a ma
 BUSY_S = 0.05  # between two tries to read a log that nobody can read at the moment
 ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
 
-INDEXES = "indexes"
-
 _logger = get_logger("memory_actors.user")
 
 UserDecider = Decider[Command, Any, UserState]
 AlertHandler = Callable[[str, AlertChanged, UserState], None]
 """(stream, the alert, the state it came with): carries an alert out, at once and without fail."""
-
-
-def index_path(directory: Path, stream: str) -> Path:
-    """Return what the names of a user's index files begin with, in a data directory."""
-    return directory / INDEXES / stream_id(stream).hex()
-
-
-def remove_indexes(directory: Path, stream: str) -> int:
-    """Remove a user's index files; return how many there were.
-
-    :raises StorageFailed: they cannot be looked for, or one cannot be removed.
-    """
-    begin = index_path(directory, stream)
-    return remove_named(begin.parent, lambda name: name.startswith(f"{begin.name}."))
-
-
-def remove_all_indexes(directory: Path) -> None:
-    """Remove the index files of every user.
-
-    :raises StorageFailed: they cannot be looked for, or one cannot be removed.
-    """
-    remove_named(directory / INDEXES, lambda _name: True)
 
 
 class UserView(Searched, Protocol):
@@ -255,7 +229,7 @@ class LiveUser:
                 self._relaxed_version = recorded.version
             else:
                 self._written += 1
-        for kind, memory_id in touched(events):
+        for kind, memory_id in user_state.touched(events):
             new = kind.find(after.of(kind), memory_id)
             if kind.NATURE.is_indexed:
                 old = kind.find(before.of(kind), memory_id)
@@ -398,14 +372,3 @@ def _state_bytes(state: UserState) -> int:
 def _rows(state: UserState) -> int:
     tallies = [kind.tally(state.of(kind)) for kind in KINDS]
     return sum(tally.count + tally.relationships for tally in tallies)
-
-
-def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:
-    """Return the memories that events are about, each once."""
-    touched: dict[tuple[str, str], Kind] = {}
-    for recorded in events:
-        kind = user_state.kind_of_event(recorded.data)
-        if kind is not None:
-            for memory_id in kind.registry.keys(recorded.data):
-                touched[kind.NAME, memory_id] = kind
-    return [(kind, memory_id) for (_, memory_id), kind in touched.items()]

@@ -34,10 +34,11 @@ def _kind_usage(kind: Kind, state: UserState, limits: Limits) -> KindUsage:
 
 def estimate(usage: Usage, vector_bytes: int, prices: Prices, plan: Plan) -> CostEstimate:
     """Return what a usage would cost a month; `vector_bytes` of float32 are searched by meaning."""
+    nodes, messages_bytes = usage.kinds["entity"].count, usage.kinds["short_term"].size_bytes
     items = (
         _item("vectors", vector_bytes / GIB, "GB", prices.vectors_per_gib),
-        _item("graph", _nodes(usage) / 1000, "1,000 nodes", prices.graph_per_1000_nodes),
-        _item("short_term", _size(usage, "short_term") / GIB, "GB", prices.short_term_per_gib),
+        _item("graph", nodes / 1000, "1,000 nodes", prices.graph_per_1000_nodes),
+        _item("short_term", messages_bytes / GIB, "GB", prices.short_term_per_gib),
     )
     storage_usd = sum(item.cost_usd for item in items)
     return CostEstimate(
@@ -73,11 +74,3 @@ def system_usage(
 
 def _item(name: str, used: float, unit: str, price_usd: float) -> CostItem:
     return CostItem(name, used, unit, price_usd, used * price_usd)
-
-
-def _nodes(usage: Usage) -> int:
-    return usage.kinds["entity"].count
-
-
-def _size(usage: Usage, kind: str) -> int:
-    return usage.kinds[kind].size_bytes

@@ -31,7 +31,8 @@ class Values:
 
     async def of(self, rows: Sequence[Row]) -> list[Any]:
         """Return the values of documents, in their order. Not to be changed."""
-        values = {row.version: self._held[row.version][0] for row in rows if self._has(row)}
+        held = self._held
+        values = {row.version: held[row.version][0] for row in rows if row.version in held}
         missing = [row for row in rows if row.version not in values]
         for start in range(0, len(missing), PAGE):
             page = missing[start : start + PAGE]
@@ -46,9 +47,6 @@ class Values:
         """Let go of a value that is no longer current."""
         _, size_bytes = self._held.pop(version, (None, 0))
         self._json_bytes -= size_bytes
-
-    def _has(self, row: Row) -> bool:
-        return row.version in self._held
 
     def _keep(self, row: Row, value: Any) -> None:
         """Keep a value if there is room: throwing others out for it would help no later query."""

@@ -25,7 +25,7 @@ from memory_actors.kinds.episodic.decide import (
     UpdateEpisode,
 )
 from memory_actors.kinds.episodic.events import (
-    CompactionUndone,
+    EpisodeCompactionUndone,
     EpisodeFinished,
     EpisodesCompressed,
     EpisodesPruned,
@@ -125,7 +125,7 @@ class EpisodicMachine(RuleBasedStateMachine):
             assert set(rows) - set(was) == {event.memory_id}
             assert {was[one].agent_id for one in gone} == {event.agent_id}
             assert all(episodic.compressible(was[one]) for one in gone)
-        elif isinstance(event, CompactionUndone):
+        elif isinstance(event, EpisodeCompactionUndone):
             back = [one[0] for one in self.originals[event.memory_id]]
             assert event.memory_id not in rows
             assert set(back) <= set(rows)
@@ -133,7 +133,7 @@ class EpisodicMachine(RuleBasedStateMachine):
             if self.limits is LIMITS and self.untouched(back, event):
                 assert self.say(back) == self.originals[event.memory_id]
 
-    def untouched(self, memory_ids: list[str], undone: CompactionUndone) -> bool:
+    def untouched(self, memory_ids: list[str], undone: EpisodeCompactionUndone) -> bool:
         """Say whether nothing happened to originals while their summary stood for them."""
         before = itertools.takewhile(lambda entry: entry.data is not undone, self.log)
         last = {key: entry.data for entry in before for key in episodic.registry.keys(entry.data)}

@@ -29,10 +29,10 @@ from memory_actors.base.records import Tier
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, user_state
 from memory_actors.kinds.account import AlertChanged, SetTier
 from memory_actors.kinds.compression import (
-    CompactionUndone,
+    AnyCompactionUndone,
     Compress,
     Compressed,
-    UndoCompaction,
+    UndoAnyCompaction,
 )
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic.decide import AddStep, FinishEpisode
@@ -204,7 +204,7 @@ class UserMachine(
     def check_satisfied(self, decided: Decided) -> None:
         """To add, to restore or to compress again changes nothing."""
         again = isinstance(decided.command, Add | Restore | Compress)
-        if again and not isinstance(decided.command, UndoCompaction):
+        if again and not isinstance(decided.command, UndoAnyCompaction):
             again = self.deciding.enriched(decided.command)
             events = self.deciding.decider.decide(again, decided.after)
             # A copy within the command that was counted is counted again; and to restore a
@@ -225,7 +225,7 @@ class UserMachine(
             elif isinstance(event, SummaryAdded | EpisodeSummaryAdded):
                 ids = set(event.compressed_from_ids)
                 assert not ids <= after.keys(), "it would say again what its originals say"
-            elif isinstance(event, CompactionUndone):
+            elif isinstance(event, AnyCompactionUndone):
                 assert event.memory_id not in after
                 self.check_undone(decided, event.memory_id, version)
 

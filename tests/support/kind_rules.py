@@ -21,10 +21,7 @@ from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
     EpisodeSummaryAdded,
-    StepAdded,
-    step_bytes,
-    step_sha256,
-    step_text,
+    StepTexts,
 )
 from memory_actors.kinds.long_term import (
     AddSummary,
@@ -352,17 +349,8 @@ class EpisodicRules(UserRules):
     def takes_steps(self, number: int, steps: list[Any]) -> None:
         memory_id = self.one_of(episodic, number)
         for texts in steps:
-            action, seen, outcome, error = texts
-            self.ask(
-                episodic.AddStep(
-                    now_us=self.now_us,
-                    step=StepAdded(
-                        memory_id=memory_id, number=0, action=action, observation=seen,
-                        outcome=outcome, error=error, size_bytes=step_bytes(*texts),
-                        digest=text_digest(step_text(*texts)), sha256=step_sha256(*texts),
-                    ),
-                )
-            )  # fmt: skip
+            step = StepTexts(*texts).added(memory_id)
+            self.ask(episodic.AddStep(now_us=self.now_us, step=step))
 
     @some(episodic)
     @rule(number=ANY, failed=st.booleans(), result=CHANGES)

@@ -8,15 +8,13 @@ from typing import Final, Protocol
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, SummarizerError
-from memory_actors.base.validation import check_maker
-from memory_actors.base.watching import called
+from memory_actors.base.watching import CallersFunction
 from memory_actors.search.embedding.protocol import Vectors
 
 WORDS_MAX: Final = 500
 """Longest summary, heading included: what an agent can afford to paste into a prompt."""
 WORDS_MAX_LEAST: Final = 20
 """Below that there is room for the heading and hardly a sentence."""
-"""Of a summariser's name: it stands in every event that replaces a cluster."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -132,25 +130,11 @@ def checked_body(body: object, name: str) -> str:
 # --- a function of yours
 
 
-class CallableSummarizer:
-    """Summarises a cluster with a callable that takes it and returns the body of the summary.
+class CallableSummarizer(CallersFunction[Summarize]):
+    """Summarises a cluster with a callable that takes it and returns the body of the summary."""
 
-    An async callable is awaited on the loop, any other runs in a worker thread; who waits for that
-    can be cancelled, the thread goes on to its end. The name is the function's, unless given.
-
-    :raises InvalidInputError: the name cannot stand in an event.
-    """
-
-    def __init__(self, function: Summarize, *, name: str | None = None):
-        self._function = function
-        self._name = check_maker(
-            name or str(getattr(function, "__name__", type(function).__name__)), "a summariser"
-        )
-
-    @property
-    def name(self) -> str:
-        """Say how the summary was made."""
-        return self._name
+    maker = "a summariser"
+    takes = "summarizer= takes a function of a Cluster"
 
     async def summarize(self, cluster: Cluster) -> str:
         """Return the body of a summary.
@@ -158,7 +142,7 @@ class CallableSummarizer:
         :raises SummarizerError: the callable raised, or returned no text, or an empty one.
         """
         try:
-            body = await called(self._function, cluster)
+            body = await self._returned(cluster)
         except Exception as error:
             raise SummarizerError(
                 f"summariser {self._name} raised {type(error).__name__}: see its cause, and mend it"

@@ -31,16 +31,16 @@ from memory_actors.kinds.episodic.decide import (
     decide,
 )
 from memory_actors.kinds.episodic.events import (
-    CompactionUndone,
+    EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
     EpisodesCompressed,
     RowEvent,
     StepAdded,
+    StepTexts,
     TextEvent,
     goal_of,
     registry,
-    step_text,
 )
 from memory_actors.kinds.episodic.purging import returning, without
 from memory_actors.kinds.episodic.state import (
@@ -126,7 +126,7 @@ def passage_text(row: Row, passage_label: int, events: Events) -> str:
         return summary_text(row, passage_label, events)
     event: RowEvent = events[version_of(passage_label)].data
     if isinstance(event, StepAdded):
-        return step_text(event.action, event.observation, event.outcome, event.error)
+        return StepTexts.of(event).line
     if isinstance(event, EpisodeFinished):
         return event.result or ""
     return goal_of(event)
@@ -179,7 +179,7 @@ def data(row: Row, events: Events) -> dict[str, Any]:
 
 # --- compaction
 
-UNDONE = CompactionUndone
+UNDONE = EpisodeCompactionUndone
 
 
 def whose(row: Row) -> str:
@@ -222,8 +222,8 @@ def told(row: Row, events: Events) -> str:
 
 def _told_step(step: StepAdded) -> str:
     """Return a step, each of its texts shortened: its error stands last, and is not to be lost."""
-    texts = (step.action, step.observation, step.outcome, step.error)
-    return step_text(*(_shortened(text or "", PART_CHARACTERS_MAX) for text in texts))
+    texts = (_shortened(text or "", PART_CHARACTERS_MAX) for text in StepTexts.of(step))
+    return StepTexts(*texts).line
 
 
 def _shortened(said: str, characters_max: int) -> str:

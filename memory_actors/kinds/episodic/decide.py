@@ -21,7 +21,7 @@ from memory_actors.kinds.compression import (
     summary_to_undo,
 )
 from memory_actors.kinds.episodic.events import (
-    CompactionUndone,
+    EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
     EpisodeRestored,
@@ -101,11 +101,11 @@ class CompressEpisodes(compression.Compress, frozen=True, kw_only=True):
     summary: EpisodesCompressed
 
 
-class UndoEpisodeCompaction(compression.UndoCompaction, frozen=True, kw_only=True):
+class UndoEpisodeCompaction(compression.UndoAnyCompaction, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 
-class AddEpisodeSummary(compression.AddSummary, frozen=True, kw_only=True):
+class AddEpisodeSummary(compression.AddAnySummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: EpisodeSummaryAdded
@@ -357,7 +357,7 @@ def _compress(command: CompressEpisodes, state: Episodic, limits: Limits) -> Seq
 def _undo(command: UndoEpisodeCompaction, state: Episodic, limits: Limits) -> Sequence[Event]:
     summary = summary_to_undo(command, state.held.rows)
     back = _all_returning(command, state, limits, instead_of=[summary])
-    return [CompactionUndone(memory_id=command.memory_id), *back]
+    return [EpisodeCompactionUndone(memory_id=command.memory_id), *back]
 
 
 def _add_summary(command: AddEpisodeSummary, state: Episodic, limits: Limits) -> Sequence[Event]:

@@ -2,23 +2,24 @@
 
 Each text of an episode (the goal, a step, the result) stands in an event of its own, also after it
 was restored: so no event grows with the episode, and each text is found under the version of its
-event. A goal and a result are found by their own words, a step by what `step_text` returns.
+event. A goal and a result are found by their own words, a step by its `StepTexts.line`.
 """
 
 import hashlib
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from memory_actors.base.records import Origin
+from memory_actors.base.records import Origin, Step
 from memory_actors.kinds import compression
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
+from memory_actors.kinds.phrasing import text_digest
 
 registry = KindRegistry()
 
 
-class EvictedStep(msgspec.Struct, frozen=True, gc=False):
+class StepMarker(msgspec.Struct, frozen=True, gc=False):
     """The marker of a step that made room for a newer one."""
 
     number: int
@@ -50,7 +51,7 @@ class EpisodeRestored(EpisodeStarted, frozen=True, kw_only=True, omit_defaults=T
     """An episode that had gone came back; its steps and its end follow as events of their own."""
 
     created_at_us: int
-    evicted: tuple[EvictedStep, ...] = ()
+    evicted: tuple[StepMarker, ...] = ()
     """The last of its evicted steps."""
     steps_evicted: int = 0
     keep: bool = False
@@ -74,7 +75,7 @@ class StepAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     observation: str | None = None
     outcome: str | None = None
     error: str | None = None
-    evicted: tuple[EvictedStep, ...] = ()
+    evicted: tuple[StepMarker, ...] = ()
     origins: tuple[Origin, ...] = ()
     """The sources of its words, where it came back with its episode."""
 
@@ -126,7 +127,7 @@ class EpisodesCompressed(
 
 @registry.about("episodic.summary_added", Effect.ADDED)
 class EpisodeSummaryAdded(
-    compression.SummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compression.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no episode went for it."""
 
@@ -135,7 +136,7 @@ class EpisodeSummaryAdded(
 
 
 @registry.about("episodic.compaction_undone", Effect.UNDONE)
-class CompactionUndone(compression.CompactionUndone, frozen=True, kw_only=True):
+class EpisodeCompactionUndone(compression.AnyCompactionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 
@@ -144,44 +145,53 @@ TextEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpd
 SummaryEvent: TypeAlias = EpisodesCompressed | EpisodeSummaryAdded
 RowEvent: TypeAlias = TextEvent | SummaryEvent
 """Makes a row, or changes the one it names."""
-Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | CompactionUndone
+Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | EpisodeCompactionUndone
 
 # --- what a text says
 
 
-def step_text(
-    action: str,
-    observation: str | None = None,
-    outcome: str | None = None,
-    error: str | None = None,
-) -> str:
-    """Return what a step is found by: `action -> observation -> outcome -> error: …`."""
-    said = [action, observation, outcome, f"error: {error}" if error else None]
-    return " -> ".join(part for part in said if part)
+class StepTexts(NamedTuple):
+    """The texts of a step."""
 
+    action: str
+    observation: str | None = None
+    outcome: str | None = None
+    error: str | None = None
 
-def step_bytes(
-    action: str,
-    observation: str | None = None,
-    outcome: str | None = None,
-    error: str | None = None,
-) -> int:
-    """Return what a step counts for: the UTF-8 bytes of its texts."""
-    return sum(len(part.encode()) for part in (action, observation, outcome, error) if part)
+    @classmethod
+    def of(cls, step: StepAdded | Step) -> Self:
+        """Return the texts that a step has."""
+        return cls(step.action, step.observation, step.outcome, step.error)
 
+    @property
+    def line(self) -> str:
+        """The words that the step is found by: `action -> observation -> outcome -> error: …`."""
+        said = [*self[:-1], f"error: {self.error}" if self.error else None]
+        return " -> ".join(part for part in said if part)
 
-def step_sha256(
-    action: str,
-    observation: str | None = None,
-    outcome: str | None = None,
-    error: str | None = None,
-) -> bytes:
-    """Return the hash of a step's JSON, which stays when the step is evicted.
+    @property
+    def size_bytes(self) -> int:
+        """The size that the step counts for: the UTF-8 bytes of its texts."""
+        return sum(len(part.encode()) for part in self if part)
 
-    The JSON is an object of the four, in this order, without spaces; what is not there is null.
-    """
-    step = {"action": action, "observation": observation, "outcome": outcome, "error": error}
-    return hashlib.sha256(msgspec.json.encode(step)).digest()
+    @property
+    def sha256(self) -> bytes:
+        """The hash of the step's JSON, which stays when the step is evicted.
+
+        The JSON is an object of the four, in this order, without spaces; what is not there is null.
+        """
+        return hashlib.sha256(msgspec.json.encode(self._asdict())).digest()
+
+    def added(self, memory_id: str, number: int = 0) -> StepAdded:
+        """Return the event of a step with these texts; its number may be set later."""
+        return StepAdded(
+            memory_id=memory_id,
+            number=number,
+            size_bytes=self.size_bytes,
+            digest=text_digest(self.line),
+            sha256=self.sha256,
+            **self._asdict(),
+        )
 
 
 def goal_of(event: RowEvent) -> str:

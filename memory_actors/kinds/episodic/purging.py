@@ -18,9 +18,9 @@ from memory_actors.kinds.episodic.events import (
     EpisodeRestored,
     EpisodeStarted,
     Event,
-    EvictedStep,
     RowEvent,
     StepAdded,
+    StepMarker,
 )
 from memory_actors.kinds.episodic.state import Episodic, Row
 from memory_actors.kinds.tainted import TaintedPast
@@ -74,7 +74,7 @@ def _without_markers(recorded: Recorded[Any], numbers: set[int]) -> Recorded[Any
 
 
 def _with_numbers(event: EpisodeRestored, steps: list[StepAdded]) -> EpisodeRestored:
-    wordless = [EvictedStep(step.number, step.sha256, "") for step in steps]
+    wordless = [StepMarker(step.number, step.sha256, "") for step in steps]
     evicted = sorted((*event.evicted, *wordless), key=lambda one: one.number)
     counted = event.steps_evicted + len(steps)
     return replace(event, evicted=tuple(evicted), steps_evicted=counted)

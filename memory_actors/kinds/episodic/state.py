@@ -20,7 +20,7 @@ from memory_actors.kinds.compression import (
     summary_row,
 )
 from memory_actors.kinds.episodic.events import (
-    CompactionUndone,
+    EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
     EpisodesCompressed,
@@ -29,9 +29,9 @@ from memory_actors.kinds.episodic.events import (
     EpisodeSummaryAdded,
     EpisodeUpdated,
     Event,
-    EvictedStep,
     RowEvent,
     StepAdded,
+    StepMarker,
     SummaryEvent,
 )
 from memory_actors.kinds.rows import Groups, Held, derived, kept, new_row, put_in, take_from
@@ -81,7 +81,7 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     steps: tuple[StepRow, ...] = ()
     result: Text | None = None
     """None while it runs, and where it ended without words."""
-    evicted: tuple[EvictedStep, ...] = ()
+    evicted: tuple[StepMarker, ...] = ()
     """The steps that left last, in the order they left."""
     steps_evicted: int = 0
 
@@ -140,7 +140,7 @@ def _with_step(row: Row, event: StepAdded, recorded: Recorded[RowEvent]) -> Row:
     return _with_text(row, None, step, steps=(*row.steps, step))
 
 
-def without_steps(row: Row, evicted: tuple[EvictedStep, ...]) -> Row:
+def without_steps(row: Row, evicted: tuple[StepMarker, ...]) -> Row:
     """Return a row without some of its steps, which leave their markers."""
     if not evicted:
         return row
@@ -206,9 +206,9 @@ def leaving(older: Sequence[StepRow], steps_max: int) -> list[StepRow]:
     return in_order[: max(0, over)]
 
 
-def markers(steps: Sequence[StepRow]) -> tuple[EvictedStep, ...]:
+def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
     """Return what is left of steps that leave."""
-    return tuple(EvictedStep(step.number, step.sha256, step.snippet) for step in steps)
+    return tuple(StepMarker(step.number, step.sha256, step.snippet) for step in steps)
 
 
 # --- all of a user's episodes
@@ -263,7 +263,7 @@ class _Draft:
     def apply(self, recorded: Recorded[Event]) -> None:
         """Fold one event."""
         event = recorded.data
-        if isinstance(event, EpisodeDeleted | CompactionUndone):
+        if isinstance(event, EpisodeDeleted | EpisodeCompactionUndone):
             self._discard((event.memory_id,))
         elif isinstance(event, EpisodesPruned):
             self._discard(event.memory_ids)

@@ -27,9 +27,7 @@ from memory_actors.kinds.long_term.decide import (
     AddSummary,
     CompressMemories,
     DeleteMemory,
-    Pair,
     RestoreMemories,
-    SupersedeMemories,
     UndoCompaction,
     UpdateMemory,
     decide,
@@ -67,6 +65,7 @@ from memory_actors.kinds.long_term.state import (
     returning,
     without,
 )
+from memory_actors.kinds.long_term.superseding import Pair, SupersedeMemories
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.usual import (
     by_age,

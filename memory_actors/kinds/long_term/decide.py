@@ -8,7 +8,6 @@ import msgspec
 
 from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
 from memory_actors.kinds import compression
@@ -28,9 +27,7 @@ from memory_actors.kinds.long_term.events import (
     MemoriesPruned,
     MemoryAdded,
     MemoryDeleted,
-    MemoryReinstated,
     MemorySeen,
-    MemorySuperseded,
     MemoryUpdated,
     SummaryAdded,
     SummaryEvent,
@@ -47,7 +44,13 @@ from memory_actors.kinds.long_term.state import (
     identity,
     newer_ones,
 )
-from memory_actors.kinds.rows import Held, derived, oldest, update_of
+from memory_actors.kinds.long_term.superseding import (
+    SupersedeMemories,
+    passed_on,
+    reinstated,
+    supersede,
+)
+from memory_actors.kinds.rows import Held, oldest, update_of
 from memory_actors.kinds.usual import deciding
 
 NAME = "long_term"
@@ -69,7 +72,7 @@ class AddMemories(Add, frozen=True, kw_only=True):
     """The sources of the living memories, without those of which nobody said any."""
 
 
-class AddSummary(compression.AddSummary, frozen=True, kw_only=True):
+class AddSummary(compression.AddAnySummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: SummaryAdded
@@ -85,28 +88,6 @@ class DeleteMemory(Delete, frozen=True, kw_only=True):
     """Delete a memory."""
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two memories as they were compared."""
-
-    memory_id: str
-    """Of the one that holds no more."""
-    superseded_by_id: str
-    older_digest: bytes
-    newer_digest: bytes
-    similarity: float
-    evidence: str
-
-
-class SupersedeMemories(Command, frozen=True, kw_only=True):
-    """Record that memories hold no more, if they and the newer ones are as they were compared."""
-
-    pairs: tuple[Pair, ...]
-
-    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
-        """Return nothing: both facts keep their origins."""
-        return {}
-
-
 class RestoreMemories(Restore, frozen=True, kw_only=True):
     """Bring back memories that were pruned, deleted or compressed, and summaries that have gone.
 
@@ -120,7 +101,7 @@ class CompressMemories(compression.Compress, frozen=True, kw_only=True):
     summary: MemoriesCompressed
 
 
-class UndoCompaction(compression.UndoCompaction, frozen=True, kw_only=True):
+class UndoCompaction(compression.UndoAnyCompaction, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 
@@ -279,7 +260,7 @@ def _restore(command: RestoreMemories, state: LongTerm, limits: Limits) -> Seque
     restored = [as_it_was(life) for life in LIVES.gone(command, state.held.rows)]
     refuse_beside_originals(restored, state.held.rows)
     _make_room(restored, state, limits, auto_prune=False)
-    return [*restored, *_reinstated(command.memory_ids, state)]
+    return [*restored, *reinstated(command.memory_ids, state)]
 
 
 def _living(state: LongTerm, memory_id: str) -> Row:
@@ -292,62 +273,6 @@ def _living(state: LongTerm, memory_id: str) -> Row:
     return row
 
 
-# --- facts that change
-#
-# Which memory says otherwise is found outside (memory_actors/search/superseding/): that needs
-# vectors and texts. Here it is recorded, if both are still what was compared. Nothing goes: the
-# older memory keeps a mark, which counts as long as the newer one lives and says the same. So
-# deleting or rewording the newer one undoes it, and bringing that back brings the mark back. A
-# memory that was reinstated is left alone until it is reworded itself. Where the newer one goes
-# into a summary, the summary takes its place.
-
-
-def _supersede(command: SupersedeMemories, state: LongTerm, _limits: Limits) -> Sequence[Event]:
-    """Record which memories hold no more; what has changed since it was compared is left out."""
-    return [
-        derived(MemorySuperseded, pair, digest=pair.newer_digest)
-        for pair in {(one.memory_id, one.superseded_by_id): one for one in command.pairs}.values()
-        if _is_as_compared(pair, state.held.rows)
-    ]
-
-
-def _is_as_compared(pair: Pair, rows: Mapping[str, Row]) -> bool:
-    """Say whether both are as they were compared, and it is not known yet."""
-    older, newer = rows.get(pair.memory_id), rows.get(pair.superseded_by_id)
-    if older is None or newer is None or older.settled or age(older) >= age(newer):
-        return False
-    marks = [(mark.by, mark.digest) for mark in older.superseded]
-    same = (older.digest, newer.digest) == (pair.older_digest, pair.newer_digest)
-    return same and (newer.memory_id, newer.digest) not in marks
-
-
-def _reinstated(memory_ids: Sequence[str], state: LongTerm) -> list[MemoryReinstated]:
-    """Return what says of those memories that live and are superseded that they hold."""
-    rows = state.held.rows
-    found = [rows[one] for one in dict.fromkeys(memory_ids) if one in rows]
-    return [MemoryReinstated(memory_id=row.memory_id) for row in found if newer_ones(row, rows)]
-
-
-def _passed_on(command: CompressMemories, state: LongTerm) -> list[MemorySuperseded]:
-    """Return what puts the summary in the place of originals that speak against other memories."""
-    rows, summary = state.held.rows, command.summary
-    gone = set(summary.compressed_from_ids)
-    return [
-        MemorySuperseded(
-            memory_id=row.memory_id,
-            superseded_by_id=summary.memory_id,
-            digest=summary.digest,
-            similarity=0.0,
-            evidence=f"the summary has {newest.memory_id}",
-        )
-        for row in rows.values()
-        if row.superseded
-        and row.memory_id not in gone
-        and (newest := next(iter(newer_ones(row, rows)), None)) is not None
-        and newest.memory_id in gone
-    ]
-
-
 # --- compaction
 
 
@@ -356,7 +281,7 @@ def _compress(command: CompressMemories, state: LongTerm, limits: Limits) -> Seq
     if gone is None or not all(map(compressible, gone)):
         return []
     _check_exchange([command.summary.size_bytes], gone, state, limits)
-    return [command.summary, *_passed_on(command, state)]
+    return [command.summary, *passed_on(command.summary, state)]
 
 
 def _undo(command: UndoCompaction, state: LongTerm, limits: Limits) -> Sequence[Event]:
@@ -397,7 +322,7 @@ _DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = {
     UpdateMemory: _update,
     DeleteMemory: _delete,
     RestoreMemories: _restore,
-    SupersedeMemories: _supersede,
+    SupersedeMemories: supersede,
     CompressMemories: _compress,
     UndoCompaction: _undo,
 }

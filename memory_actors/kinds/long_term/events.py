@@ -136,13 +136,13 @@ class MemoriesCompressed(
 
 @registry.about("long_term.summary_added", Effect.ADDED)
 class SummaryAdded(
-    compression.SummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compression.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no memory went for it."""
 
 
 @registry.about("long_term.compaction_undone", Effect.UNDONE)
-class CompactionUndone(compression.CompactionUndone, frozen=True, kw_only=True):
+class CompactionUndone(compression.AnyCompactionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 

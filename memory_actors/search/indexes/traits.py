@@ -47,7 +47,7 @@ class Times(NamedTuple):
     """The time it was true last: later than first, if it was said again."""
 
 
-class Spoken(NamedTuple):
+class SpokenTraits(NamedTuple):
     """Traits that a text shows by itself."""
 
     speaker: str | None
@@ -68,7 +68,7 @@ class Trait(NamedTuple):
     """The session or episode it belongs to."""
     place: int
     """In that: see `kinds.kind.Passage`."""
-    spoken: Spoken
+    spoken: SpokenTraits
     summary: bool
     """True if it stands for memories that were compressed."""
     said: bool = False
@@ -121,11 +121,11 @@ def was_said(row: Any) -> bool:
     return getattr(row, "role", None) is not None
 
 
-def spoken(text: str) -> Spoken:
+def spoken(text: str) -> SpokenTraits:
     """Return what a text says of itself as it is embedded, its speaker in front."""
     said = _SPEAKER.match(text)
     speaker = said[1].casefold() if said else None
-    return Spoken(speaker, text.rstrip().endswith("?"), _is_bare(text))
+    return SpokenTraits(speaker, text.rstrip().endswith("?"), _is_bare(text))
 
 
 def _is_bare(text: str) -> bool:

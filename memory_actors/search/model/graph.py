@@ -43,7 +43,7 @@ from memory_actors.search.model.onnx_file import (
     FLOAT,
     INT64,
     Attribute,
-    GraphNode,
+    OnnxNode,
     Port,
     read_constants,
     write_model,
@@ -120,17 +120,17 @@ class _Builder:
     def __init__(self, weights: Weights, precision: Precision) -> None:
         self.weights = weights
         self.precision = precision
-        self.nodes: list[GraphNode] = []
+        self.nodes: list[OnnxNode] = []
         self.constants: dict[str, npt.NDArray[Any]] = {}
 
     def op(self, kind: str, *inputs: str, output: str = "", **attributes: Attribute) -> str:
         output = output or f"{kind}_{len(self.nodes)}"
-        self.nodes.append(GraphNode(kind, inputs, [output], attributes))
+        self.nodes.append(OnnxNode(kind, inputs, [output], attributes))
         return output
 
     def split(self, value: str, parts: int) -> list[str]:
         outputs = [f"Split_{len(self.nodes)}_{part}" for part in range(parts)]
-        self.nodes.append(GraphNode("Split", [value], outputs, {"axis": -1, "num_outputs": parts}))
+        self.nodes.append(OnnxNode("Split", [value], outputs, {"axis": -1, "num_outputs": parts}))
         return outputs
 
     def constant(self, name: str, array: npt.NDArray[Any]) -> str:

@@ -30,7 +30,7 @@ _GRAPH, _INITIALIZER = 7, 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9
 
 
-class GraphNode(NamedTuple):
+class OnnxNode(NamedTuple):
     """An operator with the names of what goes in and comes out."""
 
     kind: str
@@ -49,7 +49,7 @@ class Port(NamedTuple):
 
 def write_model(
     path: Path,
-    nodes: Iterable[GraphNode],
+    nodes: Iterable[OnnxNode],
     constants: Mapping[str, Array],
     inputs: Iterable[Port],
     outputs: Iterable[Port],
@@ -82,7 +82,7 @@ def read_constants(path: Path) -> dict[str, Array]:
 # --- messages
 
 
-def _node(node: GraphNode) -> bytes:
+def _node(node: OnnxNode) -> bytes:
     attributes = [_attribute(name, value) for name, value in node.attributes.items()]
     return b"".join([
         *(_field(1, name) for name in node.inputs),  # input

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.watching import called
+from memory_actors.base.watching import CallersFunction
 
 NEAR_MAX: Final = 8
 """In the development sets the fact that is meant is among the first three."""
@@ -67,16 +66,11 @@ Supersedes = (
 that hold no more."""
 
 
-class CallableSuperseding:
-    """Asks a callable. An async one is awaited on the loop, any other runs in a worker thread."""
+class CallableSuperseding(CallersFunction[Supersedes]):
+    """Decides with a callable that is asked about every text."""
 
-    def __init__(self, function: Supersedes):
-        if not callable(function):
-            raise InvalidInputError(
-                f"supersedes= takes a function of (newer, older), or False, not {function!r:.60}"
-            )
-        self._function = function
-        self._name = str(getattr(function, "__name__", type(function).__name__))
+    maker = "what decides what is superseded"
+    takes = "supersedes= takes a function of (newer, older), or False"
 
     def reach(self, text: str) -> Reach:  # noqa: ARG002 - who knows what a function knows
         """Return as many as there may be: any text may change something."""
@@ -84,7 +78,7 @@ class CallableSuperseding:
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
         """Return those of the older ones that the callable names."""
-        said = await called(self._function, newer, older)
+        said = await self._returned(newer, older)
         if isinstance(said, str) or not isinstance(said, Iterable):
             raise TypeError(f"{self._name} returned {type(said).__name__}: return a list of ids")
         named = set(said)

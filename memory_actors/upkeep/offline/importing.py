@@ -21,7 +21,7 @@ from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner, user_of
 from memory_actors.search.embedding.vector_table import remove_files
 from memory_actors.upkeep.store import has_log, open_log
-from memory_actors.users.live_user import remove_indexes
+from memory_actors.users.index_files import remove_indexes
 
 
 async def import_events(

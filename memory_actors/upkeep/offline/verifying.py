@@ -70,7 +70,7 @@ from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
 from memory_actors.upkeep.store import open_log
-from memory_actors.users.live_user import index_path
+from memory_actors.users.index_files import index_path
 from memory_actors.users.totals import Summed
 
 FOUND_IN_STREAMS_MAX = 1_000

@@ -16,6 +16,7 @@ from memory_actors.base.records import (
     Receipt,
     Relationship,
     Time,
+    as_record,
 )
 from memory_actors.base.validation import (
     check_choice,
@@ -38,7 +39,7 @@ from memory_actors.users.handles.entity_parts import (
     observation_of,
     resolve,
 )
-from memory_actors.users.handles.handle import Handle, New, as_record
+from memory_actors.users.handles.handle import Handle, New
 from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_TYPE = "entity"

@@ -1,7 +1,6 @@
 """Episodes as callers have them, checked, and their parts as events have them."""
 
 from datetime import datetime
-from typing import TypeAlias
 
 import msgspec
 
@@ -20,11 +19,9 @@ from memory_actors.base.validation import (
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,
-    EvictedStep,
     StepAdded,
-    step_bytes,
-    step_sha256,
-    step_text,
+    StepMarker,
+    StepTexts,
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX
 from memory_actors.kinds.phrasing import text_digest
@@ -53,39 +50,23 @@ def checked_episode(given: Episode) -> Episode:
     return given
 
 
-StepTexts: TypeAlias = tuple[str, str | None, str | None, str | None]
-"""Action, observation, outcome, error."""
-
-
-def step_texts(
-    action: str, observation: str | None, outcome: str | None, error: str | None
-) -> StepTexts:
-    """Return the texts of a step; one that is empty is none.
+def checked_texts(texts: StepTexts) -> StepTexts:
+    """Return the texts of a step as exact strings; one that is empty is none.
 
     :raises InvalidInputError: one of them is no text, or they are too long together.
     """
-    text_bytes(action, "action", CONTENT_BYTES_MAX)
-    for name, said in (("observation", observation), ("outcome", outcome), ("error", error)):
-        if said:
+    for name, said in texts._asdict().items():
+        if said or name == "action":
             text_bytes(said, name, CONTENT_BYTES_MAX)
-    texts = plain(action), _said(observation), _said(outcome), _said(error)
-    text_bytes(step_text(*texts), "step", CONTENT_BYTES_MAX)
-    return texts
-
-
-def _said(text: str | None) -> str | None:
-    return plain(text) if text else None
+    exact = StepTexts(plain(texts.action), *(plain(one) if one else None for one in texts[1:]))
+    text_bytes(exact.line, "step", CONTENT_BYTES_MAX)
+    return exact
 
 
 def steps_of(given: Episode) -> tuple[StepAdded, ...]:
     """Return the events of the steps that an episode has kept."""
     return tuple(
-        step_of(
-            given.memory_id,
-            one.number,
-            step_texts(one.action, one.observation, one.outcome, one.error),
-        )
-        for one in given.steps
+        checked_texts(StepTexts.of(one)).added(given.memory_id, one.number) for one in given.steps
     )
 
 
@@ -107,7 +88,7 @@ def restored(given: Episode, now_us: int, session_id: str | None) -> EpisodeRest
         pinned=given.pinned,
         created_at_us=now_us,
         evicted=tuple(
-            EvictedStep(gone.number, _sha256(gone.sha256), gone.snippet)
+            StepMarker(gone.number, _sha256(gone.sha256), gone.snippet)
             for gone in given.evicted[-MARKERS_MAX:]
         ),
         steps_evicted=given.steps_evicted,
@@ -161,18 +142,3 @@ def _check_numbers(given: Episode) -> None:
             f"the numbers of the steps, {len(kept)} kept and {given.steps_evicted} evicted, do not "
             f"add up: each from 1 to {total} once, in order, and the last one kept"
         )
-
-
-def step_of(memory_id: str, number: int, texts: StepTexts) -> StepAdded:
-    """Return the event of a step with these texts."""
-    return StepAdded(
-        memory_id=memory_id,
-        number=number,
-        action=texts[0],
-        observation=texts[1],
-        outcome=texts[2],
-        error=texts[3],
-        size_bytes=step_bytes(*texts),
-        digest=text_digest(step_text(*texts)),
-        sha256=step_sha256(*texts),
-    )

@@ -17,18 +17,17 @@ from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.episodic.events import (
     EpisodeStarted,
     EpisodeSummaryAdded,
+    StepTexts,
     SummaryEvent,
-    step_text,
 )
 from memory_actors.kinds.episodic.state import Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.episode_parts import (
     checked_episode,
+    checked_texts,
     end_of,
     finished,
     restored,
-    step_of,
-    step_texts,
     steps_of,
 )
 from memory_actors.users.handles.handle import Written
@@ -121,10 +120,10 @@ class Episodes(Summarized):
         :raises NotFoundError: there is no such episode.
         :raises InvalidInputError: it is finished.
         """
-        texts = step_texts(action, observation, outcome, error)
-        step = step_of(check_name(episode_id, "episode_id"), 0, texts)
-        command, text = episodic.AddStep(now_us=self._scope.now_us(), step=step), step_text(*texts)
-        return self._changed(episode_id, "update", await self._write(command, [text]))
+        texts = checked_texts(StepTexts(action, observation, outcome, error))
+        step = texts.added(check_name(episode_id, "episode_id"))
+        command = episodic.AddStep(now_us=self._scope.now_us(), step=step)
+        return self._changed(episode_id, "update", await self._write(command, [texts.line]))
 
     async def finish(
         self, episode_id: str, result: str | None = None, *, success: bool = True
@@ -160,7 +159,7 @@ class Episodes(Summarized):
             steps=steps_of(given),
             end=end_of(given),
         )
-        said = [step_text(s.action, s.observation, s.outcome, s.error) for s in command.steps]
+        said = [StepTexts.of(step).line for step in command.steps]
         ending = [] if given.result is None else [given.result]
         written = await self._write(command, [given.goal, *said, *ending])
         return self._receipt(started.memory_id, "add", written, started)

@@ -24,7 +24,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.filters import Predicate
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time
+from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time, as_record
 from memory_actors.base.validation import (
     check_flag,
     check_optional_name,
@@ -399,17 +399,6 @@ class Handle(metaclass=ABCMeta):
     def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
         use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
         return max(0, use.limit - use.used)
-
-
-def as_record(kind: type[T], memory: Memory) -> T:
-    """Return a memory as a record of its kind: the fields of any memory, then those of its data.
-
-    The data win: the `source` of a relationship is a name.
-    """
-    fields = [name for name in kind.__struct_fields__ if name in Memory.__struct_fields__]
-    return msgspec.convert(
-        {**{name: getattr(memory, name) for name in fields}, **memory.data}, kind
-    )
 
 
 def _on_condition(command: C, row: Any, matches: Predicate | None) -> C:

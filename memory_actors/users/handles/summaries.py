@@ -12,13 +12,13 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
 from memory_actors.kinds.compression import (
-    AddSummary,
+    AddAnySummary,
+    AnySummaryAdded,
     CompactedKind,
     Compress,
     Compressed,
     Summary,
-    SummaryAdded,
-    UndoCompaction,
+    UndoAnyCompaction,
     passages_of,
 )
 from memory_actors.kinds.kind import Row
@@ -47,8 +47,8 @@ class Summarized(Handle):
 
     kind: ClassVar[CompactedKind]
     _compress_command: ClassVar[type[Compress]]
-    _undo_command: ClassVar[type[UndoCompaction]]
-    _add_summary_command: ClassVar[type[AddSummary]]
+    _undo_command: ClassVar[type[UndoAnyCompaction]]
+    _add_summary_command: ClassVar[type[AddAnySummary]]
 
     async def _compress(self, summary: Compressed, originals: Sequence[Row]) -> Written:
         """Put a summary in the place of memories; no events if one of them has changed meanwhile.
@@ -91,7 +91,7 @@ class Summarized(Handle):
         return self._receipt(memory.memory_id, "add", written, summary)
 
     @abstractmethod
-    def _checked_summary(self, memory: Memory) -> SummaryAdded:
+    def _checked_summary(self, memory: Memory) -> AnySummaryAdded:
         """Return a summary as an export has it, ready to be added.
 
         :raises InvalidInputError: it does not say what it was made of.
@@ -123,7 +123,7 @@ def checked_data(memory: Memory, said: type[D]) -> D:
 
 
 def added_fields(memory: Memory, data: SummaryData) -> dict[str, Any]:
-    """Return the fields of the `SummaryAdded` of a summary as an export has it.
+    """Return the fields of the `AnySummaryAdded` of a summary as an export has it.
 
     :raises InvalidInputError: it does not say what it was made of.
     """

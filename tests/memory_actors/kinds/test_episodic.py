@@ -24,11 +24,9 @@ from memory_actors.kinds.episodic.events import (
     EpisodesPruned,
     EpisodeStarted,
     EpisodeUpdated,
-    EvictedStep,
     StepAdded,
-    step_bytes,
-    step_sha256,
-    step_text,
+    StepMarker,
+    StepTexts,
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX
 from memory_actors.kinds.kind import Tally, index_of, version_of
@@ -50,7 +48,7 @@ def stepped(
     return StepAdded(
         memory_id=name, number=number, action=f"act {number}", size_bytes=size,
         digest=b"d%d" % number, sha256=b"h%d" % number, error=error,
-        evicted=tuple(EvictedStep(gone, b"h%d" % gone, f"act {gone}") for gone in out),
+        evicted=tuple(StepMarker(gone, b"h%d" % gone, f"act {gone}") for gone in out),
     )  # fmt: skip
 
 
@@ -279,7 +277,7 @@ def test_a_further_step_replaces_the_oldest_but_first() -> None:
     state = fold(episodic, [*past, event])
     assert kept(state, "e") == [1, 3, 4]
     (row,) = episodic.rows(state)
-    assert row.evicted == (EvictedStep(2, b"h2", "act 2"),)
+    assert row.evicted == (StepMarker(2, b"h2", "act 2"),)
     assert (row.steps_evicted, row.size_bytes, row.stored_bytes) == (1, 40, 40)
 
 
@@ -480,7 +478,7 @@ def test_it_comes_back_in_one_event_for_each_text() -> None:
         EpisodeRestored(
             memory_id="e", agent_id="a", goal="new goal", size_bytes=7, digest=b"n",
             occurred_at_us=5, metadata={"k": 1}, pinned=True, created_at_us=1_001,
-            evicted=(EvictedStep(2, b"h2", "act 2"),), steps_evicted=1,
+            evicted=(StepMarker(2, b"h2", "act 2"),), steps_evicted=1,
         ),
         stepped("e", 1), stepped("e", 3, error="no"), stepped("e", 4), finished("e"),
     ]  # fmt: skip
@@ -609,7 +607,7 @@ def test_a_failed_episode_says_so() -> None:
 
 def test_an_episode_reads_as_json() -> None:
     row = msgspec.structs.replace(
-        told(*TOLD), evicted=(EvictedStep(2, b"\xab", "act 2"),), steps_evicted=12
+        told(*TOLD), evicted=(StepMarker(2, b"\xab", "act 2"),), steps_evicted=12
     )
     assert episodic.data(row, LOG) == {
         "agent_id": "a",
@@ -652,13 +650,11 @@ def test_the_goal_is_found_by_its_new_words() -> None:
 
 
 def test_what_a_step_counts_for_is_found_by_and_leaves() -> None:
-    assert step_text("look") == "look"
-    assert step_text("look", "a door", "closed", "stuck") == (
-        "look -> a door -> closed -> error: stuck"
-    )
-    assert step_bytes("é", None, "b", "c") == 4
-    assert step_sha256("look", None, "closed") == step_sha256("look", None, "closed", None)
+    assert StepTexts("look").line == "look"
+    all_four = StepTexts("look", "a door", "closed", "stuck")
+    assert all_four.line == "look -> a door -> closed -> error: stuck"
+    assert StepTexts("é", None, "b", "c").size_bytes == 4
     # printf '{"action":"look","observation":"closed","outcome":null,"error":null}' | sha256sum
-    assert step_sha256("look", "closed").hex() == (
+    assert StepTexts("look", "closed").sha256.hex() == (
         "f07a55a921d5575b78fad3c6c872fcfcf8427017e2d8a8e5f6471a8b77aa8ede"
     )

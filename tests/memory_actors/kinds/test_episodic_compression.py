@@ -23,7 +23,7 @@ from memory_actors.kinds.episodic.decide import (
     UpdateEpisode,
 )
 from memory_actors.kinds.episodic.events import (
-    CompactionUndone,
+    EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
     EpisodeRestored,
@@ -233,7 +233,7 @@ def test_a_summary_leaves_a_full_agent_too() -> None:
 def test_undoing_brings_back_episodes_with_their_steps_and_results() -> None:
     events = [*ABC, compressed("a", "b", "c")]
     undone, *came = given(*events).when(undo(*events))
-    assert undone == CompactionUndone(memory_id="sum")
+    assert undone == EpisodeCompactionUndone(memory_id="sum")
     state = fold(episodic, [*events, undone, *came])
     before = fold(episodic, ABC)
     for name in ("a", "b", "c"):
