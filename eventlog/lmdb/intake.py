@@ -160,6 +160,7 @@ class Intake:
 
         def run_alone(txn: Transaction) -> T:
             self.ledger.put_accepted(txn)
+            self.ledger.forget_ends()
             return run(txn)
 
         self._put(WriteJob(run_alone, 0, payload_bytes, done, use_reserve))

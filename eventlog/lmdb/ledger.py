@@ -120,6 +120,7 @@ class Counting:
 
 # --- the ledger
 
+ENDS_MAX = 8192  # of streams, kept in memory: some 4 MB
 EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
 
 
@@ -134,6 +135,31 @@ class _Accepted:
     """Their ends, by stream id."""
 
 
+class _KnownEnds:
+    """The ends of streams that the last commit put, or commits of appends before it.
+
+    LMDB numbers a transaction one behind the last that was committed and changed something. So
+    these are known to stand as long as the next number follows theirs: not if theirs was given up,
+    nor if anybody else has written since.
+    """
+
+    def __init__(self) -> None:
+        self.streams: dict[bytes, StreamRecord] = {}
+        self._transaction = 0
+
+    def begin(self, txn: Transaction) -> None:
+        """Keep, in a transaction that begins, only what is known to stand."""
+        if txn.id() != self._transaction + 1:
+            self.streams.clear()
+
+    def put(self, txn: Transaction, streams: Mapping[bytes, StreamRecord]) -> None:
+        """Take note of ends that this transaction has put."""
+        self._transaction = txn.id()
+        if len(self.streams) + len(streams) > ENDS_MAX:
+            self.streams.clear()
+        self.streams |= streams
+
+
 class Ledger:
     """Reads and writes of the tables; each takes the transaction it happens in.
 
@@ -146,6 +172,7 @@ class Ledger:
         self._keys = keys
         self.counting = Counting(env)
         self._accepted: _Accepted | None = None
+        self._ends = _KnownEnds()
 
     # --- a transaction of appends
 
@@ -169,6 +196,11 @@ class Ledger:
         records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
         with txn.cursor(tables["streams"]) as cursor:
             cursor.putmulti(sorted(records))
+        self._ends.put(txn, accepted.streams)
+
+    def forget_ends(self) -> None:
+        """Read the ends of streams again: something else than an append may change them."""
+        self._ends.streams.clear()
 
     # --- the end of things
 
@@ -259,7 +291,9 @@ class Ledger:
         sid, accepted = frame.stream_id(request.stream), self._accepted
         if accepted is None:
             accepted = self._accepted = _Accepted(self.last_position(txn))
-        stream = accepted.streams.get(sid) or self.stream(txn, request.stream)
+            self._ends.begin(txn)
+        stream = accepted.streams.get(sid) or self._ends.streams.get(sid)
+        stream = stream or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
             first = self.first_result(txn, stream, request.idempotency_key, request.digest)
             if first is not None:
