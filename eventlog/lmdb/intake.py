@@ -275,7 +275,7 @@ class Intake:
 
     def _committed(self, tail: Tail) -> None:
         """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
-        self._anchor.write(tail._replace(transaction=self._env.last_transaction()))
+        self._anchor.write(Tail(self._env.committed, tail.position, tail.chain))
 
     def _deliver(self, batch: list[Job], outcomes: list[Outcome], landed: Landed | None) -> None:
         self.queued_events -= sum(job.events for job in batch)

@@ -34,6 +34,7 @@ from eventlog.lmdb.tables import (
     RequestRecord,
     StreamRecord,
     neighbours,
+    put_rows,
     stream_records,
 )
 
@@ -136,7 +137,7 @@ class _Accepted:
 
 
 class _KnownEnds:
-    """The ends of streams that the last commit put, or commits of appends before it.
+    """The ends of the log and of streams as the last commit left them, and appends before it.
 
     LMDB numbers a transaction one behind the last that was committed and changed something. So
     these are known to stand as long as the next number follows theirs: not if theirs was given up,
@@ -145,19 +146,26 @@ class _KnownEnds:
 
     def __init__(self) -> None:
         self.streams: dict[bytes, StreamRecord] = {}
+        self.position = 0
+        """Of the last event; 0: not known."""
         self._transaction = 0
+
+    def clear(self) -> None:
+        """Know nothing."""
+        self.streams.clear()
+        self.position = 0
 
     def begin(self, txn: Transaction) -> None:
         """Keep, in a transaction that begins, only what is known to stand."""
         if txn.id() != self._transaction + 1:
-            self.streams.clear()
+            self.clear()
 
-    def put(self, txn: Transaction, streams: Mapping[bytes, StreamRecord]) -> None:
-        """Take note of ends that this transaction has put."""
-        self._transaction = txn.id()
-        if len(self.streams) + len(streams) > ENDS_MAX:
+    def put(self, txn: Transaction, accepted: _Accepted) -> None:
+        """Take note of what this transaction has put."""
+        self._transaction, self.position = txn.id(), accepted.position
+        if len(self.streams) + len(accepted.streams) > ENDS_MAX:
             self.streams.clear()
-        self.streams |= streams
+        self.streams |= accepted.streams
 
 
 class Ledger:
@@ -194,13 +202,12 @@ class Ledger:
         tables = self._env.tables
         accepted.rows.put(tables, txn)
         records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
-        with txn.cursor(tables["streams"]) as cursor:
-            cursor.putmulti(sorted(records))
-        self._ends.put(txn, accepted.streams)
+        put_rows(txn, tables["streams"], records)
+        self._ends.put(txn, accepted)
 
     def forget_ends(self) -> None:
-        """Read the ends of streams again: something else than an append may change them."""
-        self._ends.streams.clear()
+        """Read the ends again: something else than an append may change them."""
+        self._ends.clear()
 
     # --- the end of things
 
@@ -290,8 +297,9 @@ class Ledger:
         """
         sid, accepted = frame.stream_id(request.stream), self._accepted
         if accepted is None:
-            accepted = self._accepted = _Accepted(self.last_position(txn))
             self._ends.begin(txn)
+            position = self._ends.position or self.last_position(txn)
+            accepted = self._accepted = _Accepted(position)
         stream = accepted.streams.get(sid) or self._ends.streams.get(sid)
         stream = stream or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
