@@ -141,7 +141,7 @@ class Environment:
         self._size_max_bytes = size_max_bytes
         self._checked_bytes_max = checked_bytes_max
         self.committed = 0
-        """What `last_transaction` was behind the last write."""
+        """The number of the last transaction that was committed when the last write ended well."""
         self._forks = _forks
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
@@ -229,7 +229,7 @@ class Environment:
             try:
                 with self._shared() as file:
                     with file.env.begin(write=True) as txn:
-                        number = file.earlier + txn.id()
+                        number = self.number(txn)
                         result = change(txn)
                     self.committed = file.last_transaction()
                     return result
@@ -243,6 +243,10 @@ class Environment:
                     raise DiskFull(f"no space left for {self.path}: free some, retry") from error
                 said = f"writing {self.path} failed: {error}; read, then retry"
                 raise StorageFailed(said) from error
+
+    def number(self, txn: Transaction) -> int:
+        """Return the number of a transaction that writes, over all files there have been."""
+        return self._files.file.earlier + txn.id()
 
     def last_transaction(self) -> int:
         """Return the number of the last committed transaction, over all files there have been."""

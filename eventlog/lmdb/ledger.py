@@ -6,7 +6,6 @@ transaction that it shares with others.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -25,12 +24,12 @@ from eventlog.core.requests import AppendRequest, count
 from eventlog.core.rows import Record, blind_id, seal_record, unseal_record
 from eventlog.files.anchor import Tail
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
+from eventlog.lmdb.ends import Accepted, KnownEnds
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.snapshots import put_checkpoint
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
-    EventRows,
     RequestRecord,
     StreamRecord,
     neighbours,
@@ -121,51 +120,7 @@ class Counting:
 
 # --- the ledger
 
-ENDS_MAX = 8192  # of streams, kept in memory: some 4 MB
 EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
-
-
-@dataclass(slots=True, eq=False)
-class _Accepted:
-    """The appends that a transaction has accepted and not put yet."""
-
-    position: int
-    """Of the last event."""
-    rows: EventRows = field(default_factory=EventRows)
-    streams: dict[bytes, StreamRecord] = field(default_factory=dict)
-    """Their ends, by stream id."""
-
-
-class _KnownEnds:
-    """The ends of the log and of streams as the last commit left them, and appends before it.
-
-    LMDB numbers a transaction one behind the last that was committed and changed something. So
-    these are known to stand as long as the next number follows theirs: not if theirs was given up,
-    nor if anybody else has written since.
-    """
-
-    def __init__(self) -> None:
-        self.streams: dict[bytes, StreamRecord] = {}
-        self.position = 0
-        """Of the last event; 0: not known."""
-        self._transaction = 0
-
-    def clear(self) -> None:
-        """Know nothing."""
-        self.streams.clear()
-        self.position = 0
-
-    def begin(self, txn: Transaction) -> None:
-        """Keep, in a transaction that begins, only what is known to stand."""
-        if txn.id() != self._transaction + 1:
-            self.clear()
-
-    def put(self, txn: Transaction, accepted: _Accepted) -> None:
-        """Take note of what this transaction has put."""
-        self._transaction, self.position = txn.id(), accepted.position
-        if len(self.streams) + len(accepted.streams) > ENDS_MAX:
-            self.streams.clear()
-        self.streams |= accepted.streams
 
 
 class Ledger:
@@ -179,8 +134,8 @@ class Ledger:
         self._env = env
         self._keys = keys
         self.counting = Counting(env)
-        self._accepted: _Accepted | None = None
-        self._ends = _KnownEnds()
+        self._accepted: Accepted | None = None
+        self._ends = KnownEnds(env)
 
     # --- a transaction of appends
 
@@ -297,9 +252,9 @@ class Ledger:
         """
         sid, accepted = frame.stream_id(request.stream), self._accepted
         if accepted is None:
-            self._ends.begin(txn)
+            self._ends.begin()
             position = self._ends.position or self.last_position(txn)
-            accepted = self._accepted = _Accepted(position)
+            accepted = self._accepted = Accepted(position)
         stream = accepted.streams.get(sid) or self._ends.streams.get(sid)
         stream = stream or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
@@ -345,7 +300,7 @@ class Ledger:
 
     def _accept(
         self,
-        accepted: _Accepted,
+        accepted: Accepted,
         sid: bytes,
         stream: StreamRecord,
         request: AppendRequest,

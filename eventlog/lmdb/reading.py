@@ -60,7 +60,6 @@ class LogReading:
         self._env = env
         self._ledger = ledger
         self._keys = keys
-        self._is_plain = keys is None
         self._registry = registry
         self._archive = archive
 
@@ -257,11 +256,14 @@ class LogReading:
         _, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, payload = taken
         name = stream.name
         try:
-            if not self._is_plain or version <= stream.erased_version or type(payload) is not bytes:
-                payload = self._fetched(txn, taken, stream)
-                if isinstance(payload, Dropped):
-                    return _without_payload(position, taken, name, payload, dropped)
-            tag, data, meta = self._registry.decode_tagged(tag_bytes, schema, payload)
+            if self._keys is None and version > stream.erased_version and isinstance(payload, bytes):
+                raw = payload
+            else:
+                found = self._fetched(txn, taken, stream)
+                if isinstance(found, Dropped):
+                    return _without_payload(position, taken, name, found, dropped)
+                raw = found
+            tag, data, meta = self._registry.decode_tagged(tag_bytes, schema, raw)
         except (CorruptLog, KeyGone, UnknownEvent) as error:
             raise type(error)(f"event {position} of stream {name!r}: {error}") from error
         return Recorded(
@@ -273,18 +275,17 @@ class LogReading:
     ) -> bytes | Dropped:
         """Return the payload of an event from where it is, decrypted, or since when it is gone."""
         sid, version, _, raw_bytes, stored_bytes, schema, tag, payload = taken
-        is_erased = isinstance(payload, frame.ErasedMark)
         if version <= stream.erased_version:
-            since_us = payload.erased_at_us if is_erased else stream.erased_at_us
-            return Dropped(since_us, erased=True)
-        if is_erased:
+            gone = payload if isinstance(payload, frame.ErasedMark) else stream
+            return Dropped(gone.erased_at_us, erased=True)
+        if isinstance(payload, frame.ErasedMark):
             raise CorruptLog("it is erased and its stream is not: restore a backup")
         if isinstance(payload, frame.Pointer):
             found = self._archived(txn, sid, version, payload)
             if isinstance(found, Dropped):
                 return found
             payload = found
-        if self._is_plain and isinstance(payload, bytes):
+        if self._keys is None and isinstance(payload, bytes):
             return payload
         at = frame.place_of(sid, version, schema, tag)
         return self._decrypted(stream.name, payload, at, raw_bytes, stored_bytes)
