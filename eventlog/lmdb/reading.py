@@ -256,7 +256,11 @@ class LogReading:
         _, version, recorded_at_us, raw_bytes, stored_bytes, schema, tag_bytes, payload = taken
         name = stream.name
         try:
-            if self._keys is None and version > stream.erased_version and isinstance(payload, bytes):
+            if (
+                self._keys is None
+                and version > stream.erased_version
+                and isinstance(payload, bytes)
+            ):
                 raw = payload
             else:
                 found = self._fetched(txn, taken, stream)
