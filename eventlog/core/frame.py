@@ -63,7 +63,7 @@ _CRC = struct.Struct(">I")
 _POINTER = struct.Struct(">IQH")
 _TIME = struct.Struct(">q")
 _PLACE = struct.Struct(">5s16sQH")
-_read_header = _READ.unpack_from
+_head = _READ.unpack_from
 _READ_BYTES = _READ.size
 _CRC_BYTES = _CRC.size
 _FLAGS_AT = 5
@@ -183,9 +183,7 @@ def read(position: int, data: bytes) -> Taken:
     """
     if len(data) < _READ_BYTES:
         raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
-    crc, fmt, flags, schema, tag_bytes, sid, version, at_us, raw_bytes, stored_bytes = _read_header(
-        data
-    )
+    crc, fmt, flags, schema, tag_bytes, sid, version, at_us, raw_bytes, stored_bytes = _head(data)
     if flags or fmt != FORMAT or _crc32(data[_CRC_BYTES:]) ^ position != crc:
         _check(position, data, crc, fmt, flags)  # mostly not called: it costs a tenth of a read
     tag_end = _READ_BYTES + tag_bytes

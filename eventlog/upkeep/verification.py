@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
 
 from eventlog.archive.archive import Archive
 from eventlog.archive.block import ArchiveBlock
@@ -27,7 +26,7 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, KeyGone, MissingSegment
 from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import Ledger, unseal_totals
@@ -45,11 +44,10 @@ from eventlog.lmdb.tables import (
     unpack_segment,
 )
 
-ROWS_AT_ONCE = 2048
+PROGRESS_EVERY_EVENTS = 2048
 INDEXES = "versions", "keys"
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
 SID = frame.STREAM_ID_BYTES
-PREFIX = SID + KEY_ID_BYTES  # of the rows about one key, in the index of keys
 
 Check = Callable[[bytes, bytes], object]
 
@@ -100,12 +98,14 @@ class Verification:
         with self._env.read() as txn:
             self._erasing = self._under_way(txn)
             last = self._ledger.last_position(txn)
-            count, position = 0, 0
-            for rows in self._chunks(txn, "events"):
-                position = self._check_events(txn, rows, position)
-                self._search(txn)
-                count += len(rows)
-                self._progress(count, last)
+            count = 0
+            for position, packed, data in self._raw_frames(txn):
+                count += 1
+                self._check_frame(txn, position, packed, data)
+                if count % PROGRESS_EVERY_EVENTS == 0:
+                    self._search(txn)
+                    self._progress(count, last)
+            self._search(txn)
             self._check_archive(txn)
             self._check_tables(txn, count)
             self._check_unread()
@@ -126,20 +126,17 @@ class Verification:
 
     # --- the events
 
-    def _check_events(
-        self, txn: Transaction, rows: list[tuple[bytes, bytes]], position: int
-    ) -> int:
-        """Check the events in rows that follow a position; return that of the last one."""
-        unpack, check = U64.unpack, self._check_frame
-        for key, data in rows:
+    def _raw_frames(self, txn: Transaction) -> Iterator[tuple[int, bytes, bytes]]:
+        expected = 1
+        for key, data in self._rows(txn, "events"):
             if len(key) != U64.size:
                 self._found(0, b"", f"an event has the key {key.hex()}")
                 continue
-            expected, position = position + 1, unpack(key)[0]
+            position = U64.unpack(key)[0]
             if position != expected:
                 self._found(position, b"", f"events {expected} to {position - 1} are missing")
-            check(txn, position, key, data)
-        return position
+            expected = position + 1
+            yield position, key, data
 
     def _check_frame(self, txn: Transaction, position: int, packed: bytes, data: bytes) -> None:
         try:
@@ -280,7 +277,7 @@ class Verification:
     def _segments(self, txn: Transaction) -> dict[SegmentId, SegmentRecord]:
         """Return the records that are whole; the others are found with the other tables."""
         segments = {}
-        for key, value in chain.from_iterable(self._chunks(txn, "segments")):
+        for key, value in self._rows(txn, "segments"):
             with suppress(EventLogError):
                 segment, record = unpack_segment(key, value)
                 segments[segment] = record
@@ -333,47 +330,32 @@ class Verification:
         is_searched = table in INDEXES and should is not None
         all_found = is_searched and table not in self._missed
         is_known = all_found and txn.stat(handle)["entries"] == should
-        for rows in self._chunks(txn, table):
-            count += len(rows)
-            if table == "keys":
-                self._check_prefixes(txn, rows)
-            if not is_known:
-                self._check_rows(txn, table, rows, check, is_searched)
+        with txn.cursor(handle) as cursor:
+            for key, value in self._rows(txn, table):
+                count += 1
+                if table == "keys":
+                    self._check_prefix(cursor, key)
+                if is_known:
+                    continue
+                if not is_searched and txn.get(key, db=handle) != value:
+                    message = f"a search in table {table} misses a row that is there"
+                    self._found(0, key[:SID], message)
+                try:
+                    check(key, value)
+                except EventLogError as error:
+                    self._found(0, key[:SID], f"in table {table}: {error}")
         if should is not None and count != should:
             self._found(0, b"", f"table {table} has {count} rows and should have {should}")
 
-    def _check_rows(
-        self,
-        txn: Transaction,
-        table: str,
-        rows: list[tuple[bytes, bytes]],
-        check: Check,
-        is_searched: bool,
-    ) -> None:
-        for key, value in rows:
-            if not is_searched and txn.get(key, db=self._env.tables[table]) != value:
-                message = f"a search in table {table} misses a row that is there"
-                self._found(0, key[:SID], message)
-            try:
-                check(key, value)
-            except EventLogError as error:
-                self._found(0, key[:SID], f"in table {table}: {error}")
-
-    def _chunks(self, txn: Transaction, table: str) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Yield all rows of a table, many at once: each alone would be half of the work.
-
-        They must be in order, and as many as the table says it has.
-        """
+    def _rows(self, txn: Transaction, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows of a table; they must be in order, and as many as it says it has."""
         handle, count, before = self._env.tables[table], 0, b""
         with txn.cursor(handle) as cursor:
-            walk = iter(cursor)
-            while rows := list(islice(walk, ROWS_AT_ONCE)):
-                keys = [key for key, _ in rows]
-                for earlier, key in pairwise([before, *keys] if count else keys):
-                    if key <= earlier:
-                        self._found(0, b"", f"table {table} is out of order at {key.hex()}")
-                count, before = count + len(rows), keys[-1]
-                yield rows
+            for key, value in cursor:
+                if count and key <= before:
+                    self._found(0, b"", f"table {table} is out of order at {key.hex()}")
+                count, before = count + 1, key
+                yield key, value
         entries = txn.stat(handle)["entries"]
         if count != entries:
             self._found(0, b"", f"table {table} says {entries} rows and has {count}")
@@ -396,22 +378,18 @@ class Verification:
         if end is None or len(version) != U64.size or not 0 < U64.unpack(version)[0] <= end.version:
             self._found(0, sid, f"an index has version {version.hex()}, which the stream has not")
 
-    def _check_prefixes(self, txn: Transaction, rows: list[tuple[bytes, bytes]]) -> None:
+    def _check_prefix(self, cursor: Cursor, key: bytes) -> None:
         """See that a search for a key leads to the first of its rows."""
-        before, self._prefix = self._prefix, rows[-1][0][:PREFIX]
-        with txn.cursor(self._env.tables["keys"]) as cursor:
-            search, found = cursor.set_range, cursor.key
-            for key, _ in rows:
-                prefix = key[:PREFIX]
-                if prefix != before:
-                    before = prefix
-                    if not search(prefix) or found() != key:
-                        self._found(0, key[:SID], "a search in the index of keys leads elsewhere")
+        prefix = key[: SID + KEY_ID_BYTES]
+        if prefix != self._prefix:
+            self._prefix = prefix
+            if not cursor.set_range(prefix) or cursor.key() != key:
+                self._found(0, key[:SID], "a search in the index of keys leads elsewhere")
 
     def _check_key(self, key: bytes, value: bytes) -> None:
         if value != key_check(key):
             self._found(0, key[:SID], "a row in the index of keys is damaged")
-        self._check_version(key[:SID], key[PREFIX:])
+        self._check_version(key[:SID], key[SID + KEY_ID_BYTES :])
 
     def _check_request(self, key: bytes, value: bytes) -> None:
         record = unseal_record(value, RequestRecord, "an idempotency key")
