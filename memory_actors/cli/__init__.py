@@ -122,4 +122,3 @@ def main() -> None:
     Options go before or behind the command's name. Exit codes: 0 done, 1 refused or failed, 2 wrong
     command line.
     """
-
