@@ -36,7 +36,8 @@ def in_order(count: int, *rows: Rows) -> Rows:
     """Return rows of a table of so many, in order and each once."""
     if count > _ROWS_TO_SORT * sum(map(len, rows)):
         ordered = np.sort(np.concatenate(rows))
-        return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+        first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+        return np.asarray(ordered[first], np.intp)
     wanted = np.zeros(count, np.bool_)
     for some in rows:
         wanted[some] = True
