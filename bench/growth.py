@@ -113,7 +113,7 @@ async def _grown(
 
 
 def _items(texts: Iterator[str], memories: int) -> Iterator[Item]:
-    """Yield the memories of a user, one at a time: a million of them at once take a gigabyte."""
+    """Yield the memories of a user, one at a time: a million of them at once take 380 MB."""
     for number, text in enumerate(islice(texts, memories)):
         yield Item(content=text, session_id=f"session {number // SESSION_TURNS}")
 

@@ -52,7 +52,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 class Commands(Mapping[str, click.Command]):
     """The commands by name. A module is imported when one of its commands is asked for.
 
-    All of them together take longer to import than a search takes to answer.
+    Importing all of them was a sixth of the time of a search.
     """
 
     def __init__(self) -> None:
