@@ -170,6 +170,7 @@ sys.meta_path.insert(0, NotInstalled())
 import memory_actors.cli
 import memory_actors.sharing.owning
 from memory_actors.cli import main
+list(main.commands.values())
 main(["--data", "postgresql://127.0.0.1:9/d", "list", "--json"], standalone_mode=False)
 """
 

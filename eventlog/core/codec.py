@@ -54,7 +54,7 @@ class _EventType:
     tag: str
     schema: int
     keys: Callable[[Any], Iterable[str]]
-    decoder: msgspec.msgpack.Decoder[Any]
+    decode: Callable[[bytes], Any]
     upcasters: dict[int, Upcaster] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ class EventRegistry:
         """
 
         def register(cls: E) -> E:
-            self._add(_EventType(cls, tag, schema, keys, msgspec.msgpack.Decoder(cls)))
+            self._add(_EventType(cls, tag, schema, keys, msgspec.msgpack.Decoder(cls).decode))
             return cls
 
         return register
@@ -161,7 +161,7 @@ class EventRegistry:
         packed_meta = self._packed_meta(meta) if meta is not None else b""
         try:
             data = self._encoder.encode(event)
-            event_type.decoder.decode(data)  # what cannot be read back must not be stored
+            event_type.decode(data)  # what cannot be read back must not be stored
         except Exception as error:  # msgspec raises many kinds, and fields may raise their own
             name = type(event).__name__
             raise InvalidAppend(f"{name} is no valid event: {error}") from error
@@ -202,7 +202,7 @@ class EventRegistry:
         data_at = 2 + (raw[0] << 8) + raw[1]
         try:
             if schema == event_type.schema:
-                event = event_type.decoder.decode(raw[data_at:])
+                event = event_type.decode(raw[data_at:])
             else:
                 event = self._upcast(event_type, schema, raw[data_at:])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -234,7 +234,9 @@ def _keys(event_type: _EventType, event: Any) -> tuple[str, ...]:
         found = event_type.keys(event)
         if isinstance(found, str):
             raise TypeError("one string, not several")
-        keys = tuple(dict.fromkeys(found))
+        keys = tuple(found)
+        if len(keys) > 1:
+            keys = tuple(dict.fromkeys(keys))
         for key in keys:
             str.encode(key)
     except Exception as error:

@@ -63,11 +63,14 @@ _CRC = struct.Struct(">I")
 _POINTER = struct.Struct(">IQH")
 _TIME = struct.Struct(">q")
 _PLACE = struct.Struct(">5s16sQH")
+_head = _READ.unpack_from
+_READ_BYTES = _READ.size
+_CRC_BYTES = _CRC.size
 _FLAGS_AT = 5
 _TAG_BYTES_AT = 8
 _CHAIN_AT = _HEADER.size - CHAIN_BYTES
 _DIGEST_AT = _CHAIN_AT - CHAIN_BYTES
-_sha256 = hashlib.sha256
+_sha256, _crc32 = hashlib.sha256, zlib.crc32  # a name to look up costs as much as a slice
 
 
 class Place(NamedTuple):
@@ -178,15 +181,13 @@ def read(position: int, data: bytes) -> Taken:
 
     A plain tuple, because an object with names would cost a tenth of it. Raises as `unpack` does.
     """
-    if len(data) < _READ.size:
+    if len(data) < _READ_BYTES:
         raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
-    crc, fmt, flags, schema, tag_bytes, sid, version, at_us, raw_bytes, stored_bytes = (
-        _READ.unpack_from(data)
-    )
-    if flags or fmt != FORMAT or zlib.crc32(data[_CRC.size :]) ^ position != crc:
+    crc, fmt, flags, schema, tag_bytes, sid, version, at_us, raw_bytes, stored_bytes = _head(data)
+    if flags or fmt != FORMAT or _crc32(data[_CRC_BYTES:]) ^ position != crc:
         _check(position, data, crc, fmt, flags)  # mostly not called: it costs a tenth of a read
-    tag_end = _READ.size + tag_bytes
-    tag, body = data[_READ.size : tag_end], data[tag_end + SALT_BYTES :]
+    tag_end = _READ_BYTES + tag_bytes
+    tag, body = data[_READ_BYTES:tag_end], data[tag_end + SALT_BYTES :]
     if not flags:
         return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, body
     if flags == ENCRYPTED:

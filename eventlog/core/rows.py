@@ -13,6 +13,7 @@ from eventlog.core.keys import Cipher
 KEY_ID_BYTES = 16
 """Of a SHA-256, or of a keyed hash: what a row has of a key or name of any length."""
 _CRC = struct.Struct(">I")
+_sha256 = hashlib.sha256
 _encode = msgspec.msgpack.Encoder().encode
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -52,7 +53,7 @@ def unseal_record(data: bytes, cls: type[Record], what: str, row_key: bytes = b"
 
 def key_id(key: str) -> bytes:
     """Return the fixed-size form of a key or name of any length."""
-    return hashlib.sha256(key.encode()).digest()[:KEY_ID_BYTES]
+    return _sha256(key.encode()).digest()[:KEY_ID_BYTES]
 
 
 def blind_id(key: str, cipher: Cipher | None) -> bytes:

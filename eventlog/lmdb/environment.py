@@ -89,7 +89,8 @@ os.register_at_fork(after_in_child=_count_fork)
 
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
 Cursor: TypeAlias = "lmdb.Cursor[bytes]"
-Tables: TypeAlias = "dict[str, lmdb._Database]"  # noqa: SLF001 - its stubs name it so
+Table: TypeAlias = "lmdb._Database"  # noqa: SLF001 - its stubs name it so
+Tables: TypeAlias = dict[str, Table]
 T = TypeVar("T")
 
 
@@ -139,6 +140,8 @@ class Environment:
         self._names = tuple(tables)
         self._size_max_bytes = size_max_bytes
         self._checked_bytes_max = checked_bytes_max
+        self.committed = 0
+        """The number of the last transaction that was committed when the last write ended well."""
         self._forks = _forks
         self._writing = threading.Lock()
         self._turn = threading.Lock()  # held by who waits to write next: a busy writer lets it in
@@ -224,9 +227,12 @@ class Environment:
         with self._alone():
             number = 0
             try:
-                with self._shared() as file, file.env.begin(write=True) as txn:
-                    number = file.earlier + txn.id()
-                    return change(txn)
+                with self._shared() as file:
+                    with file.env.begin(write=True) as txn:
+                        number = self.number(txn)
+                        result = change(txn)
+                    self.committed = file.last_transaction()
+                    return result
             except lmdb.BadValsizeError as error:
                 raise InvalidAppend(f"a key or value does not fit the tables: {error}") from error
             except lmdb.MapFullError as error:
@@ -237,6 +243,10 @@ class Environment:
                     raise DiskFull(f"no space left for {self.path}: free some, retry") from error
                 said = f"writing {self.path} failed: {error}; read, then retry"
                 raise StorageFailed(said) from error
+
+    def number(self, txn: Transaction) -> int:
+        """Return the number of a transaction that writes, over all files there have been."""
+        return self._files.file.earlier + txn.id()
 
     def last_transaction(self) -> int:
         """Return the number of the last committed transaction, over all files there have been."""

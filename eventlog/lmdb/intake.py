@@ -160,6 +160,7 @@ class Intake:
 
         def run_alone(txn: Transaction) -> T:
             self.ledger.put_accepted(txn)
+            self.ledger.forget_ends()
             return run(txn)
 
         self._put(WriteJob(run_alone, 0, payload_bytes, done, use_reserve))
@@ -274,7 +275,7 @@ class Intake:
 
     def _committed(self, tail: Tail) -> None:
         """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
-        self._anchor.write(tail._replace(transaction=self._env.last_transaction()))
+        self._anchor.write(Tail(self._env.committed, tail.position, tail.chain))
 
     def _deliver(self, batch: list[Work], outcomes: list[Outcome], landed: Landed | None) -> None:
         self.queued_events -= sum(job.events for job in batch)

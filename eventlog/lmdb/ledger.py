@@ -6,7 +6,6 @@ transaction that it shares with others.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -25,15 +24,16 @@ from eventlog.core.requests import AppendRequest, count
 from eventlog.core.rows import Record, blind_id, seal_record, unseal_record
 from eventlog.files.anchor import Tail
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
+from eventlog.lmdb.ends import Accepted, KnownEnds
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.snapshots import put_checkpoint
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
-    EventRows,
     RequestRecord,
     StreamRecord,
     neighbours,
+    put_rows,
     stream_records,
 )
 
@@ -123,17 +123,6 @@ class Counting:
 EVENTS_AT_ONCE = 512  # of an import or a repair, put in one transaction
 
 
-@dataclass(slots=True, eq=False)
-class _Accepted:
-    """The appends that a transaction has accepted and not put yet."""
-
-    position: int
-    """Of the last event."""
-    rows: EventRows = field(default_factory=EventRows)
-    streams: dict[bytes, StreamRecord] = field(default_factory=dict)
-    """Their ends, by stream id."""
-
-
 class Ledger:
     """Reads and writes of the tables; each takes the transaction it happens in.
 
@@ -145,7 +134,8 @@ class Ledger:
         self._env = env
         self._keys = keys
         self.counting = Counting(env)
-        self._accepted: _Accepted | None = None
+        self._accepted: Accepted | None = None
+        self._ends = KnownEnds(env)
 
     # --- a transaction of appends
 
@@ -167,8 +157,12 @@ class Ledger:
         tables = self._env.tables
         accepted.rows.put(tables, txn)
         records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
-        with txn.cursor(tables["streams"]) as cursor:
-            cursor.putmulti(sorted(records))
+        put_rows(txn, tables["streams"], records)
+        self._ends.put(txn, accepted)
+
+    def forget_ends(self) -> None:
+        """Read the ends again: something else than an append may change them."""
+        self._ends.clear()
 
     # --- the end of things
 
@@ -258,8 +252,11 @@ class Ledger:
         """
         sid, accepted = frame.stream_id(request.stream), self._accepted
         if accepted is None:
-            accepted = self._accepted = _Accepted(self.last_position(txn))
-        stream = accepted.streams.get(sid) or self.stream(txn, request.stream)
+            self._ends.begin()
+            position = self._ends.position or self.last_position(txn)
+            accepted = self._accepted = Accepted(position)
+        stream = accepted.streams.get(sid) or self._ends.streams.get(sid)
+        stream = stream or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
             first = self.first_result(txn, stream, request.idempotency_key, request.digest)
             if first is not None:
@@ -303,7 +300,7 @@ class Ledger:
 
     def _accept(
         self,
-        accepted: _Accepted,
+        accepted: Accepted,
         sid: bytes,
         stream: StreamRecord,
         request: AppendRequest,

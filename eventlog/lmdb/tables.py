@@ -34,7 +34,7 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core.errors import CorruptLog
 from eventlog.core.records import Appended, ArchiveStatistics, StreamHead
 from eventlog.core.rows import seal_record, unseal_record
-from eventlog.lmdb.environment import Environment, Tables, Transaction
+from eventlog.lmdb.environment import Environment, Table, Tables, Transaction
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",
@@ -151,10 +151,17 @@ class EventRows:
             if cursor.putmulti(self._events, append=True)[1] < len(self._events):
                 position = U64.unpack(self._events[0][0])[0]
                 raise CorruptLog(f"position {position} is not the end of the log: verify it")
-        for table, rows in (("versions", self._versions), ("keys", self._keys)):
-            if rows:
-                with txn.cursor(tables[table]) as cursor:
-                    cursor.putmulti(sorted(rows))
+        put_rows(txn, tables["versions"], self._versions)
+        put_rows(txn, tables["keys"], self._keys)
+
+
+def put_rows(txn: Transaction, table: Table, rows: list[tuple[bytes, bytes]]) -> None:
+    """Put rows into a table, in order of their keys."""
+    if len(rows) == 1:  # as most appends have: a cursor would cost as much as the row
+        txn.put(*rows[0], db=table)
+    elif rows:
+        with txn.cursor(table) as cursor:
+            cursor.putmulti(sorted(rows))
 
 
 def stream_records(env: Environment, txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:

@@ -9,50 +9,67 @@ With `--json`, stdout holds one JSON document and nothing else (`export`, `impro
 import io
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, cast
 
 import click
 
 from eventlog import EventLogError
+from eventlog.core.lazy import collector_at_rest
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.version import version
-from memory_actors.cli.compaction import compact, compaction
-from memory_actors.cli.context import context
-from memory_actors.cli.demo import demo
-from memory_actors.cli.doctor import doctor
-from memory_actors.cli.documents import document
-from memory_actors.cli.entities import entity
-from memory_actors.cli.episodes import episode
-from memory_actors.cli.extracting import extract, extractions, undo
-from memory_actors.cli.improve import improve
-from memory_actors.cli.keeping import (
-    backup,
-    erase,
-    heads,
-    heads_key,
-    move,
-    purge,
-    ray_stop,
-    repair,
-    restore_backup,
-)
-from memory_actors.cli.log import history, log, stats, verify
-from memory_actors.cli.mcp import mcp
-from memory_actors.cli.memories import add, count, delete, delete_many, get, list_, restore, search
-from memory_actors.cli.model import model
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import print_error
-from memory_actors.cli.past import diff, replay, why
-from memory_actors.cli.quotas import cost, tier, usage
 from memory_actors.cli.running import log_to_stderr
-from memory_actors.cli.serve import keys, serve, ui
-from memory_actors.cli.shards import shards
-from memory_actors.cli.transfer import export, export_since, import_, import_since
 
 __all__ = ["App", "main"]
 
 REFUSED, USAGE, INTERRUPTED = 1, 2, 130
+COMMANDS: Final[Mapping[str, str]] = {
+    "memories": "add search list count get delete delete-many restore",
+    "entities": "entity",
+    "episodes": "episode",
+    "documents": "document",
+    "context": "context",
+    "transfer": "import export export-since import-since",
+    "quotas": "usage cost tier",
+    "past": "why replay diff",
+    "log": "history log stats verify",
+    "keeping": "backup restore-backup move ray-stop repair erase purge heads heads-key",
+    "shards": "shards",
+    "model": "model",
+    "doctor": "doctor",
+    "demo": "demo",
+    "serve": "serve ui keys",
+    "mcp": "mcp",
+    "compaction": "compact compaction",
+    "improve": "improve",
+    "extracting": "extract extractions undo",
+}
+"""The commands by the module that has them."""
+
+
+class Commands(Mapping[str, click.Command]):
+    """The commands by name. A module is imported when one of its commands is asked for.
+
+    Importing all of them was a sixth of the time of a search.
+    """
+
+    def __init__(self) -> None:
+        self._modules = {name: module for module in COMMANDS for name in COMMANDS[module].split()}
+
+    def __getitem__(self, name: str) -> click.Command:
+        module = self._modules[name]
+        with collector_at_rest():
+            found = vars(import_module(f"{__name__}.{module}")).values()
+        return next(one for one in found if isinstance(one, click.Command) and one.name == name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
 
 
 class Program(Group):
@@ -98,7 +115,7 @@ def _report(error: Exception, app: App) -> int:
     return REFUSED
 
 
-@click.group(cls=Program)
+@click.group(cls=Program, commands=cast("Any", Commands()))
 @click.version_option(version())
 def main() -> None:
     """Long-term memory for AI agents: add, search, audit.
@@ -106,13 +123,3 @@ def main() -> None:
     Options go before or behind the command's name. Exit codes: 0 done, 1 refused or failed, 2 wrong
     command line.
     """
-
-
-for command in (
-    add, search, list_, count, get, delete, delete_many, restore, entity, episode, document,
-    context, import_, export, usage, cost, tier, history, why, log, replay, diff, stats, verify,
-    backup, restore_backup, move, export_since, import_since, repair, erase, purge, heads,
-    heads_key, model, doctor, demo, serve, ui, keys, mcp, compact, compaction, improve,
-    extract, extractions, undo, shards, ray_stop,
-):  # fmt: skip
-    main.add_command(command)

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from rich.console import Console
@@ -20,7 +20,9 @@ from rich.tree import Tree
 
 from memory_actors.base.quota import KIB
 from memory_actors.cli.options import App
-from memory_actors.interchange import Progress as OnProgress
+
+if TYPE_CHECKING:  # it brings all formats of files along
+    from memory_actors.interchange import Progress as OnProgress
 
 T = TypeVar("T")
 
@@ -180,14 +182,14 @@ def of_unit(number: int, unit: str) -> str:
 
 
 @contextmanager
-def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress]:
+def progress_bar(what: str, *, quiet: bool) -> "Iterator[OnProgress]":
     """Hold a progress bar on a terminal's stderr; yield what moves it. Elsewhere it is silent."""
     with progress_bars(what, quiet=quiet) as (moved,):
         yield moved
 
 
 @contextmanager
-def progress_bars(*whats: str, quiet: bool) -> Iterator[list[OnProgress]]:
+def progress_bars(*whats: str, quiet: bool) -> "Iterator[list[OnProgress]]":
     """Hold a progress bar for each step of a work, one below the other."""
     console = stderr()
     if quiet or not console.is_terminal:
@@ -198,7 +200,7 @@ def progress_bars(*whats: str, quiet: bool) -> Iterator[list[OnProgress]]:
         yield [_bar(bars, what) for what in whats]
 
 
-def _bar(bars: Progress, what: str) -> OnProgress:
+def _bar(bars: Progress, what: str) -> "OnProgress":
     task = bars.add_task(what, total=None)
 
     return lambda done, total: bars.update(task, completed=done, total=total or None)

@@ -52,7 +52,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.names import Names
-from memory_actors.search.indexes.bm25 import Scores, Term, Windows
+from memory_actors.search.indexes.bm25 import Scores, Steps, Term, Windows
 from memory_actors.search.indexes.labels import NONE, Rows
 from memory_actors.search.indexes.postings import (
     ROWS_BEFORE,
@@ -201,6 +201,7 @@ class LexicalIndex:
 
     def __init__(self, chains: Chains | None = None, postings: Postings | None = None):
         self._chains = Chains() if chains is None else chains
+        self._steps = Steps(self._chains)
         self._postings = Postings() if postings is None else postings
 
     def __len__(self) -> int:
@@ -224,7 +225,7 @@ class LexicalIndex:
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
-        return self._chains.size_bytes + self._postings.size_bytes
+        return self._chains.size_bytes + self._steps.size_bytes + self._postings.size_bytes
 
     # --- writes
 
@@ -289,7 +290,7 @@ class LexicalIndex:
     def _windows(self, query: str, before: int = ROWS_BEFORE) -> Windows:
         rarest = self._rarest(words(query))
         terms = (Term(idf, *self._postings.of(term)) for term, idf in rarest)
-        return Windows(self._chains, terms, before)
+        return Windows(self._chains, self._steps, terms, before)
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""

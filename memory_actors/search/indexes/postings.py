@@ -64,6 +64,8 @@ class Chains:
         """Replaced as a whole where they grow: who has them has all of one length."""
         self.is_linked = False
         """False while each row is a chain of its own."""
+        self.changes = 0
+        """Counted before and behind each change: while it is the same, `links` are."""
         self._length_sum = self._span_sum = 0  # of the living rows
 
     def __len__(self) -> int:
@@ -91,6 +93,7 @@ class Chains:
     def append(self, label: int, length: int, previous: int = NONE, following: int = NONE) -> int:
         """Add a row right behind another, else in front of one, else as a chain of its own."""
         row = self.count
+        self.changes += 1
         if row + 1 == len(self.links.lengths):
             wider = Links.empty(int(row * GROWTH) + CAPACITY_MIN)
             for new, old in zip(wider, self.links, strict=True):
@@ -103,6 +106,7 @@ class Chains:
             self._link(previous, row)
         self._link(row, following)
         self._measure(row)
+        self.changes += 1
         return self.rows.append(label)  # last: a search may look from another thread
 
     def remove(self, label: int) -> int | None:
@@ -110,6 +114,7 @@ class Chains:
         row = self.rows.remove(label)
         if row is None:
             return None
+        self.changes += 1
         links = self.links
         before, after = int(links.before[row]), int(links.after[row])
         self._link(before, after)
@@ -117,6 +122,7 @@ class Chains:
         self._length_sum -= int(links.lengths[row])
         self._span_sum -= int(links.spans[row])
         self._measure(after)
+        self.changes += 1
         return row
 
     def filled(self, labels: npt.NDArray[np.int64], lengths: _Ints, before: _Ints) -> Self:

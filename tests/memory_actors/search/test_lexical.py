@@ -302,7 +302,9 @@ class Model:
 
 CHANGES = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "add", "follow", "follow", "remove", "remake", "list"]),
+        st.sampled_from(
+            ["add", "add", "add", "follow", "follow", "remove", "remake", "list", "ask"]
+        ),
         st.integers(0, 1000),
         st.lists(st.sampled_from(VOCABULARY[:12]), min_size=1, max_size=5),
     ),
@@ -321,10 +323,23 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
             model.remake()
         elif kind == "list":
             model.list_rows()
+        elif kind == "ask":
+            model.check()
         elif kind == "remove" and chosen is not None:
             model.remove(chosen)
         elif kind != "remove":
             model.add(" ".join(text), chosen if kind == "follow" else None)
+    model.check()
+
+
+def test_what_a_query_keeps_of_the_chains_is_made_anew_after_each_change():
+    model = Model()
+    for number in range(40):
+        model.add("w0x w1x" if number % 3 else "w9x", number - 1 if number % 8 else None)
+    model.check()
+    model.add("w0x", 20)
+    model.check()
+    model.remove(10)
     model.check()
 
 
