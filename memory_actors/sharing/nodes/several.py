@@ -10,6 +10,7 @@ nothing between two of them.
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eventlog import EventLogError, ShardingStore, require
+from eventlog import EventLogError, LogUnavailable, ShardingStore, require
 from eventlog.core.waiting import to_the_end
-from eventlog.postgres.shards import assemble
+from eventlog.postgres.shards import assemble, ranges
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import ShardMovedError, UnavailableError
 from memory_actors.base.reports import Moment
@@ -98,6 +99,7 @@ class SeveralNodes:
         """Learn which shards are where, and what the databases have in common."""
         for leaving in self._leaving:
             await leaving.start()
+        await self._check_disjoint()
         for node in self.nodes:
             node.server.everywhere = self
             memory = node.memory
@@ -106,6 +108,25 @@ class SeveralNodes:
             for other in self.nodes:
                 if other is not node:
                     memory.watch_erasures(other.answering.tell)
+
+    async def _check_disjoint(self) -> None:
+        """See that no shard is in two databases.
+
+        :raises LogUnavailable: one is: a database was restored to an earlier moment, say.
+        """
+        twice = self._twice()
+        if twice:  # or it was on its way between the two looks
+            await self.look()
+            twice &= self._twice()
+        if twice:
+            raise LogUnavailable(
+                f"shards {ranges(twice)} are in two of these databases: restore all of them to one "
+                "moment, in which no shard was moving"
+            )
+
+    def _twice(self) -> set[int]:
+        counts = Counter(shard for here in self._here for shard in here)
+        return {shard for shard, count in counts.items() if count > 1}
 
     def _told(self, at: int) -> Callable[[set[int]], object]:
         def told(here: set[int]) -> None:
