@@ -285,7 +285,14 @@ class _Route:
         self._until_s: float | None = None
 
     async def found(self) -> int:
-        """Return which node has the user; wait while a shard is on its way."""
+        """Return which node has the user; wait while a shard is on its way.
+
+        A node whose lease holds has heard of every shard that left. What any other believes is
+        asked for first: the past is read from the log, which nobody claims.
+        """
+        at = self._several.at(self._user_id)
+        if at is not None and not self._several.nodes[at].placement.is_vouched():
+            await self._several.look()
         while (at := self._several.at(self._user_id)) is None:
             await self._wait("it is on its way to another database")
         return at
