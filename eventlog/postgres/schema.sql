@@ -190,7 +190,7 @@ $$;
 -- rightly, it knows the outcome itself.
 --
 -- o_state: 'done'; 'superseded': a later incarnation of the node has come, so nothing was done;
--- 'elsewhere': the shards of the streams in o_refused are in another store, so nothing was done;
+-- 'elsewhere': the shard of one of its streams is in another store, so nothing was done;
 -- 'totals': one might leave its range or pass its cap (n_cap), so nothing was done, and o_totals say
 -- what they are.
 CREATE OR REPLACE PROCEDURE append_batch(
@@ -219,12 +219,15 @@ BEGIN
     SELECT position, revision, names, totals INTO o_position, o_revision, o_names, o_totals
     FROM log_tail FOR UPDATE;
 
-    SELECT coalesce(array_agg(n), '{}') INTO o_refused
-    FROM unnest(s_shard) WITH ORDINALITY AS b (shard, n) WHERE NOT is_here(shard);
-    IF o_refused <> '{}' THEN
-        ROLLBACK;
-        o_state := 'elsewhere';
-        RETURN;
+    IF s_shard[1] >= 0 OR EXISTS (SELECT FROM shard) THEN -- is_here, of all of them
+        PERFORM FROM unnest(s_shard) AS b (shard)
+        LEFT JOIN shard AS h ON h.shard = b.shard AND h.state = 'here'
+        WHERE h.shard IS NULL;
+        IF FOUND THEN
+            ROLLBACK;
+            o_state := 'elsewhere';
+            RETURN;
+        END IF;
     END IF;
 
     SELECT coalesce(array_agg(n), '{}') INTO o_refused

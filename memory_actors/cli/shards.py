@@ -89,7 +89,7 @@ def _show(app: App, found: "Sequence[ShardsAt]") -> None:
 @shards.command(cls=SharedCommand, shared=OF_SHARDS)
 @click.argument("shard", nargs=-1, metavar="[SHARD|FIRST-LAST]...")
 @click.option("--user", "of_users", multiple=True, metavar="ID", help="This user's shard.")
-@click.option("--to", "to", metavar="URL", help="The database they go to; one of those of --data.")
+@click.option("--to", "to", metavar="URL", help="The database they go to: its URL, or its name.")
 @click.option("--even", is_flag=True, help="Move as many as it takes for all to have as many.")
 @pass_app
 def move(

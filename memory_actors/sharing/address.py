@@ -49,6 +49,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     """None: the socket in the directory."""
     host: str = "127.0.0.1"
+    process: str | None = None
+    """Of a node: the name of its process, which is the same at all databases."""
     settings: Mapping[str, str] = {}
     """Of a node: those that all nodes have to agree on."""
 

@@ -41,7 +41,9 @@ async def shards_in(urls: Sequence[str]) -> list[ShardsAt]:
 async def move_shards(
     urls: Sequence[str], shards: Sequence[int], to: str, *, progress: Progress | None = None
 ) -> list[ShardMoved]:
-    """Move shards to the database `to`, which is one of `urls`, while their users go on.
+    """Move shards to the database `to` while their users go on.
+
+    That is one of `urls`, or the id or the name of its store.
 
     Each is copied, verified, and handed over; its users wait for the last moments of that, for as
     long as the result says. What was cut off goes on when it is repeated. `progress(done, total)`
@@ -52,12 +54,12 @@ async def move_shards(
     :raises LogUnavailable: these are not the databases of one memory, or one cannot be reached.
     :raises CorruptLog: what has arrived is not what was there: nothing was handed over.
     """
-    if to not in urls:
-        raise InvalidInputError("name the database that shards go to among those of the memory")
     if not shards or any(not 0 <= shard < SHARDS for shard in shards):
         raise InvalidInputError(f"a shard is a number from 0 to {SHARDS - 1}")
     places = await _finished(await shards_in(urls), shards, urls)
-    new = next(one for one in places if one.url == to)
+    new = next((one for one in places if to in (one.url, one.store, one.name)), None)
+    if new is None:
+        raise InvalidInputError("name the database that shards go to among those of the memory")
     leaving = dict[str, list[int]]()
     for shard in dict.fromkeys(shards):
         old = _place_of(shard, places, new)
@@ -118,9 +120,8 @@ def _check_open(old: ShardsAt, new: ShardsAt) -> None:
         )
 
 
-def _processes(place: ShardsAt) -> set[tuple[str, int]]:
-    found = (msgspec.json.decode(one, type=Address) for one in place.nodes)
-    return {(one.host, one.pid) for one in found}
+def _processes(place: ShardsAt) -> set[str | None]:
+    return {msgspec.json.decode(one, type=Address).process for one in place.nodes}
 
 
 async def _moved(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eventlog import Leases
+from eventlog import EventLogError, Leases
 from eventlog.core.logs import get_logger
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import (
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 try:
     import ray
+    import ray.cloudpickle
     from ray.exceptions import RayError, RayTaskError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as error:
     raise MissingExtraError(
         "placement='ray' needs Ray: pip install 'memory-actors[ray]' on each machine of the cluster"
@@ -88,12 +90,19 @@ class PlacementByRay(LeasedPlacement):
         if number == self._mine:
             return await super().claim(key)
         address = await self._actors.address(number)
+        if address is not None:
+            raise MovedError("another node has this user's shard", address=address)
         raise MovedError(
-            "another node has this user's shard"
-            if address is not None
-            else f"Ray actor {self._actors.name(number)} has no node now: Ray begins it anew",
-            address=address,
+            f"Ray actor {self._actors.name(number)} has no node now: Ray begins it anew",
+            address=await self._held_at(key),
         )
+
+    async def _held_at(self, key: str) -> str | None:
+        """Return where the node is that has a user by the database, which outlives Ray's head."""
+        with suppress(EventLogError):
+            holder = await self.leases.holder(key)
+            return None if holder is None else holder.address.decode()
+        return None
 
 
 class RayActors:
@@ -101,10 +110,11 @@ class RayActors:
 
     def __init__(self, url: str, parts: StoreParts):
         self._url = url
-        self._parts = parts
+        self._parts = _sent(parts)
         self._count = (parts.settings or Settings()).ray_actors
         self._store = _store(url)
-        self._handles: dict[int, Any] = {}
+        self._handles: dict[int, asyncio.Future[Any]] = {}
+        """Whoever waits for one waits for the same: without Ray's head each would block a thread."""
 
     def number_of(self, stream: str) -> int:
         """Return the number of the actor that has the shard of a user's stream."""
@@ -119,6 +129,7 @@ class RayActors:
 
         :raises UnavailableError, InvalidInputError: see `placed_by_ray`.
         """
+        _check(self._parts)
         try:
             async with asyncio.timeout(START_S):
                 begun = map(self._begun, range(self._count))
@@ -127,10 +138,6 @@ class RayActors:
                 raise error
         except RayTaskError as failed:
             raise failed.cause from failed
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"a part of this store cannot be sent to Ray's actors: {error}"
-            ) from error
         except (RayError, TimeoutError) as error:
             raise UnavailableError(f"Ray does not begin the nodes: {reason(error)}") from error
 
@@ -150,13 +157,15 @@ class RayActors:
         try:
             await self._asked(number)
         except RayTaskError:
-            await asyncio.to_thread(ray.kill, self._handles.pop(number))
+            await asyncio.to_thread(ray.kill, await self._handles.pop(number))
             raise
 
     async def _asked(self, number: int) -> str:
         if number not in self._handles:
-            self._handles[number] = await asyncio.to_thread(self._made, number)
-        address: str = await self._handles[number].address.remote()
+            made = asyncio.to_thread(self._made, number)
+            self._handles[number] = asyncio.ensure_future(made)
+        handle = await asyncio.shield(self._handles[number])
+        address: str = await handle.address.remote()
         return address
 
     def _made(self, number: int) -> Any:
@@ -171,7 +180,7 @@ class RayActors:
                 max_task_retries=-1,
                 max_concurrency=CALLS_AT_ONCE,
                 num_cpus=0,  # it waits for disks and sockets, and takes what there is
-                scheduling_strategy="SPREAD",
+                scheduling_strategy=_beside(number),
             )
             .remote(self._url, self._parts, number)
         )
@@ -181,10 +190,8 @@ class NodeActor:
     """A node in a process of Ray's. It is opened by whoever first asks where it is."""
 
     def __init__(self, url: str, parts: StoreParts, number: int):
-        settings = parts.settings or Settings()  # `node_host` is of the machine that they come from
-        here = msgspec.structs.replace(settings, node_host=None)
         self._url = url
-        self._parts = msgspec.structs.replace(parts, settings=here)
+        self._parts = parts
         self._place = partial(PlacementByRay, actors=RayActors(url, parts), mine=number)
         self._opening = asyncio.Lock()
         self._node: Node | None = None
@@ -199,10 +206,42 @@ class NodeActor:
         return msgspec.json.encode(self._node.server.address).decode()
 
     async def close(self) -> None:
-        """Give the users up, and close the node."""
-        async with self._opening:
-            if self._node is not None:
-                await self._node.close()
+        """Give the users up, and open no node again: who asks for one waits until this is gone."""
+        await self._opening.acquire()
+        if self._node is not None:
+            await self._node.close()
+
+
+def _sent(parts: StoreParts) -> StoreParts:
+    """Return the parts of a store for another process, on a machine with another address."""
+    settings = msgspec.structs.replace(parts.settings or Settings(), node_host=None)
+    return msgspec.structs.replace(parts, settings=settings, metrics=None, reindex=False)
+
+
+def _check(parts: StoreParts) -> None:
+    """Refuse what Ray cannot send.
+
+    :raises InvalidInputError: that.
+    """
+    for name, part in msgspec.structs.asdict(parts).items():
+        try:
+            ray.cloudpickle.dumps(part)
+        except Exception as error:  # whatever pickling a part of the caller's raises
+            raise InvalidInputError(
+                f"{name} cannot be sent to Ray's actors: {error}. Give one that can be pickled: "
+                "what holds a connection or a lock makes it on first use"
+            ) from error
+
+
+def _beside(number: int) -> NodeAffinitySchedulingStrategy:
+    """Return where an actor should be: in turn on each machine, else anywhere.
+
+    Ray's own "SPREAD" puts actors that start at once on the same machine now and then.
+    """
+    alive = [one for one in ray.nodes() if one["Alive"]]
+    machines = sorted(one["NodeID"] for one in alive if one["Resources"].get("CPU"))
+    machines = machines or sorted(one["NodeID"] for one in alive)
+    return NodeAffinitySchedulingStrategy(machines[number % len(machines)], soft=True)
 
 
 async def stop_ray_actors(url: str) -> int:

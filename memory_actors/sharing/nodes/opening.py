@@ -81,6 +81,7 @@ async def opened_node(
         settings, embedder = parts.settings or Settings(), embedder_of(parts.embedder)
         listening, address = _listening(settings.node_host or _own_host(url), settings)
         held.callback(listening.close)
+        address = msgspec.structs.replace(address, process=named.node)
         placed: list[LeasedPlacement] = []
         made: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         scheduled = partial(_compact_everywhere, made)

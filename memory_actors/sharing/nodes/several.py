@@ -10,6 +10,7 @@ nothing between two of them.
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eventlog import EventLogError, ShardingStore, require
+from eventlog import EventLogError, LogUnavailable, ShardingStore, require
 from eventlog.core.waiting import to_the_end
-from eventlog.postgres.shards import assemble
+from eventlog.postgres.shards import assemble, ranges
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import InvalidInputError, ShardMovedError, UnavailableError
 from memory_actors.base.reports import Moment
@@ -100,6 +101,7 @@ class SeveralNodes:
         """Learn which shards are where, and what the databases have in common."""
         for leaving in self._leaving:
             await leaving.start()
+        await self._check_disjoint()
         for node in self.nodes:
             node.server.everywhere = self
             memory = node.memory
@@ -108,6 +110,25 @@ class SeveralNodes:
             for other in self.nodes:
                 if other is not node:
                     memory.watch_erasures(other.answering.tell)
+
+    async def _check_disjoint(self) -> None:
+        """See that no shard is in two databases.
+
+        :raises LogUnavailable: one is: a database was restored to an earlier moment, say.
+        """
+        twice = self._twice()
+        if twice:  # or it was on its way between the two looks
+            await self.look()
+            twice &= self._twice()
+        if twice:
+            raise LogUnavailable(
+                f"shards {ranges(twice)} are in two of these databases: restore all of them to one "
+                "moment, in which no shard was moving"
+            )
+
+    def _twice(self) -> set[int]:
+        counts = Counter(shard for here in self._here for shard in here)
+        return {shard for shard, count in counts.items() if count > 1}
 
     def _told(self, at: int) -> Callable[[set[int]], object]:
         def told(here: set[int]) -> None:
@@ -266,7 +287,14 @@ class _Route:
         self._until_s: float | None = None
 
     async def found(self) -> int:
-        """Return which node has the user; wait while a shard is on its way."""
+        """Return which node has the user; wait while a shard is on its way.
+
+        A node whose lease holds has heard of every shard that left. What any other believes is
+        asked for first: the past is read from the log, which nobody claims.
+        """
+        at = self._several.at(self._user_id)
+        if at is not None and not self._several.nodes[at].placement.is_vouched():
+            await self._several.look()
         while (at := self._several.at(self._user_id)) is None:
             await self._wait("it is on its way to another database")
         return at

@@ -101,6 +101,9 @@ def test_shards_are_shown_and_moved(shared: Shared) -> None:
     assert not any(one["moving"] for one in after)
     assert shared("list", "--user", "ada").exit_code == 0
     assert len(shared.json("shards", "move", "--even")) == 1
+    shared.json("shards", "move", "7", "--to", after[0]["name"])
+    shared.json("shards", "move", "7", "--to", after[1]["store"])
+    shared.json("shards", "move", "--even")
     assert [one["count"] for one in shared.json("shards")] == [SHARDS // 2] * 2
     for line in (["shards"], ["shards", "move", "0-2", "--to", shared.urls[0]]):
         assert shared(*line).exit_code == 0

@@ -204,7 +204,7 @@ async def test_a_part_that_cannot_be_sent_to_ray_is_refused(url) -> None:
     held = threading.Lock()
     settings = Settings(placement="ray", ray_actors=1)
     parts = {"embedder": FakeEmbedder(), "settings": settings, "clock": lambda: bool(held)}
-    with pytest.raises(InvalidInputError, match="cannot be sent"):
+    with pytest.raises(InvalidInputError, match="clock cannot be sent"):
         await MemorySystem.open(f"{url}_other", **parts)
 
 

@@ -154,6 +154,29 @@ async def test_a_shard_may_come_back(urls):
         assert await memory.check_replay() == []
 
 
+async def test_a_node_without_a_lease_reads_the_past_of_a_user_where_they_are(urls):
+    """It has not heard that the shard has left."""
+    await all_at_first(urls, ["ada"])
+    async with opened(urls) as memory:
+        await memory.user("ada").count()
+        here = url_of(memory, urls, "ada")
+        [there] = [url for url in urls if url != here]
+        caller: Any = memory._caller
+        leases = caller.nodes[caller.at("ada")].placement.leases
+
+        async def never(_connection: Any) -> None:
+            await asyncio.sleep(0.01)
+
+        leases._renew = never
+        await move_shards(urls, [shard_of("ada")], there)
+
+        assert url_of(memory, urls, "ada") == here  # as far as it knows
+        assert len([one async for one in memory.events("ada")]) > 0
+        async with memory.replay("ada") as past:
+            assert len(await past.list_memories()) == 1
+        assert await memory.user("ada").count() == 1
+
+
 async def test_users_of_two_processes_go_on_while_their_shard_moves(urls):
     """Nothing is lost, and nothing is there twice."""
     users = [f"user {n}" for n in range(4)]

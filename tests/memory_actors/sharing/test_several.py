@@ -319,6 +319,22 @@ async def test_a_store_with_users_is_not_added_to_another(urls, third):
         await opened([*urls, third])
 
 
+async def test_a_shard_that_is_in_two_databases_is_refused(urls):
+    """One of them was restored to an earlier moment."""
+    import psycopg
+
+    async with opened(urls):
+        pass
+    base, _, schema = urls[0].partition("?schema=")
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute(
+            f"INSERT INTO {schema}.shard (shard, state) VALUES (0, 'here'), (4095, 'here') "
+            "ON CONFLICT DO NOTHING"
+        )
+    with pytest.raises(LogUnavailable, match="are in two of these databases"):
+        await opened(urls)
+
+
 async def test_a_database_is_named_once(urls):
     with pytest.raises(LogUnavailable, match="name the same store"):
         await opened([urls[0], urls[0]])
