@@ -114,7 +114,7 @@ class RayActors:
         self._count = (parts.settings or Settings()).ray_actors
         self._store = _store(url)
         self._handles: dict[int, asyncio.Future[Any]] = {}
-        """Whoever waits for one waits for the same: without Ray's head each would block a thread."""
+        """Who waits for one waits for the same: without Ray's head each would block a thread."""
 
     def number_of(self, stream: str) -> int:
         """Return the number of the actor that has the shard of a user's stream."""
