@@ -12,6 +12,7 @@ from eventlog.core.capabilities import LeasingStore as LeasingStore
 from eventlog.core.capabilities import MeasuredStore as MeasuredStore
 from eventlog.core.capabilities import Progress as Progress
 from eventlog.core.capabilities import SettingStore as SettingStore
+from eventlog.core.capabilities import ShardingStore as ShardingStore
 from eventlog.core.capabilities import ShrinkingStore as ShrinkingStore
 from eventlog.core.capabilities import VerifyingStore as VerifyingStore
 from eventlog.core.capabilities import require as require
@@ -41,6 +42,7 @@ from eventlog.core.errors import PayloadDropped as PayloadDropped
 from eventlog.core.errors import PayloadErased as PayloadErased
 from eventlog.core.errors import PoisonedStream as PoisonedStream
 from eventlog.core.errors import StorageFailed as StorageFailed
+from eventlog.core.errors import StreamElsewhere as StreamElsewhere
 from eventlog.core.errors import TotalExceeded as TotalExceeded
 from eventlog.core.errors import UnknownEvent as UnknownEvent
 from eventlog.core.errors import WrongExpectedVersion as WrongExpectedVersion

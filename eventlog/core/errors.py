@@ -44,6 +44,14 @@ class Fenced(EventLogError):
         self.current = current
 
 
+class StreamElsewhere(Fenced):
+    """The stream is in another of the stores that share the streams: look there."""
+
+    def __init__(self, stream: str, epoch: int):
+        super().__init__(stream, epoch, epoch + 1)
+        self.args = (f"stream {stream!r} is in another database: look there",)
+
+
 class TotalExceeded(EventLogError):
     """A total would pass what it is capped at: nothing was kept. Take something away first."""
 

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, Self
 
 from eventlog.core import frame
-from eventlog.core.errors import EventLogError, LeaseLapsed
+from eventlog.core.errors import EventLogError, LeaseLapsed, StreamElsewhere
 from eventlog.core.logs import get_logger
 from eventlog.core.records import LiveNode, StreamClaim
 from eventlog.core.requests import check_stream_name
@@ -32,6 +32,7 @@ from eventlog.postgres.database import (
     patiently,
     run,
 )
+from eventlog.postgres.plan import ShardOf, alone
 from eventlog.postgres.writer import PgWriter
 
 LEASE_S: Final = 2.0
@@ -39,8 +40,8 @@ VOUCH_SHARE: Final = 0.8
 RENEWALS: Final = 5
 """In the time of a lease: a few of them may be lost."""
 
-RENEW = "CALL renew_lease(%b, %b, %b, NULL)"
-CLAIM = "CALL claim_stream(%b, %b, %b, NULL, NULL, NULL)"
+RENEW = "CALL renew_lease(%b, %b, %b, %b, %b, NULL, NULL)"
+CLAIM = "CALL claim_stream(%b, %b, %b, %b, NULL, NULL, NULL)"
 RELEASE = "UPDATE stream SET owner = NULL WHERE owner = %b AND sid = %b AND epoch = %b"
 RELEASE_ALL = "UPDATE stream SET owner = NULL WHERE owner = %b"
 HOLDER = """
@@ -50,6 +51,11 @@ HOLDER = """
 NODES = """
     SELECT id, address FROM node
     WHERE id <> %b AND address IS NOT NULL AND expires_at > clock_timestamp()
+"""
+
+HERE = """
+    SELECT shards, (SELECT coalesce(array_agg(shard), '{}') FROM shard WHERE state = 'here')
+    FROM store
 """
 
 _logger = get_logger("eventlog")
@@ -78,10 +84,24 @@ class PgLeases:
     """The lease of one node, and the streams that it claims. Make one with `held`."""
 
     def __init__(
-        self, database: Database, writer: PgWriter, node: bytes, address: bytes, lease_s: float
+        self,
+        database: Database,
+        writer: PgWriter,
+        node: bytes,
+        address: bytes,
+        lease_s: float,
+        shard_of: ShardOf,
     ):
         self.lapsed: Callable[[], object] = lambda: None
         """Called when the lease had expired before it was renewed: others may have taken over."""
+        self.shards_changed: Callable[[int], object] = lambda _version: None
+        """Called when shards of the store have come or left since: see `forgotten`."""
+        self.forgotten = 0
+        """The version of the shards for which this node has forgotten whoever had left."""
+        self.cleared = 0
+        """The same, and nothing of them is on its disk."""
+        self._shards = 0
+        self._shard_of = shard_of
         self._database = database
         self._writer = writer
         self._node = node
@@ -89,6 +109,7 @@ class PgLeases:
         self._lease_s = lease_s
         self._held_until_s: float | None = None
         """The lease surely holds until then; None: it was never renewed."""
+        self._hurry = asyncio.Event()
         self._is_unanswered = False
         """True if a renewal was sent, and nobody knows whether it landed."""
 
@@ -101,9 +122,10 @@ class PgLeases:
         node: bytes,
         address: bytes,
         lease_s: float = LEASE_S,
+        shard_of: ShardOf = alone,
     ) -> AsyncIterator[Self]:
         """Hold a lease for a node whose row is there, and renew it until the end of the block."""
-        leases = cls(database, writer, node, address, lease_s)
+        leases = cls(database, writer, node, address, lease_s, shard_of)
         connection = await connect(database.place)
         try:
             await leases._renew(connection)
@@ -122,10 +144,12 @@ class PgLeases:
         """Claim a stream; see `Leases` in eventlog/core/capabilities.py."""
         check_stream_name(stream)
         sid = frame.stream_id(stream)
-        values = [sid, self._node, frame.chain_start(sid)]
+        values = [sid, self._node, frame.chain_start(sid), self._shard_of(stream)]
         [(epoch, holder, address)] = await self._database.run(CLAIM, values)
         if epoch is None:
             raise LeaseLapsed("the lease of this node has expired: try again when it is renewed")
+        if epoch < 0:
+            raise StreamElsewhere(stream, 0)
         if holder is not None:
             return StreamClaim(epoch, LiveNode(holder.hex(), address))
         self._writer.forget(sid)
@@ -157,6 +181,18 @@ class PgLeases:
             return float("-inf")
         return self._held_until_s - self._lease_s * (1 - VOUCH_SHARE) - _now_s()
 
+    def say_forgotten(self, version: int, *, cleared: bool = False) -> None:
+        """Say, with the next renewal, that nothing is left of whoever had left by a version."""
+        self.forgotten = max(self.forgotten, version)
+        if cleared:
+            self.cleared = max(self.cleared, version)
+        self._hurry.set()
+
+    async def here(self) -> tuple[int, set[int]]:
+        """Return the version of the shards, and those that are in this store."""
+        [(version, shards)] = await self._database.run(HERE)
+        return version, set(shards)
+
     # --- renewing
 
     async def _renew(self, connection: Connection) -> None:
@@ -169,19 +205,25 @@ class PgLeases:
         :raises Lost, Busy: it may not be renewed.
         """
         asked_s, was_lost, self._is_unanswered = _now_s(), self._is_unanswered, True
-        values = [self._node, self._address, self._lease_s]
-        [[is_held]] = await asyncio.wait_for(run(connection, RENEW, values), self._lease_s)
+        values = [self._node, self._address, self._lease_s, self.forgotten, self.cleared]
+        [(is_held, shards)] = await asyncio.wait_for(run(connection, RENEW, values), self._lease_s)
         self._is_unanswered, held_until_s = False, self._held_until_s
         is_unsure = was_lost and held_until_s is not None and _now_s() > held_until_s
         if held_until_s is not None and (not is_held or is_unsure):
             _logger.warning("the lease of this node had expired, and is renewed")
             self.lapsed()
         self._held_until_s = asked_s + self._lease_s
+        if shards > self._shards:
+            self._shards = shards
+            self.shards_changed(shards)
 
     async def _renew_forever(self, place: DatabasePlace, connection: Connection) -> None:
         try:
             while True:
-                await asyncio.sleep(self._lease_s / RENEWALS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._lease_s / RENEWALS):
+                        await self._hurry.wait()
+                self._hurry.clear()
                 try:
                     if connection.closed:
                         connection = await connect(place)

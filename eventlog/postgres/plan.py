@@ -8,10 +8,10 @@ So a batch is one call, and whoever owns its streams needs only that one.
 """
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -68,6 +68,16 @@ class FirstResult(NamedTuple):
     """The number of that event in the batch."""
 
 
+ShardOf: TypeAlias = Callable[[str], int]
+"""The shard of a stream, by its name."""
+NO_SHARD = -1
+
+
+def alone(_stream: str) -> int:
+    """Return the shard of a stream in a store that is no one of several."""
+    return NO_SHARD
+
+
 RequestKey = tuple[bytes, bytes]
 """Stream id, and id of the idempotency key."""
 
@@ -78,6 +88,7 @@ class _PlannedStream:
     before: Believed
     now: Believed
     name: bytes
+    shard: int
 
 
 class Rows(NamedTuple):
@@ -88,6 +99,7 @@ class Rows(NamedTuple):
     s_epoch: Ints
     s_erased: Ints
     s_chain: Bytes
+    s_shard: Ints
     t_name: Bytes
     t_version: Ints
     t_epoch: Ints
@@ -144,6 +156,7 @@ class BatchPlan:
     requests: dict[RequestKey, FirstResult]
     caps: Mapping[str, int]
     """The most that a total may be, by name."""
+    shard_of: ShardOf = alone
     rows: Rows = field(default_factory=_no_rows)
     _streams: dict[bytes, _PlannedStream] = field(default_factory=dict)
     _decided: list[_DecidedAppend] = field(default_factory=list)
@@ -155,7 +168,9 @@ class BatchPlan:
         if stream is None:
             before = self.believed[sid]
             name = request.stream.encode()
-            stream = _PlannedStream(len(self._streams) + 1, before, before, name)
+            stream = _PlannedStream(
+                len(self._streams) + 1, before, before, name, self.shard_of(request.stream)
+            )
             self._streams[sid] = stream
         decided = _DecidedAppend(request, stream, InvalidAppend("undecided"))
         try:
@@ -167,7 +182,7 @@ class BatchPlan:
     def finished(self) -> Rows:
         """Return the arrays, those of the streams included."""
         rows = self.rows
-        for column in rows[:11]:
+        for column in rows[:12]:
             column.clear()
         for sid, stream in self._streams.items():
             before, now = stream.before, stream.now
@@ -176,6 +191,7 @@ class BatchPlan:
             rows.s_epoch.append(before.epoch)
             rows.s_erased.append(before.erased_version)
             rows.s_chain.append(before.chain)
+            rows.s_shard.append(stream.shard)
             rows.t_name.append(stream.name)
             rows.t_version.append(now.version)
             rows.t_epoch.append(now.epoch)

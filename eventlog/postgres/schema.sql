@@ -6,7 +6,8 @@
 CREATE TABLE IF NOT EXISTS store (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     format integer NOT NULL,
-    keys_identity bytea NOT NULL -- of an encrypted store; else empty
+    keys_identity bytea NOT NULL, -- of an encrypted store; else empty
+    shards bigint NOT NULL DEFAULT 0 -- rises whenever a shard comes or leaves
 );
 
 -- Whoever appends holds the lock of this one row from reading it to its commit: therefore positions
@@ -27,7 +28,9 @@ CREATE TABLE IF NOT EXISTS node ( -- one for each store that is open somewhere
     refused bigint[] NOT NULL, -- the streams of that batch that were refused
     seen_at timestamptz NOT NULL,
     address bytea, -- where other nodes reach it; null: it claims no streams
-    expires_at timestamptz -- of its lease
+    expires_at timestamptz, -- of its lease
+    shards bigint NOT NULL DEFAULT 0, -- of the store, when this node last forgot who had left
+    cleared bigint NOT NULL DEFAULT 0 -- the same, and nothing of them is on its disk
 ) WITH (fillfactor = 50);
 
 CREATE TABLE IF NOT EXISTS stream (
@@ -40,7 +43,8 @@ CREATE TABLE IF NOT EXISTS stream (
     recorded_at bigint NOT NULL, -- of its last event
     erased_version bigint NOT NULL DEFAULT 0,
     erased_at bigint NOT NULL DEFAULT 0,
-    owner bytea -- the node that claimed it; it is nobody's once the lease of that node has expired
+    owner bytea, -- the node that claimed it; it is nobody's once the lease of that node has expired
+    shard bigint -- of a store that is one of several; null: it was made before that
 ) WITH (fillfactor = 70);
 
 CREATE TABLE IF NOT EXISTS event (
@@ -110,6 +114,29 @@ CREATE TABLE IF NOT EXISTS setting ( -- what all nodes must agree on
     value bytea NOT NULL
 );
 
+CREATE TABLE IF NOT EXISTS shard ( -- of a store that is one of several; of any other it is empty
+    shard bigint PRIMARY KEY,
+    state text NOT NULL, -- arriving, here, left, cleared: see docs/internals/shards.md
+    other text, -- the store that it comes from, or goes to
+    names bytea[] NOT NULL DEFAULT '{}', -- left: what its streams have in the totals
+    totals bigint[] NOT NULL DEFAULT '{}'
+);
+
+CREATE TABLE IF NOT EXISTS arriving ( -- the streams of a shard that arrives, as they were last copied
+    sid bytea PRIMARY KEY,
+    shard bigint NOT NULL,
+    mark bytea NOT NULL, -- by which it is told whether the stream has changed; empty: copy it again
+    erased_version bigint NOT NULL, -- nothing up to here is taken any more
+    name bytea,
+    epoch bigint NOT NULL DEFAULT 0,
+    stored_bytes bigint NOT NULL DEFAULT 0,
+    recorded_at bigint NOT NULL DEFAULT 0,
+    erased_at bigint NOT NULL DEFAULT 0,
+    names bytea[] NOT NULL DEFAULT '{}', -- what it has in the totals
+    totals bigint[] NOT NULL DEFAULT '{}'
+);
+CREATE INDEX IF NOT EXISTS arriving_by_shard ON arriving (shard);
+
 INSERT INTO log_tail (position, revision, names, totals) VALUES (0, 0, '{}', '{}')
 ON CONFLICT DO NOTHING;
 
@@ -121,7 +148,22 @@ BEGIN
         ALTER TABLE node ADD COLUMN address bytea, ADD COLUMN expires_at timestamptz;
         ALTER TABLE stream ADD COLUMN owner bytea;
     END IF;
+    PERFORM FROM pg_attribute WHERE attrelid = 'stream'::regclass AND attname = 'shard';
+    IF NOT FOUND THEN
+        ALTER TABLE store ADD COLUMN shards bigint NOT NULL DEFAULT 0;
+        ALTER TABLE node ADD COLUMN shards bigint NOT NULL DEFAULT 0,
+            ADD COLUMN cleared bigint NOT NULL DEFAULT 0;
+        ALTER TABLE stream ADD COLUMN shard bigint;
+    END IF;
 END
+$$;
+CREATE INDEX IF NOT EXISTS stream_by_shard ON stream (shard);
+
+-- Say whether the streams of a shard are here, to be claimed and written. -1: this store is no one of
+-- several, as far as who asks knows.
+CREATE OR REPLACE FUNCTION is_here(p_shard bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN p_shard < 0 THEN NOT EXISTS (SELECT FROM shard)
+        ELSE EXISTS (SELECT FROM shard AS h WHERE h.shard = p_shard AND h.state = 'here') END
 $$;
 
 -- Sums of totals and what is added to them, by name. A total that is 0 is not listed.
@@ -148,11 +190,13 @@ $$;
 -- rightly, it knows the outcome itself.
 --
 -- o_state: 'done'; 'superseded': a later incarnation of the node has come, so nothing was done;
+-- 'elsewhere': the shard of one of its streams is in another store, so nothing was done;
 -- 'totals': one might leave its range or pass its cap (n_cap), so nothing was done, and o_totals say
 -- what they are.
 CREATE OR REPLACE PROCEDURE append_batch(
     p_node bytea, p_incarnation bigint, p_seq bigint,
     s_sid bytea[], s_version bigint[], s_epoch bigint[], s_erased bigint[], s_chain bytea[],
+    s_shard bigint[],
     t_name bytea[], t_version bigint[], t_epoch bigint[], t_bytes bigint[], t_chain bytea[],
     t_recorded_at bigint[],
     e_stream bigint[], e_sid bytea[], e_version bigint[], e_frame bytea[], e_payload bytea[],
@@ -174,6 +218,17 @@ DECLARE
 BEGIN
     SELECT position, revision, names, totals INTO o_position, o_revision, o_names, o_totals
     FROM log_tail FOR UPDATE;
+
+    IF s_shard[1] >= 0 OR EXISTS (SELECT FROM shard) THEN -- is_here, of all of them
+        PERFORM FROM unnest(s_shard) AS b (shard)
+        LEFT JOIN shard AS h ON h.shard = b.shard AND h.state = 'here'
+        WHERE h.shard IS NULL;
+        IF FOUND THEN
+            ROLLBACK;
+            o_state := 'elsewhere';
+            RETURN;
+        END IF;
+    END IF;
 
     SELECT coalesce(array_agg(n), '{}') INTO o_refused
     FROM unnest(s_sid, s_version, s_epoch, s_erased, s_chain)
@@ -222,10 +277,11 @@ BEGIN
     WHERE stream <> ALL (o_refused);
     GET DIAGNOSTICS v_events = ROW_COUNT;
 
-    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at)
-    SELECT sid, name, version, epoch, bytes, chain, recorded_at
-    FROM unnest(s_sid, s_version, t_name, t_version, t_epoch, t_bytes, t_chain, t_recorded_at)
-        WITH ORDINALITY AS t (sid, before, name, version, epoch, bytes, chain, recorded_at, n)
+    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at, shard)
+    SELECT sid, name, version, epoch, bytes, chain, recorded_at, nullif(shard, -1)
+    FROM unnest(s_sid, s_version, s_shard, t_name, t_version, t_epoch, t_bytes, t_chain,
+            t_recorded_at)
+        WITH ORDINALITY AS t (sid, before, shard, name, version, epoch, bytes, chain, recorded_at, n)
     WHERE version > before AND n <> ALL (o_refused)
     ON CONFLICT (sid) DO UPDATE SET name = excluded.name, version = excluded.version,
         epoch = excluded.epoch, stored_bytes = excluded.stored_bytes, chain = excluded.chain,
@@ -297,7 +353,8 @@ CREATE OR REPLACE PROCEDURE save_derived(
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(derived_lock(p_sid));
-    PERFORM FROM stream WHERE sid = p_sid AND epoch = p_epoch AND version > erased_version;
+    PERFORM FROM stream WHERE sid = p_sid AND epoch = p_epoch AND version > erased_version
+        AND is_here(coalesce(shard, -1));
     o_kept := FOUND;
     IF o_kept THEN
         DELETE FROM derived AS d USING unnest(p_names, p_pieces) AS p (name, piece)
@@ -322,6 +379,7 @@ BEGIN
     INSERT INTO snapshot (sid, version, fingerprint, data)
     SELECT sid, p_version, p_fingerprint, p_data FROM stream
     WHERE sid = p_sid AND version >= p_version AND erased_version < p_version
+        AND is_here(coalesce(shard, -1))
     ON CONFLICT (sid, version) DO UPDATE
     SET fingerprint = excluded.fingerprint, data = excluded.data;
     IF FOUND THEN
@@ -334,15 +392,20 @@ BEGIN
 END
 $$;
 
--- Raise the epoch of a stream; o_epoch is higher than p_epoch if it was.
+-- Raise the epoch of a stream; o_epoch is higher than p_epoch if it was, and null if its shard is in
+-- another store.
 CREATE OR REPLACE PROCEDURE acquire_stream(
-    p_sid bytea, p_name bytea, p_epoch bigint, p_chain bytea, INOUT o_epoch bigint
+    p_sid bytea, p_name bytea, p_epoch bigint, p_chain bytea, p_shard bigint, INOUT o_epoch bigint
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
     PERFORM FROM log_tail FOR UPDATE;
-    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at)
-    VALUES (p_sid, p_name, 0, p_epoch, 0, p_chain, -9223372036854775808)
+    IF NOT is_here(p_shard) THEN
+        ROLLBACK;
+        RETURN;
+    END IF;
+    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at, shard)
+    VALUES (p_sid, p_name, 0, p_epoch, 0, p_chain, -9223372036854775808, nullif(p_shard, -1))
     ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, name = excluded.name
     WHERE stream.epoch <= excluded.epoch;
     SELECT epoch INTO o_epoch FROM stream WHERE sid = p_sid;
@@ -351,34 +414,44 @@ END
 $$;
 
 -- Renew the lease of a node, whose row is made again if it is gone. o_held is said after the commit:
--- true if the lease before this one had not expired until others could see the new one.
+-- true if the lease before this one had not expired until others could see the new one. The node has
+-- forgotten who had left the store by p_shards, on its disk, too, by p_cleared; o_shards is now.
 CREATE OR REPLACE PROCEDURE renew_lease(
-    p_node bytea, p_address bytea, p_seconds double precision, INOUT o_held boolean
+    p_node bytea, p_address bytea, p_seconds double precision, p_shards bigint, p_cleared bigint,
+    INOUT o_held boolean, INOUT o_shards bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_before timestamptz;
 BEGIN
     SELECT expires_at INTO v_before FROM node WHERE id = p_node FOR UPDATE;
-    INSERT INTO node (id, incarnation, seq, position, refused, seen_at, address, expires_at)
+    INSERT INTO node (id, incarnation, seq, position, refused, seen_at, address, expires_at, shards,
+        cleared)
     VALUES (p_node, 1, 0, 0, '{}', now(), p_address,
-        clock_timestamp() + make_interval(secs => p_seconds))
+        clock_timestamp() + make_interval(secs => p_seconds), p_shards, p_cleared)
     ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, address = excluded.address,
-        expires_at = excluded.expires_at;
+        expires_at = excluded.expires_at, shards = excluded.shards, cleared = excluded.cleared;
     COMMIT;
+    SELECT shards INTO o_shards FROM store;
     o_held := coalesce(v_before > clock_timestamp(), false);
 END
 $$;
 
 -- Claim a stream for a node: if nobody has it, or who has it let its lease expire. Then o_epoch is the
 -- new epoch and o_holder is null. Otherwise o_holder has it, at o_address. o_epoch is null if the
--- lease of this node has expired itself. A stream that has no events gets no name by this.
+-- lease of this node has expired itself, and -1 if the shard of the stream is in another store. A
+-- stream that has no events gets no name by this.
 CREATE OR REPLACE PROCEDURE claim_stream(
-    p_sid bytea, p_node bytea, p_chain bytea,
+    p_sid bytea, p_node bytea, p_chain bytea, p_shard bigint,
     INOUT o_epoch bigint, INOUT o_holder bytea, INOUT o_address bytea
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
     PERFORM FROM log_tail FOR UPDATE;
+    IF NOT is_here(p_shard) THEN
+        ROLLBACK;
+        o_epoch := -1;
+        RETURN;
+    END IF;
     SELECT s.epoch, n.id, n.address INTO o_epoch, o_holder, o_address
     FROM stream AS s JOIN node AS n ON n.id = s.owner
     WHERE s.sid = p_sid AND n.id <> p_node AND n.expires_at > clock_timestamp();
@@ -388,9 +461,10 @@ BEGIN
     END IF;
     PERFORM FROM node WHERE id = p_node AND expires_at > clock_timestamp();
     IF FOUND THEN
-        INSERT INTO stream (sid, version, epoch, stored_bytes, chain, recorded_at, owner)
-        VALUES (p_sid, 0, 1, 0, p_chain, -9223372036854775808, p_node)
-        ON CONFLICT (sid) DO UPDATE SET epoch = stream.epoch + 1, owner = excluded.owner
+        INSERT INTO stream (sid, version, epoch, stored_bytes, chain, recorded_at, owner, shard)
+        VALUES (p_sid, 0, 1, 0, p_chain, -9223372036854775808, p_node, nullif(p_shard, -1))
+        ON CONFLICT (sid) DO UPDATE SET epoch = stream.epoch + 1, owner = excluded.owner,
+            shard = excluded.shard
         RETURNING epoch INTO o_epoch;
     END IF;
     COMMIT;
@@ -398,11 +472,11 @@ END
 $$;
 
 -- Erase a stream at a time; repeated with the same time, it says the same again. With an epoch, only
--- if it is the stream's; else o_events is -1 less that one. First the mark, by
--- which every reader goes, is committed; then, without the lock of the tail, the rows go.
+-- if it is the stream's; else o_events is -1 less that one. It is null if the shard of the stream is
+-- in another store. First the mark, by which every reader goes, is committed; then, without the lock of the tail, the rows go.
 CREATE OR REPLACE PROCEDURE erase_stream(
     p_sid bytea, p_at bigint, p_projections bytea[], p_names bytea[], p_counted bigint[],
-    p_epoch bigint, INOUT o_events bigint
+    p_epoch bigint, p_shard bigint, INOUT o_events bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_stream stream;
@@ -413,6 +487,11 @@ BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
     DELETE FROM derived WHERE sid = p_sid; -- goes with the mark; nobody waits for it at the tail
     PERFORM FROM log_tail FOR UPDATE;
+    IF NOT is_here(p_shard) THEN
+        ROLLBACK;
+        o_events := NULL;
+        RETURN;
+    END IF;
     SELECT * INTO v_stream FROM stream WHERE sid = p_sid;
     IF NOT FOUND THEN
         COMMIT;
@@ -455,6 +534,138 @@ BEGIN
     IF o_events = 0 AND v_stream.erased_at = p_at THEN
         SELECT count(*) INTO o_events FROM event WHERE sid = p_sid AND gone_at = p_at;
     END IF;
+    COMMIT;
+END
+$$;
+
+-- What follows moves a shard from one store to another: docs/internals/shards.md.
+
+-- Take events of a stream of a shard that arrives. Until the shard is admitted they read as erased, as
+-- the mark of the stream says. Those that were here before keep their positions. o_taken is false if
+-- the shard does not arrive, or the stream was erased meanwhile: then nothing was done.
+CREATE OR REPLACE PROCEDURE receive_events(
+    p_sid bytea, p_shard bigint, p_erased bigint, p_chain bytea,
+    e_version bigint[], e_frame bytea[], e_payload bytea[], e_gone_at bigint[],
+    INOUT o_taken boolean
+) LANGUAGE plpgsql AS $$
+DECLARE
+    v_events bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
+    PERFORM FROM shard WHERE shard = p_shard AND state = 'arriving';
+    o_taken := FOUND;
+    PERFORM FROM arriving WHERE sid = p_sid AND erased_version > p_erased;
+    IF FOUND OR NOT o_taken THEN
+        ROLLBACK;
+        o_taken := false;
+        RETURN;
+    END IF;
+    INSERT INTO arriving (sid, shard, mark, erased_version) VALUES (p_sid, p_shard, '', p_erased)
+    ON CONFLICT (sid) DO UPDATE SET shard = p_shard, mark = '', erased_version = p_erased;
+    IF e_version = '{}' THEN -- only what is beside the events has changed
+        COMMIT;
+        RETURN;
+    END IF;
+    UPDATE event SET payload = e.payload, gone_at = nullif(e.gone_at, -9223372036854775808)
+    FROM unnest(e_version, e_payload, e_gone_at) AS e (version, payload, gone_at)
+    WHERE event.sid = p_sid AND event.version = e.version;
+    PERFORM FROM log_tail FOR UPDATE;
+    INSERT INTO event (position, sid, version, frame, payload, gone_at)
+    SELECT t.position + row_number() OVER (ORDER BY e.version), p_sid, e.version, e.frame, e.payload,
+        nullif(e.gone_at, -9223372036854775808)
+    FROM unnest(e_version, e_frame, e_payload, e_gone_at) AS e (version, frame, payload, gone_at)
+    JOIN log_tail AS t ON true
+    WHERE NOT EXISTS (SELECT FROM event AS h WHERE h.sid = p_sid AND h.version = e.version);
+    GET DIAGNOSTICS v_events = ROW_COUNT;
+    UPDATE log_tail SET position = position + v_events, revision = revision + 1;
+    INSERT INTO stream
+        (sid, version, epoch, stored_bytes, chain, recorded_at, erased_version, shard)
+    VALUES (p_sid, e_version[cardinality(e_version)], 0, 0, p_chain, -9223372036854775808,
+        e_version[cardinality(e_version)], p_shard)
+    ON CONFLICT (sid) DO UPDATE SET name = NULL, owner = NULL, shard = p_shard,
+        chain = CASE WHEN excluded.version > stream.version THEN p_chain ELSE stream.chain END,
+        version = greatest(stream.version, excluded.version),
+        erased_version = greatest(stream.version, excluded.version);
+    COMMIT;
+END
+$$;
+
+-- Let nobody claim or write what is in a shard any more: it goes to another store. o_shards is what
+-- nodes have to know before it may be claimed there; null if the shard is not here.
+CREATE OR REPLACE PROCEDURE leave_shard(p_shard bigint, p_other text, INOUT o_shards bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM log_tail FOR UPDATE;
+    UPDATE shard SET state = 'left', other = p_other
+    WHERE shard = p_shard AND (state = 'here' OR state = 'left' AND other = p_other);
+    IF FOUND THEN
+        UPDATE store SET shards = shards + 1 RETURNING shards INTO o_shards;
+    END IF;
+    COMMIT;
+END
+$$;
+
+-- Change the totals by what a shard has of them, and its state; only if it was in another one.
+CREATE OR REPLACE PROCEDURE count_shard(
+    p_shard bigint, p_from text, p_to text, p_sign bigint, p_names bytea[], p_totals bigint[]
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM log_tail FOR UPDATE;
+    UPDATE shard SET state = p_to WHERE shard = p_shard AND state = p_from;
+    IF FOUND THEN
+        UPDATE log_tail AS l SET revision = l.revision + 1, names = a.o_names, totals = a.o_totals
+        FROM log_tail AS before, added_totals(before.names, before.totals, p_names,
+            (SELECT coalesce(array_agg(p_sign * t), '{}') FROM unnest(p_totals) AS t)::numeric[]) AS a;
+        UPDATE store SET shards = shards + 1;
+    END IF;
+    COMMIT;
+END
+$$;
+
+-- Have the streams of a shard that has arrived read as what they are, and then be claimed.
+CREATE OR REPLACE PROCEDURE admit_shard(p_shard bigint, p_names bytea[], p_totals bigint[])
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE stream AS s SET name = a.name, epoch = greatest(s.epoch, a.epoch) + 1,
+        stored_bytes = a.stored_bytes, recorded_at = a.recorded_at,
+        erased_version = a.erased_version, erased_at = a.erased_at
+    FROM arriving AS a JOIN shard AS h ON h.shard = a.shard AND h.state = 'arriving'
+    WHERE a.shard = p_shard AND s.sid = a.sid;
+    COMMIT;
+    CALL count_shard(p_shard, 'arriving', 'here', 1, p_names, p_totals);
+    DELETE FROM arriving AS a USING shard AS h
+    WHERE a.shard = p_shard AND h.shard = p_shard AND h.state = 'here';
+    COMMIT;
+END
+$$;
+
+-- Delete what a store has of a stream that belongs to another one, up to a version: what stays of each
+-- event is what an erasure leaves. Of a shard that arrives no more of it is taken either.
+CREATE OR REPLACE PROCEDURE drop_foreign(p_sid bytea, p_shard bigint, p_until bigint, p_at bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_state text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
+    SELECT state INTO v_state FROM shard WHERE shard = p_shard FOR SHARE;
+    IF v_state = 'here' THEN
+        ROLLBACK;
+        RETURN;
+    END IF;
+    IF v_state = 'arriving' THEN
+        INSERT INTO arriving (sid, shard, mark, erased_version) VALUES (p_sid, p_shard, '', p_until)
+        ON CONFLICT (sid) DO UPDATE
+        SET mark = '', erased_version = greatest(arriving.erased_version, p_until);
+    END IF;
+    UPDATE stream SET name = NULL, owner = NULL, erased_version = version, erased_at = p_at
+    WHERE sid = p_sid;
+    UPDATE event SET payload = NULL, gone_at = coalesce(gone_at, p_at)
+    WHERE sid = p_sid AND version <= p_until AND (payload IS NOT NULL OR gone_at IS NULL);
+    DELETE FROM event_archive WHERE sid = p_sid AND version <= p_until;
+    DELETE FROM event_key WHERE sid = p_sid AND version <= p_until;
+    DELETE FROM request WHERE sid = p_sid AND last_version <= p_until;
+    DELETE FROM snapshot WHERE sid = p_sid AND version <= p_until;
+    DELETE FROM derived WHERE sid = p_sid;
     COMMIT;
 END
 $$;

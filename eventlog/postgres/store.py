@@ -24,6 +24,7 @@ from eventlog.core.codec import EventRegistry
 from eventlog.core.errors import (
     EncryptionMismatch,
     Fenced,
+    StreamElsewhere,
 )
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import (
@@ -65,8 +66,9 @@ from eventlog.postgres.database import (
     prepare,
 )
 from eventlog.postgres.leases import LEASE_S, PgLeases
-from eventlog.postgres.plan import Believed, FirstResult, blind, same_request
+from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind, same_request
 from eventlog.postgres.reading import READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
+from eventlog.postgres.shards import check_membership
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
 from eventlog.postgres.writer import REQUESTS, STREAMS, PgWriter
@@ -78,13 +80,14 @@ VERSIONS_ABOUT = """
     SELECT k.version FROM event_key AS k JOIN stream AS s USING (sid)
     WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
 """
-ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, NULL)"
-ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, %b, NULL)"
+ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, %b, NULL)"
+ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, %b, %b, NULL)"
+DROP_FOREIGN = "CALL drop_foreign(%b, %b, %b, %b)"
 ARCHIVE = """
     WITH moved AS (
         SELECT e.sid, e.version, e.payload FROM event AS e JOIN stream AS s USING (sid)
         WHERE e.sid = %b AND e.version = ANY (%b) AND e.version > s.erased_version
-            AND e.payload IS NOT NULL
+            AND e.payload IS NOT NULL AND is_here(coalesce(s.shard, -1))
         FOR UPDATE OF e
     ), put AS (
         INSERT INTO event_archive (sid, version, payload, archived_at)
@@ -97,7 +100,9 @@ ARCHIVE = """
 """
 DROP_ARCHIVED = """
     WITH gone AS (
-        DELETE FROM event_archive WHERE archived_at < %b AND (%b::bytea IS NULL OR sid = %b::bytea)
+        DELETE FROM event_archive AS a
+        WHERE archived_at < %b AND (%b::bytea IS NULL OR sid = %b::bytea)
+            AND NOT EXISTS (SELECT FROM arriving WHERE arriving.sid = a.sid)
         RETURNING sid, version, payload
     ), marked AS (
         UPDATE event SET gone_at = %b FROM gone
@@ -127,6 +132,7 @@ class PgEventStore(Beside, TakesAppends):
         clock: Callable[[], int],
         database: Database,
         keys: Keys | None,
+        shard_of: ShardOf = alone,
     ):
         super().__init__(registry, clock)
         node = os.urandom(NODE_ID_BYTES)
@@ -135,7 +141,8 @@ class PgEventStore(Beside, TakesAppends):
         self._keys = keys
         self._reading = RowReading(registry, keys)
         self._tail = LogTail(database, node)
-        self._writer = PgWriter(database.place, node, self._tail, keys)
+        self._shard_of = shard_of
+        self._writer = PgWriter(database.place, node, self._tail, keys, shard_of)
         self._used_bytes = 0
 
     @classmethod
@@ -148,11 +155,13 @@ class PgEventStore(Beside, TakesAppends):
         schema: str | None = None,
         clock: Callable[[], int] = system_clock_us,
         keys: Keys | None = None,
+        shard_of: ShardOf | None = None,
     ) -> AsyncIterator[Self]:
         """Open the store in a database, made if missing, and close it at the end of the block.
 
         `url` is a `postgresql://` URL as libpq takes it; its `?schema=` or `schema` names the
         schema in it, `eventlog` if neither does. Any number of processes may have it open.
+        `shard_of` is for a store that is one of several: it says which shard a stream is in.
 
         :raises LogUnavailable: the database cannot be reached or used, or is older than 16.
         :raises UnknownEvent: a later version made the store.
@@ -168,7 +177,8 @@ class PgEventStore(Beside, TakesAppends):
             opened.push_async_callback(connection.close)
             keys = await _matched(connection, place, keys)
             await opened.enter_async_context(database.opened())
-            store = cls(registry, clock, database, keys)
+            await check_membership(connection, place, is_known=shard_of is not None)
+            store = cls(registry, clock, database, keys, shard_of or alone)
             opened.push_async_callback(lambda: to_the_end(store._close()))
             await store._open(connection)
             yield store
@@ -197,9 +207,11 @@ class PgEventStore(Beside, TakesAppends):
         check_stream_name(stream)
         check_int("epoch", epoch, 0, I64_MAX)
         sid = frame.stream_id(stream)
-        values = [sid, stream.encode(), epoch, frame.chain_start(sid)]
+        values = [sid, stream.encode(), epoch, frame.chain_start(sid), self._shard_of(stream)]
         [[current]] = await self._writer.call(ACQUIRE, values)
         self._writer.forget(sid)
+        if current is None:
+            raise StreamElsewhere(stream, epoch)
         if current > epoch:
             raise Fenced(stream, epoch, current)
         return await self.head(stream)
@@ -249,8 +261,10 @@ class PgEventStore(Beside, TakesAppends):
         sid, at_us, counters = frame.stream_id(stream), self._clock(), counted or {}
         names = Bytes(name.encode() for name in counters)
         values = [sid, at_us, Bytes(map(key_id, projections)), names, Ints(counters.values())]
-        [[events]] = await self._writer.call(ERASE, [*values, epoch])
+        [[events]] = await self._writer.call(ERASE, [*values, epoch, self._shard_of(stream)])
         self._writer.forget(sid)
+        if events is None:
+            raise StreamElsewhere(stream, epoch or 0)
         if epoch is not None and events < 0:
             raise Fenced(stream, epoch, -1 - events)
         await self._tail.look_again()
@@ -258,6 +272,13 @@ class PgEventStore(Beside, TakesAppends):
         if self._keys is not None:
             is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
+
+    async def drop_foreign(self, stream: str, until: int) -> None:
+        """Delete what a move has left or brought here of a stream. See `ShardingStore`."""
+        sid = frame.stream_id(stream)
+        values = [sid, self._shard_of(stream), until, self._clock()]
+        await self._database.run(DROP_FOREIGN, values)
+        self._writer.forget(sid)
 
     # --- read
 
@@ -363,7 +384,9 @@ class PgEventStore(Beside, TakesAppends):
         self, address: bytes, *, lease_s: float = LEASE_S
     ) -> AbstractAsyncContextManager[Leases]:
         """Hold a lease for this node. See `LeasingStore`."""
-        return PgLeases.held(self._database, self._writer, self._node, address, lease_s)
+        return PgLeases.held(
+            self._database, self._writer, self._node, address, lease_s, self._shard_of
+        )
 
     def statistics(self) -> LogStatistics:
         """Return counters of this node, and the size of the tables when it was opened."""

@@ -26,6 +26,7 @@ from eventlog.core.errors import (
     LogClosed,
     LogUnavailable,
     StorageFailed,
+    StreamElsewhere,
     TotalExceeded,
     WrongLoop,
 )
@@ -47,7 +48,15 @@ from eventlog.postgres.database import (
     patiently,
     run,
 )
-from eventlog.postgres.plan import BatchPlan, Believed, FirstResult, RequestKey, Rows
+from eventlog.postgres.plan import (
+    BatchPlan,
+    Believed,
+    FirstResult,
+    RequestKey,
+    Rows,
+    ShardOf,
+    alone,
+)
 from eventlog.postgres.tail import LogTail
 
 BATCH_EVENTS_MAX = 1024
@@ -108,6 +117,10 @@ class _Landed(NamedTuple):
     refused: Sequence[int]
 
 
+class _Elsewhere(Exception):
+    """Some streams of a batch are in another store."""
+
+
 class _OverTotals(Exception):
     """A total might leave its range, or pass its cap."""
 
@@ -119,11 +132,19 @@ class _OverTotals(Exception):
 class PgWriter:
     """Belongs to the event loop it was made on."""
 
-    def __init__(self, place: DatabasePlace, node: bytes, tail: LogTail, keys: Keys | None):
+    def __init__(
+        self,
+        place: DatabasePlace,
+        node: bytes,
+        tail: LogTail,
+        keys: Keys | None,
+        shard_of: ShardOf = alone,
+    ):
         self._place = place
         self._node = node
         self._tail = tail
         self._keys = keys
+        self._shard_of = shard_of
         self._loop = asyncio.get_running_loop()
         self.queued_events = 0
         self._queued_bytes = 0
@@ -250,12 +271,25 @@ class PgWriter:
             await self._land(batch, {})
         except _OverTotals as over:
             await self._commit_apart(batch, over)
+        except _Elsewhere:
+            await self._commit_those_here(batch)
         except EventLogError as error:
             self._fail(batch, error)
         except Exception as error:
             _logger.exception("a batch failed")
             self._believed.clear()
             self._fail(batch, StorageFailed(f"the outcome is unknown: {error!r}"))
+
+    async def _commit_those_here(self, batch: list[_Append]) -> None:
+        """Let nobody fall with another, where the shards of some are in another store."""
+        left = [job for job in batch if not job.is_settled]
+        if len(left) > 1:
+            for job in left:
+                await self._commit([job])
+            return
+        request = left[0].request
+        self.forget(frame.stream_id(request.stream))
+        self._fail(left, StreamElsewhere(request.stream, request.epoch))
 
     async def _commit_apart(self, batch: list[_Append], over: _OverTotals) -> None:
         """Let nobody fall with another, where all of them may take a total out of its range."""
@@ -321,7 +355,7 @@ class PgWriter:
         if unknown:
             await patiently(lambda: self._look_up(unknown))
         believed = {sid: self._believed[sid] for sid in sids}
-        plan = BatchPlan(self._keys, believed, dict(requests), self.caps)
+        plan = BatchPlan(self._keys, believed, dict(requests), self.caps, shard_of=self._shard_of)
         for job in batch:
             plan.add(job.request)
         if self._keys is not None:
@@ -436,6 +470,8 @@ class PgWriter:
         [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
         if state == "superseded":
             raise Lost(state)
+        if state == "elsewhere":
+            raise _Elsewhere
         named = dict(zip((name.decode() for name in names), totals, strict=True))
         self._tail.count(revision, names, totals)
         if state == "totals":

@@ -10,7 +10,8 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -65,14 +66,14 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-def checks(store: Path | str) -> Iterator[Check]:
+def checks(store: Path | Sequence[str]) -> Iterator[Check]:
     """Yield one check after another; one that crashes has failed and stops no other."""
     looks: list[tuple[str, Callable[[], Look]]] = [
         ("python", _python),
         ("packages", _packages),
         ("model", _model),
         ("embedding", _embedding),
-        *(_of_database(store) if isinstance(store, str) else _of_directory(store)),
+        *(_of_directory(store) if isinstance(store, Path) else _of_databases(store)),
     ]
     for name, look in looks:
         try:
@@ -141,8 +142,9 @@ def _embedding() -> Look:
 # --- the database
 
 
-def _of_database(url: str) -> list[tuple[str, Callable[[], Look]]]:
-    return [("database", lambda: _database(url)), ("store", lambda: _store(url))]
+def _of_databases(urls: Sequence[str]) -> list[tuple[str, Callable[[], Look]]]:
+    of_each: dict[str, Callable[[str], Look]] = {"database": _database, "store": _store}
+    return [(name, partial(look, url)) for url in urls for name, look in of_each.items()]
 
 
 def _database(url: str) -> Look:

@@ -12,14 +12,13 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from eventlog.files.datafile import named
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.key_files import default_key_file, known_key_file
 from memory_actors.base.records import MemoryType, Trust
 from memory_actors.extraction import Extract, Extractor
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.sharing.address import database_url, shown
+from memory_actors.sharing.address import place_of, shown
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
@@ -47,15 +46,15 @@ class App:
     """Finds facts in messages, where the store is open nowhere else."""
 
     @property
-    def store(self) -> str | Path:
-        """The data directory, or a database's URL: the option, the environment's, or ./memory."""
+    def store(self) -> list[str] | Path:
+        """The data directory, or URLs of databases: the option, the environment's, or ./memory."""
         given = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA if self.data is None else self.data
-        return database_url(given) or named(given)
+        return place_of(given)
 
     @property
-    def url(self) -> str | None:
-        """The URL of a store in a database; None: it is in a directory."""
-        return database_url(self.store)
+    def urls(self) -> list[str] | None:
+        """The URLs of a store in one or several databases; None: it is in a directory."""
+        return None if isinstance(self.store, Path) else self.store
 
     @property
     def shown(self) -> str:
@@ -95,7 +94,7 @@ class App:
     def key_file(self) -> Path | None:
         """The file of the keys: the option, the environment's, or the one beside the store."""
         named = self.keys or os.environ.get(KEYS_VARIABLE) or None
-        if self.url is not None:  # opening it refuses one
+        if self.urls is not None:  # opening it refuses one
             return None if named is None else Path(named)
         if named is None and self.encrypt_new:
             return default_key_file(self.directory)
@@ -137,7 +136,8 @@ def _shared_options() -> list[click.Option]:
             "data",
             type=click.Path(),
             metavar="DIR|URL",
-            help="Data directory, or the postgresql:// URL of a database.  "
+            help="Data directory, or the postgresql:// URL of a database; of several, apart by "
+            "spaces.  "
             f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
         _shared(

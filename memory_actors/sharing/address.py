@@ -15,7 +15,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,8 @@ from typing import Any, Final
 import msgspec
 
 from eventlog.core.errors import DiskFull, LogUnavailable
-from eventlog.files.datafile import make_directory, means_no_room, open_regular
+from eventlog.files.datafile import make_directory, means_no_room, named, open_regular
+from memory_actors.base.errors import InvalidInputError
 
 FILE: Final = "owner.json"
 SOCKET: Final = "owner.sock"
@@ -48,6 +49,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     """None: the socket in the directory."""
     host: str = "127.0.0.1"
+    process: str | None = None
+    """Of a node: the name of its process, which is the same at all databases."""
     settings: Mapping[str, str] = {}
     """Of a node: those that all nodes have to agree on."""
 
@@ -57,11 +60,30 @@ def database_url(place: str | Path) -> str | None:
     return place if isinstance(place, str) and place.startswith(SCHEMES) else None
 
 
-def shown(place: str | Path) -> str:
+def place_of(place: str | Path | Sequence[str]) -> Path | list[str]:
+    """Return the place of a store: a directory, or the URLs of the databases that it is in.
+
+    In one text, URLs are apart by spaces, which no URL has.
+
+    :raises InvalidInputError: there are several places, and one is no database.
+    """
+    if isinstance(place, str) and database_url(place) is not None:
+        place = place.split()
+    if isinstance(place, str | Path):
+        return named(place)
+    urls = [url for one in place if (url := database_url(one)) is not None]
+    if not urls or len(urls) < len(place):
+        raise InvalidInputError("several places of one memory are the URLs of databases, each")
+    return urls
+
+
+def shown(place: str | Path | Sequence[str]) -> str:
     """Return the name of a store as it may be shown: that of a database without its password.
 
     What stands before the last `@` is taken for user and password, however badly it is written.
     """
+    if not isinstance(place, str | Path):
+        return " ".join(map(shown, place))
     url = database_url(place)
     if url is None:
         return str(place)

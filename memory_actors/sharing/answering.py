@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from functools import partial
 from inspect import isasyncgen
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from eventlog import MeasuredStore, require
 from memory_actors.api.past import PastMemory
@@ -125,7 +125,7 @@ class Answering:
         self.memory = memory
         self._handles: OrderedDict[On, UserMemory] = OrderedDict()
         self._erased: set[asyncio.Queue[str]] = set()
-        memory.watch_erasures(self._tell)
+        memory.watch_erasures(self.tell)
 
     @property
     def position(self) -> int:
@@ -194,7 +194,8 @@ class Answering:
             handle = handle.document(on.document)
         return getattr(handle, name)
 
-    def _tell(self, user_id: str) -> None:
+    def tell(self, user_id: str) -> None:
+        """Say to all who want to know it that a user is erased."""
         for queue in self._erased:
             queue.put_nowait(user_id)
 
@@ -217,6 +218,14 @@ def _scope(memory: MemorySystem, on: On) -> Scope:
     )
 
 
+class Everywhere(Caller, Protocol):
+    """Carries out calls wherever their users are."""
+
+    def memory_of(self, user_id: str) -> MemorySystem:
+        """Return the system that a user's past is read from."""
+        ...
+
+
 class ClientSession:
     """The things that one client has open: replays, and functions that it gave as arguments."""
 
@@ -225,7 +234,7 @@ class ClientSession:
         answering: Answering,
         client: str,
         send: Callable[[frames.Message], None],
-        everywhere: Caller | None = None,
+        everywhere: Everywhere | None = None,
     ):
         """Make one for a client; `everywhere` carries its calls out where the users are."""
         self._answering = answering
@@ -344,7 +353,9 @@ class ClientSession:
     async def _opened(self, user_id: str, as_of: Any, **how: Any) -> PastMemory:
         if len(self._replays) >= REPLAYS_MAX:
             raise UnavailableError(f"{REPLAYS_MAX} replays are open: close one of them first")
-        return await self._answering.memory.replay(user_id, as_of, **how)
+        everywhere = self._everywhere
+        memory = self._answering.memory if everywhere is None else everywhere.memory_of(user_id)
+        return await memory.replay(user_id, as_of, **how)
 
     async def _iterated(self, number: int, items: AsyncIterator[Any]) -> bytes:
         credit = self._credit[number] = asyncio.Semaphore(frames.WINDOW)

@@ -163,9 +163,9 @@ class Client:
                 item = decoded(said)
                 if not isinstance(item, LogEntry):
                     seen.add(digest)
-                elif item.position <= position:  # of the connection before
+                elif self.keeps and item.position <= position:  # of the connection before
                     continue
-                else:
+                elif self.keeps:
                     position = item.position
                     waiting.message = from_here(waiting.message, position)
                 yield item

@@ -20,10 +20,10 @@ from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import Address
-from memory_actors.sharing.answering import Answering, ClientSession
+from memory_actors.sharing.answering import Answering, ClientSession, Everywhere
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, check
-from memory_actors.sharing.declaration import Caller, How
+from memory_actors.sharing.declaration import How
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_bytes
@@ -56,7 +56,7 @@ class OwnerServer:
         self.give_up = give_up
         """None: this process keeps the store. Otherwise it goes to the first who wants to."""
         self.answering = Answering(memory)
-        self.everywhere: Caller | None = None
+        self.everywhere: Everywhere | None = None
         """Of a node: carries out what clients ask that are no nodes, wherever the users are."""
         self.address: Address
         self.closing = False

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
-from eventlog.files.datafile import named
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import InvalidInputError, UnavailableError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
-from memory_actors.sharing.address import database_url
+from memory_actors.sharing.address import place_of
 from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
 from memory_actors.sharing.declaration import Caller
@@ -42,12 +41,12 @@ MAKE_A_STORE: Final = ("embedder", "encrypt")
 
 
 class MemorySystem(Operations):
-    """The memories of all users in one data directory. Open it with `MemorySystem.open`."""
+    """The memories of all users in one place, or in several. Open it with `MemorySystem.open`."""
 
     @classmethod
     def open(
         cls,
-        directory: str | Path,
+        directory: str | Path | Sequence[str],
         *,
         share: bool = True,
         embedder: "Embedder | str | None" = None,
@@ -72,7 +71,9 @@ class MemorySystem(Operations):
         Instead of a directory, a URL opens a store in PostgreSQL: "postgresql://…?schema=…". Each
         process that opens it, on whatever machine, is one of its nodes, with all of the engine.
         Each user is live at one of them, and reached from all (docs/internals/nodes.md). It needs
-        the extra `postgres`; `encrypt` and `share=False` are for directories.
+        the extra `postgres`; `encrypt` and `share=False` are for directories. Several URLs open
+        several databases that have the users between them (docs/scale.md#many-databases): give all
+        of them, in any order.
 
         `async with MemorySystem.open(...) as memory:` does that; so does
         `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
@@ -129,9 +130,11 @@ class MemorySystem(Operations):
         )
 
         async def opened() -> Any:
-            if (url := database_url(directory)) is not None:
-                return await _node(url, parts, share=share)
-            store = named(directory)
+            store = place_of(directory)
+            if not isinstance(store, Path):
+                return await _node(store, parts, share=share)
+            if settings is not None and settings.placement != "leases":
+                raise InvalidInputError("placement is for a store in a database: leave it out")
             if share:
                 return await _shared(store, parts)
             return await _engine().owned_alone(store, parts)
@@ -172,7 +175,11 @@ class MemorySystem(Operations):
 
 
 def open_or_join(
-    place: str | Path, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
+    place: str | Path | Sequence[str],
+    *,
+    asked: Collection[str] = (),
+    keeps: bool = False,
+    **parts: Any,
 ) -> "Opening[MemorySystem]":
     """Open a store for a program that takes it as it is: a command, say.
 
@@ -182,10 +189,10 @@ def open_or_join(
     done there. Of a store in a database it is a client of a node, if there is one; and a node
     itself, with `parts`, if there is none, it keeps the store, or parts are asked for.
     """
-    if (url := database_url(place)) is not None:
-        alone = keeps or bool(asked)
-        return Opening("open_or_join(...)", lambda: _client_or_node(url, parts, is_node=alone))
-    store = named(place)
+    store = place_of(place)
+    if not isinstance(store, Path):
+        alone, urls = keeps or bool(asked), store
+        return Opening("open_or_join(...)", lambda: _client_or_node(urls, parts, is_node=alone))
     needed = {name: part for name, part in parts.items() if name in {*asked, *MAKE_A_STORE}}
     owning = described(store, StoreParts(**needed))
 
@@ -245,23 +252,25 @@ async def _shared(directory: Path, parts: StoreParts) -> Any:
     return await client.start() or _remote(client)
 
 
-async def _client_or_node(url: str, parts: Mapping[str, Any], *, is_node: bool) -> Any:
+async def _client_or_node(urls: Sequence[str], parts: Mapping[str, Any], *, is_node: bool) -> Any:
     from memory_actors.sharing.nodes.joining import joined  # psycopg, which most do not need
 
-    if not is_node and (client := await joined(url)) is not None:
+    if not is_node and (client := await joined(urls)) is not None:
         return _remote(client)
-    return await _node(url, StoreParts(**parts), share=True)
+    return await _node(urls, StoreParts(**parts), share=True)
 
 
-async def _node(url: str, parts: StoreParts, *, share: bool) -> Any:
-    """Open a store in a database, as one of its nodes."""
+async def _node(urls: Sequence[str], parts: StoreParts, *, share: bool) -> Any:
+    """Open a store in a database, or in several, as one of its nodes."""
     if not share:
         raise InvalidInputError(
             "a store in a database is there for all who may connect to it: leave share=False out"
         )
     with collector_at_rest():
         from memory_actors.sharing.nodes.opening import opened_node
-    return _remote(await opened_node(url, parts))
+        from memory_actors.sharing.nodes.several import opened_several
+    [first, *others] = urls
+    return _remote(await (opened_several(urls, parts) if others else opened_node(first, parts)))
 
 
 def _engine() -> Any:

@@ -328,7 +328,7 @@ class MemorySystem:
     @classmethod
     def open(
         cls,
-        directory: str | Path,
+        directory: str | Path | Sequence[str],
         *,
         share: bool = True,
         embedder: Embedder | str | None = None,

@@ -34,18 +34,27 @@ async def settings_in(url: str) -> AsyncIterator[SettingStore]:
         yield store
 
 
+def store_in(
+    url: str, shard_of: Callable[[str], int]
+) -> "AbstractAsyncContextManager[PgEventStore]":
+    """Hold a store that is one of several open, to read it."""
+    return _opened(url, event_registry(), shard_of=shard_of)
+
+
 class LogInDatabase:
     """Opens the log at a URL, as `open_log` does that of a directory."""
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, shard_of: Callable[[str], int] | None = None):
+        """Take a URL, and what says the shard of a stream, if the store is one of several."""
         self._url = url
+        self._shard_of = shard_of
 
     @asynccontextmanager
     async def __call__(
         self, _directory: Path, keys: Keys | None, clock: Callable[[], int], _settings: Settings
     ) -> AsyncIterator[EventStore]:
         """Open it, and close it at the end of the block. Raises as `PgEventStore.open` does."""
-        async with _opened(self._url, event_registry(), clock, keys) as log:
+        async with _opened(self._url, event_registry(), clock, keys, self._shard_of) as log:
             yield log
 
 
@@ -54,7 +63,8 @@ def _opened(
     registry: EventRegistry,
     clock: Callable[[], int] = system_clock_us,
     keys: Keys | None = None,
+    shard_of: Callable[[str], int] | None = None,
 ) -> "AbstractAsyncContextManager[PgEventStore]":
     from eventlog import PgEventStore
 
-    return PgEventStore.open(url, registry, clock=clock, keys=keys)
+    return PgEventStore.open(url, registry, clock=clock, keys=keys, shard_of=shard_of)

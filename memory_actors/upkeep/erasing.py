@@ -78,6 +78,10 @@ class Erasing:
         self.elsewhere: Callable[[str], Awaitable[None]] = _nowhere_else
         """Has a user forgotten by other processes that share the log; it returns when they have."""
 
+    def keep_keys_in(self, settings: SettingStore) -> None:
+        """Look for the API keys of users there, where several databases have theirs in one."""
+        self._keys = KeyStore(settings)
+
     def watch(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user id)` called whenever a user is erased: for what others remember.
 
@@ -127,12 +131,16 @@ class Erasing:
 
     async def forget(self, user_id: str) -> None:
         """Let go of what this process keeps of a user whom another process erases."""
+        await self.let_go(user_id)
+        self._tell(user_id)
+
+    async def let_go(self, user_id: str) -> None:
+        """Do so with a user who is in another process, and lives."""
         stream, embeddings = stream_of(user_id), self._services.embeddings.of(stream_of(user_id))
         await self._services.runtime.forget(stream)
         digests, _ = await self._texts_and_totals(stream)
         await embeddings.erase(digests)
         await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
-        self._tell(user_id)
 
     async def forget_everybody(self) -> None:
         """Let go of what this process keeps of any user, where it may have missed an erasure."""

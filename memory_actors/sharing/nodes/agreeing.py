@@ -20,6 +20,7 @@ MODEL: Final = "model"
 AGREED: Final = (
     "tiers", "default_tier", "global_limits", "exclusive_relations", "context_soft_tokens",
     "context_hard_tokens", "token_counter", "on_duplicate", "recall_audit",
+    "placement", "ray_actors",
 )  # fmt: skip
 """The settings that decide what becomes of a write, whichever node carries it out."""
 

@@ -13,7 +13,7 @@ What is no call about one user (events, totals, the past) is answered from the l
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ from memory_actors.api.purging import purge_users
 from memory_actors.base.asked import ASKED, ClientCall
 from memory_actors.base.errors import (
     MovedError,
+    ShardMovedError,
     SystemClosedError,
     UnavailableError,
     WrongLoopError,
@@ -34,15 +35,16 @@ from memory_actors.base.reports import CompactionReport, Moment, Purged, PurgeRe
 from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
-from memory_actors.sharing.answering import Answering
 from memory_actors.sharing.client import Asked
 from memory_actors.sharing.declaration import On, Then
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
+from memory_actors.sharing.serving import OwnerServer
 from memory_actors.sharing.waiting import FORGET
 
 if TYPE_CHECKING:
     from memory_actors.api.past import PastMemory
+    from memory_actors.api.system import MemorySystem
 
 LOOK_S: Final = 0.5
 AGAIN_S: Final = 0.05
@@ -67,21 +69,24 @@ class Node:
 
     def __init__(
         self,
-        answering: Answering,
+        server: OwnerServer,
         placement: LeasedPlacement,
         peers: Peers,
         close: Callable[[], Coroutine[Any, Any, None]],
+        numbers: Iterator[int],
     ):
-        self.memory = answering.memory
+        self.answering = server.answering
+        self.memory = server.answering.memory
+        self.server = server
+        server.everywhere = self
         self.peers = peers
-        self.settings = require(answering.memory._eventlog, SettingStore)  # noqa: SLF001 - its own
-        self._answering = answering
-        self._placement = placement
+        self.settings = require(self.memory._eventlog, SettingStore)  # noqa: SLF001 - its own
+        self.placement = placement
         self._close = close
-        self._runtime = answering.memory._services.runtime  # noqa: SLF001 - this process's own
+        self.runtime = self.memory._services.runtime  # noqa: SLF001 - this process's own
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._number = 0
+        self.numbers = numbers
         self._elsewhere: dict[str, str] = {}
         """The addresses of the nodes that have a user, by stream, as far as this one knows."""
         self._replays: dict[On, PastMemory] = {}
@@ -95,11 +100,20 @@ class Node:
 
         :raises UnavailableError: the node that has the user cannot be reached, and lives.
         """
+        return await self.asked(Asked(self._next()), name, on, args, kwargs)
+
+    async def asked(
+        self, asked: Asked, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Do so for a call that has a number, and may have been made before, in another database.
+
+        :raises ShardMovedError: its user is in another database.
+        """
         self._check_here()
         stream = _stream(name, on, args, kwargs)
-        call = _Call(self._next(), name, on, args, kwargs)
+        call = _Call(asked.number, name, on, args, kwargs)
         if stream is not None:
-            return await self._anywhere(stream, call)
+            return await self._anywhere(stream, call, asked)
         if name == "system.compact":
             return await self._compact_everywhere(call)
         if name == "system.purge":
@@ -113,7 +127,7 @@ class Node:
         self._check_here()
         stream = _stream(name, on, args, kwargs)
         if stream is None:
-            async for item in self._answering.carried_out(self._handle(on), name, on, args, kwargs):
+            async for item in self.answering.carried_out(self._handle(on), name, on, args, kwargs):
                 yield item
             return
         seen = set[str]()
@@ -132,7 +146,7 @@ class Node:
         self, route: "_Route", name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AsyncIterator[Any]:
         if (address := route.address) is None:
-            found: AsyncIterator[Any] = self._answering.carried_out(
+            found: AsyncIterator[Any] = self.answering.carried_out(
                 self._handle(on), name, on, args, kwargs
             )
             return found
@@ -140,7 +154,7 @@ class Node:
 
     def at_once(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Carry out an operation that is not awaited: here, for it reads no user."""
-        return self._answering.carried_out(self._handle(on), name, on, args, kwargs)
+        return self.answering.carried_out(self._handle(on), name, on, args, kwargs)
 
     async def replay(self, _on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
         """Open a replay, which any node can; return its handle, moment, and how much is lost."""
@@ -156,6 +170,15 @@ class Node:
         past = self._replays.pop(on, None)
         if past is not None:
             await past.close()
+
+    @property
+    def position(self) -> int:
+        """A position that all is behind that is written from now on."""
+        return self.answering.position
+
+    def memory_of(self, user_id: str) -> "MemorySystem":  # noqa: ARG002 - all users are here
+        """Return the system that a user's past is read from."""
+        return self.memory
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have a function called when a user is erased, at whatever node."""
@@ -175,8 +198,8 @@ class Node:
 
     # --- here or elsewhere
 
-    async def _anywhere(self, stream: str, call: _Call) -> Any:
-        asked, after = Asked(call.number), self._answering.position
+    async def _anywhere(self, stream: str, call: _Call, asked: Asked) -> Any:
+        after = self.position if asked.after is None else asked.after
         route = _Route(self, stream)
         while True:
             try:
@@ -195,14 +218,14 @@ class Node:
                 return await self._carried_out(self._handle(call.on), call)
             # The user is claimed before the log is looked into: what a former owner had on its way
             # is there by then, or never.
-            async with self._runtime.use(stream_of(call.on.user_id)):
-                user = await self._answering.user_again(call.on, name, asked.after)
+            async with self.runtime.use(stream_of(call.on.user_id)):
+                user = await self.answering.user_again(call.on, name, asked.after)
                 return await self._carried_out(user, call)
         finally:
             ASKED.reset(token)
 
     async def _carried_out(self, user: Any, call: _Call) -> Any:
-        value = self._answering.carried_out(user, call.name, call.on, call.args, call.kwargs)
+        value = self.answering.carried_out(user, call.name, call.on, call.args, call.kwargs)
         return await value if asyncio.iscoroutine(value) else value
 
     async def _there(self, address: str, stream: str, call: _Call, asked: Asked) -> Any:
@@ -221,11 +244,11 @@ class Node:
 
     async def _has_left(self, stream: str, address: str) -> bool:
         """Say whether a node no longer has a user, as the database knows it."""
-        if self._runtime.is_live(stream):
+        if self.runtime.is_live(stream):
             return True
         try:
             async with asyncio.timeout(LOOK_S):
-                holder = await self._placement.leases.holder(stream)
+                holder = await self.placement.leases.holder(stream)
         except (EventLogError, TimeoutError):
             return False
         return holder is None or holder.address.decode() != address
@@ -235,13 +258,13 @@ class Node:
     async def _compact_everywhere(self, call: _Call) -> CompactionReport:
         """Have each node compact the users that it has, and those whom nobody has by then."""
         whole: CompactionReport = await self._here(call, Asked(call.number))
-        for other in await self._placement.leases.nodes():
+        for other in await self.placement.leases.nodes():
             peer, number = self.peers.at(other.address.decode()), self._next()
             try:
                 report = await peer.carried_out(Asked(number), *call[1:])
             except PeerLostError:  # its users are compacted where they are next time
                 continue
-            whole = _together(whole, report)
+            whole = together(whole, report)
         return whole
 
     async def _purge_everywhere(
@@ -271,7 +294,7 @@ class Node:
         :raises UnavailableError: a node that lives does not say that it has.
         """
         until_s, told = self._loop.time() + PATIENCE_S, set[str]()
-        while left := [one for one in await self._placement.leases.nodes() if one.id not in told]:
+        while left := [one for one in await self.placement.leases.nodes() if one.id not in told]:
             for one in left:
                 peer = self.peers.at(one.address.decode())
                 try:
@@ -292,11 +315,10 @@ class Node:
             if past is None:
                 raise SystemClosedError("this replay is closed: open it again")
             return past
-        return self._answering.user(on)
+        return self.answering.user(on)
 
     def _next(self) -> int:
-        self._number += 1
-        return self._number
+        return next(self.numbers)
 
     def _check_here(self) -> None:
         if os.getpid() != self._pid:
@@ -308,7 +330,7 @@ class Node:
 
     def where(self, stream: str) -> str | None:
         """Return the address of the node that has a user; None: this one may have them."""
-        return None if self._runtime.is_live(stream) else self._elsewhere.get(stream)
+        return None if self.runtime.is_live(stream) else self._elsewhere.get(stream)
 
     def note(self, stream: str, address: str | None) -> None:
         """Take note of where a user is; None: nobody knows."""
@@ -333,8 +355,11 @@ class _Route:
     async def changed(self, error: Exception) -> None:
         """Look where the user is, after a node was gone, or no longer had them.
 
+        :raises ShardMovedError: the user is in another database.
         :raises UnavailableError: that takes too long.
         """
+        if isinstance(error, ShardMovedError):
+            raise error
         known = error.address if isinstance(error, MovedError) else None
         if isinstance(error, PeerLostError) and self.address is not None:
             with suppress(Exception):
@@ -352,7 +377,7 @@ class _Route:
         self.address = known
 
 
-def _together(one: CompactionReport, other: CompactionReport) -> CompactionReport:
+def together(one: CompactionReport, other: CompactionReport) -> CompactionReport:
     """Return the report of two runs, one behind the other."""
     sums = {
         name: getattr(one, name) + getattr(other, name)

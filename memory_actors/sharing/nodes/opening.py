@@ -12,17 +12,18 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import platformdirs
 
-from eventlog import EventStore, LogUnavailable
+from eventlog import EventStore, Leases, LogUnavailable
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import MADE, open_regular
 from memory_actors.api.parts import StoreParts
@@ -45,35 +46,59 @@ PORT: Final = 5432
 LOOPBACK: Final = "127.0.0.1"
 
 
-async def opened_node(url: str, parts: StoreParts) -> Node:
+class Named(NamedTuple):
+    """The names of what a process asks, the same at whatever database it is asked."""
+
+    node: str
+    numbers: Iterator[int]
+
+    @classmethod
+    def anew(cls) -> "Named":
+        """Return names that nobody else has."""
+        return cls(secrets.token_urlsafe(NODE_ID_BYTES), count(1))
+
+
+async def opened_node(
+    url: str,
+    parts: StoreParts,
+    named: Named | None = None,
+    shard_of: Callable[[str], int] | None = None,
+    place: Callable[[Leases], LeasedPlacement] | None = None,
+) -> Node:
     """Open a store in a database, as one of its nodes.
+
+    `shard_of` is for one of several databases, whose nodes have the same names in one process;
+    `place` for another placement than the settings name.
 
     :raises InvalidInputError: a choice that a store in a database cannot have.
     """
+    named = named or Named.anew()
     _check(parts)
+    place = place or await _placement(url, parts)
     held = AsyncExitStack()
     try:
         directory = held.enter_context(_cache())
         settings, embedder = parts.settings or Settings(), embedder_of(parts.embedder)
         listening, address = _listening(settings.node_host or _own_host(url), settings)
         held.callback(listening.close)
+        address = msgspec.structs.replace(address, process=named.node)
         placed: list[LeasedPlacement] = []
         made: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         scheduled = partial(_compact_everywhere, made)
 
         @asynccontextmanager
-        async def place(log: EventStore) -> AsyncIterator[LeasedPlacement]:
-            async with leased(log, msgspec.json.encode(address)) as placement:
+        async def placing(log: EventStore) -> AsyncIterator[LeasedPlacement]:
+            async with leased(log, msgspec.json.encode(address), place) as placement:
                 placed.append(placement)
                 model, reindex = embedder.fingerprint, parts.reindex
                 await agree(log, placement.leases, settings, model, reindex=reindex)
                 yield placement
 
         parts = msgspec.structs.replace(parts, embedder=embedder)
-        peers = Peers(secrets.token_urlsafe(NODE_ID_BYTES))
+        peers = Peers(named.node)
         held.push_async_callback(peers.close)  # last: what closes may have to tell other nodes
         memory = await open_alone(
-            directory, parts, AsyncExitStack(), LogInDatabase(url), place, scheduled
+            directory, parts, AsyncExitStack(), LogInDatabase(url, shard_of), placing, scheduled
         )
         held.push_async_callback(memory.close)
         [placement] = placed
@@ -83,13 +108,20 @@ async def opened_node(url: str, parts: StoreParts) -> Node:
         server = OwnerServer(memory, {}, listen=lambda: (listening, address))
         held.push_async_callback(server.close)
         await server.start()
-        node = Node(server.answering, placement, peers, held.aclose)
-        server.everywhere = node
+        node = Node(server, placement, peers, held.aclose, named.numbers)
         made.set_result(node)
         return node
     except BaseException:
         await to_the_end(held.aclose())
         raise
+
+
+async def _placement(url: str, parts: StoreParts) -> Callable[[Leases], LeasedPlacement]:
+    if parts.settings is None or parts.settings.placement == "leases":
+        return LeasedPlacement
+    from memory_actors.sharing.nodes.by_ray import placed_by_ray  # an extra
+
+    return await placed_by_ray(url, parts)
 
 
 def _listening(host: str, settings: Settings) -> tuple[socket.socket, Address]:

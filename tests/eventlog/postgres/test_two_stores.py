@@ -320,6 +320,29 @@ async def test_a_store_of_an_older_format_gets_what_it_lacks(url):
         await one.erase("s")
 
 
+async def test_a_store_from_before_there_were_shards_gets_what_it_lacks(url):
+    import psycopg
+
+    from eventlog import PgEventStore
+
+    async with PgEventStore.open(url, registry) as store:
+        await store.append("s", [Noted("a")], 0)
+    schema = url.rpartition("=")[2]
+    with psycopg.connect(f"{server().url}", autocommit=True) as connection:
+        connection.execute(f"SET search_path = {schema}")
+        connection.execute("DROP TABLE shard CASCADE; DROP TABLE arriving CASCADE")
+        connection.execute("ALTER TABLE stream DROP shard; ALTER TABLE store DROP shards")
+        connection.execute("ALTER TABLE node DROP shards, DROP cleared")
+        connection.execute("UPDATE store SET format = 3")
+
+    async with PgEventStore.open(url, registry) as one, PgEventStore.open(url, registry) as other:
+        await one.append("s", [Noted("b")], 1)
+        assert await whole(other) == ["a", "b"]
+        async with one.leases(b"here") as leases:
+            assert (await leases.claim("s")).holder is None
+            assert await leases.here() == (0, set())
+
+
 async def test_those_who_open_a_new_store_at_once_all_get_it():
     from eventlog import PgEventStore
 

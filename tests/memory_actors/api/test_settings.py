@@ -67,6 +67,8 @@ WRONG: list[tuple[str, Any]] = [
     ("recall_audit", "all"),
     ("recall_audit_days", 1e9),
     ("node_host", 5),
+    ("placement", "rows"),
+    ("ray_actors", 0),
     ("check_replay", "no"),
 ]
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from support.agent import agent, said
-from support.commands import LINES, SERVES, arguments_of
+from support.commands import LINES, SERVES, WITH_RAY, arguments_of
 from support.fakes import FakeEmbedder
 from support.foreign import mem0_json
 from support.postgres import lent_url
@@ -33,6 +33,7 @@ INSTEAD = {
     "import-since": ("InvalidInputError", "replicate the database"),
     "restore-backup": ("InvalidInputError", "pg_restore"),
     "repair": ("InvalidInputError", "standby"),
+    "shards move": ("InvalidInputError", "is one place, and has all shards"),
     "move": ("NotFoundError", "no store in the directory"),
     "demo": ("InvalidInputError", "leave --data out"),
 }
@@ -80,7 +81,7 @@ def in_its_directory(shared: Shared, surroundings: None, monkeypatch: pytest.Mon
     monkeypatch.chdir(shared.directory)
 
 
-@pytest.mark.parametrize("name", sorted(set(LINES) - set(INSTEAD) - SERVES))
+@pytest.mark.parametrize("name", sorted(set(LINES) - set(INSTEAD) - SERVES - WITH_RAY))
 def test_a_command_works_beside_a_node(shared: Shared, name: str) -> None:
     result = shared(*arguments_of(name, shared.ids), "--json")
     assert result.exit_code == 0, result.output

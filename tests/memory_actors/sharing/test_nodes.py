@@ -66,12 +66,12 @@ def node_of(memory: MemorySystem) -> Any:
 
 
 def is_live(memory: MemorySystem, user_id: str) -> bool:
-    return node_of(memory)._runtime.is_live(stream_of(user_id))
+    return node_of(memory).runtime.is_live(stream_of(user_id))
 
 
 async def freeze(memory: MemorySystem) -> None:
     """Stop the renewals of a node, and wait until its lease has expired."""
-    leases = node_of(memory)._placement.leases
+    leases = node_of(memory).placement.leases
 
     async def never(_connection) -> None:
         await asyncio.sleep(0.01)
@@ -139,7 +139,7 @@ async def test_a_node_that_lost_its_lease_answers_nothing_from_memory(nodes):
     await freeze(one)
     added = await other.user("ada").add("Ada lives in Davos")
 
-    del node_of(one)._placement.leases._renew
+    del node_of(one).placement.leases._renew
     assert (await one.user("ada").get(added.memory_id)).content == "Ada lives in Davos"
     assert await one.user("ada").count() == 2
     assert (is_live(one, "ada"), is_live(other, "ada")) == (False, True)
@@ -198,7 +198,7 @@ async def test_a_call_that_is_asked_again_claims_the_user_before_it_looks_into_t
     one, other = nodes
     await one.user("ada").add("Ada enjoys skiing")
     await other.user("ada").count()
-    looked, answering = [], node_of(other)._answering
+    looked, answering = [], node_of(other).answering
     user_again = answering.user_again
 
     async def watched(*args):
@@ -263,7 +263,7 @@ async def test_an_erased_user_is_forgotten_by_every_node(nodes):
     await one.user("bob").add("Bob rows")
     await freeze(other)
     assert await one.user("ada").count() == 3
-    del node_of(other)._placement.leases._renew
+    del node_of(other).placement.leases._renew
     await asyncio.sleep(1)
 
     receipt = await other.erase("ada")
@@ -288,7 +288,7 @@ async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes):
     await freeze(one)
     await other.erase("ada")
 
-    del node_of(one)._placement.leases._renew
+    del node_of(one).placement.leases._renew
     assert await one.user("ada").count() == 0
     with services.embeddings._table._env.read() as txn:
         assert txn.stat(services.embeddings._table._env.tables["embeddings"])["entries"] == 0
@@ -301,7 +301,7 @@ async def test_recalls_are_kept_wherever_a_user_is(url):
         await one.user("ada").add("Ada enjoys skiing")
         for turn, memory in enumerate([one, other, one]):
             await memory.user("ada").retrieve(f"query {turn}")
-            await node_of(memory)._runtime._passivate(stream_of("ada"))
+            await node_of(memory).runtime._passivate(stream_of("ada"))
 
         assert [recall.query for recall in await other.recalls("ada")] == [
             "query 2", "query 1", "query 0",
@@ -362,7 +362,7 @@ async def test_the_first_recall_of_an_erased_user_is_not_kept_by_a_late_node(url
 async def test_a_client_of_a_node_that_is_lost_is_told_so(url):
     """It cannot go on elsewhere: another node would not know what of the call was done."""
     async with opened(url) as memory:
-        client = await joined(url)
+        client = await joined([url])
         assert client is not None
         command = MemorySystem(client)
         await command.user("ada").add("Ada enjoys skiing")

@@ -1,0 +1,316 @@
+"""Copying the streams of a shard that moves: as they are, and then what has changed.
+
+A stream is copied as it is at a mark: version, epoch, how far it is erased, its archive, snapshots
+and pieces. Nothing is kept under a mark before it was read back and its chain was checked. Of a
+stream that is erased meanwhile, the new place takes nothing any more that is older than that.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from eventlog.core import frame
+from eventlog.core.capabilities import Progress
+from eventlog.core.errors import CorruptLog
+from eventlog.postgres.database import Bytes, Database, Ints, Row, cancel_all
+
+EVENTS_AT_ONCE = 256
+ROWS_AT_ONCE = 1024
+PIECES_AT_ONCE = 64
+STREAMS_AT_ONCE = 6  # fewer than a pool has connections
+TIME_MIN = -(2**63)
+
+HEADS = """
+    SELECT s.sid, s.name, s.version, s.epoch, s.stored_bytes, s.chain, s.recorded_at,
+        s.erased_version, s.erased_at, a.archived, a.archived_at,
+        (SELECT coalesce(max(n.version), 0) FROM snapshot AS n WHERE n.sid = s.sid),
+        (SELECT count(*) FROM derived AS d WHERE d.sid = s.sid)
+    FROM stream AS s, LATERAL (
+        SELECT count(*) AS archived, coalesce(max(e.archived_at), 0) AS archived_at
+        FROM event_archive AS e WHERE e.sid = s.sid
+    ) AS a
+    WHERE s.shard = %b AND s.version > 0
+"""
+COPIED = "SELECT sid, mark, names, totals FROM arriving WHERE shard = %b"
+RECEIVE = "CALL receive_events(%b, %b, %b, %b, %b, %b, %b, %b, NULL)"
+EVENTS = """
+    SELECT version, frame, payload, gone_at FROM event
+    WHERE sid = %b AND version > %b AND version <= %b ORDER BY version LIMIT %b::bigint
+"""
+CHAIN_AT = "SELECT frame FROM event WHERE sid = %b AND version = %b"
+KEEP = """
+    UPDATE arriving SET mark = %b, name = %b, epoch = %b, stored_bytes = %b, recorded_at = %b,
+        erased_at = %b, names = %b, totals = %b
+    WHERE sid = %b AND erased_version = %b RETURNING true
+"""
+# What goes into the new place is taken only while the stream is not erased any further: the lock of
+# its row orders that with an erasure.
+TAKEN = "WITH ok AS (SELECT FROM arriving WHERE sid = %b AND erased_version = %b FOR UPDATE)"
+
+T = TypeVar("T")
+Counted: TypeAlias = Callable[[str], Awaitable[Mapping[str, int]]]
+"""Says what a stream has added to the totals of the old place."""
+
+
+class _Table(NamedTuple):
+    """A table beside the events: how its rows are read in order, and put."""
+
+    read: str
+    put: str
+    kinds: str
+    """Of the columns: i for an integer, b for bytes."""
+    clear: str
+    first: Sequence[Any]
+    """What is before the first row: as many columns as the order has."""
+
+
+def _table(name: str, columns: str, kinds: str, order: str, version: str, first: Any) -> _Table:
+    """Return how a table is copied: its columns but for that of the stream, which is the first."""
+    marks = ", ".join({"i": "%b::bigint", "b": "%b::bytea"}[kinds[at]] for at in range(len(first)))
+    arrays = ", ".join(["%b"] * len(kinds))
+    return _Table(
+        f"""
+            SELECT {columns} FROM {name}
+            WHERE sid = %b AND {version} > %b AND {version} <= %b AND ({order}) > ({marks})
+            ORDER BY {order} LIMIT %b::bigint
+        """,  # noqa: S608 - of constants
+        f"""
+            {TAKEN} INSERT INTO {name} (sid, {columns})
+            SELECT %b, {columns} FROM unnest({arrays}) AS t ({columns})
+            WHERE EXISTS (SELECT FROM ok) ON CONFLICT (sid, {order}) DO NOTHING
+        """,  # noqa: S608 - of constants
+        kinds,
+        f"DELETE FROM {name} WHERE sid = %b",  # noqa: S608 - of constants
+        first,
+    )
+
+
+ARCHIVE = _table("event_archive", "version, payload, archived_at", "ibi", "version", "version", [0])
+KEYS = _table("event_key", "key, version", "bi", "key, version", "version", [b"", 0])
+REQUESTS = _table(
+    "request", "key, digest, first_version, last_version", "bbii", "key", "last_version", [b""]
+)
+SNAPSHOTS = _table("snapshot", "version, fingerprint, data", "ibb", "version", "version", [0])
+PIECES = "SELECT name, decode(md5(piece), 'hex') FROM derived WHERE sid = %b"
+READ_PIECES = "SELECT name, piece FROM derived WHERE sid = %b AND name = ANY (%b)"
+PUT_PIECES = f"""
+    {TAKEN} INSERT INTO derived (sid, name, piece)
+    SELECT %b, name, piece FROM unnest(%b, %b) AS t (name, piece) WHERE EXISTS (SELECT FROM ok)
+    ON CONFLICT (sid, name) DO UPDATE SET piece = excluded.piece
+"""  # noqa: S608 - of constants
+DROP_PIECES = "DELETE FROM derived WHERE sid = %b AND name = ANY (%b)"
+
+
+class _Mark(msgspec.Struct, frozen=True, array_like=True):
+    """What changes when anything of a stream does."""
+
+    version: int
+    epoch: int
+    erased_version: int
+    erased_at: int
+    archived: int
+    archived_at: int
+    snapshot: int
+    pieces: int
+
+    def copied_from(self, before: "_Mark | None") -> int:
+        """Return the version up to which nothing but the end has changed since another mark."""
+        if before is None:
+            return 0
+        same = [getattr(one, name) for one in (self, before) for name in _REWRITTEN]
+        return before.version if same[: len(_REWRITTEN)] == same[len(_REWRITTEN) :] else 0
+
+
+_REWRITTEN = ("erased_version", "erased_at", "archived", "archived_at")
+
+
+class _Head(NamedTuple):
+    sid: bytes
+    name: bytes | None
+    version: int
+    epoch: int
+    stored_bytes: int
+    chain: bytes
+    recorded_at: int
+    erased_version: int
+    erased_at: int
+    archived: int
+    archived_at: int
+    snapshot: int
+    pieces: int
+
+    @property
+    def mark(self) -> _Mark:
+        return _Mark(self.version, self.epoch, *self[7:])
+
+
+class _Changed(Exception):
+    """A stream was erased while it was copied: look again."""
+
+
+class ShardCopy:
+    """Copies the streams of one shard."""
+
+    def __init__(
+        self,
+        shard: int,
+        databases: tuple[Database, Database],
+        counted: Counted,
+        progress: Progress,
+    ):
+        """Take a shard, its old and new place, and what says what a stream has in the totals."""
+        self.events = 0
+        """The number of events that were copied."""
+        self._shard = shard
+        self._old, self._new = databases
+        self._counted = counted
+        self._progress = progress
+
+    async def changed(self) -> int:
+        """Copy every stream that has changed since it was last copied; return how many had."""
+        heads = [_Head(*row) for row in await self._old.run(HEADS, [self._shard])]
+        known = {
+            sid: msgspec.json.decode(mark, type=_Mark) if mark else None
+            for sid, mark, _, _ in await self._new.run(COPIED, [self._shard])
+        }
+        changed = [head for head in heads if head.mark != known.get(head.sid)]
+        done, turns = len(heads) - len(changed), asyncio.Semaphore(STREAMS_AT_ONCE)
+
+        async def one(head: _Head) -> None:
+            nonlocal done
+            async with turns:
+                try:
+                    await self._copy(head, known.get(head.sid))
+                except _Changed:
+                    return
+            done += 1
+            self._progress(done, len(heads))
+
+        await all_of([one(head) for head in changed])
+        return len(changed)
+
+    async def _copy(self, head: _Head, before: _Mark | None) -> None:
+        """Copy a stream as it is at its mark, and keep that only once it was read back."""
+        after = head.mark.copied_from(before)
+        counts = await self._count(head)
+        await self._copy_events(head, after)
+        for table in (ARCHIVE, KEYS, REQUESTS, SNAPSHOTS):
+            await self._copy_rows(table, head, after)
+        await self._copy_pieces(head)
+        values = [
+            msgspec.json.encode(head.mark), head.name, head.epoch, head.stored_bytes,
+            head.recorded_at, head.erased_at, Bytes(name.encode() for name in counts),
+            Ints(counts.values()), head.sid, head.erased_version,
+        ]  # fmt: skip
+        if not await self._new.run(KEEP, values):
+            raise _Changed
+
+    async def _count(self, head: _Head) -> dict[str, int]:
+        if head.name is None or head.version == head.erased_version:
+            return {}
+        return {k: n for k, n in (await self._counted(head.name.decode())).items() if n}
+
+    async def _copy_events(self, head: _Head, after: int) -> None:
+        sid, chain = head.sid, frame.chain_start(head.sid)
+        if after:
+            [[header]] = await self._new.run(CHAIN_AT, [sid, after])
+            chain = frame.chain_of(header)
+        while True:
+            rows = await self._old.run(EVENTS, [sid, after, head.version, EVENTS_AT_ONCE])
+            rows = [_as_erased(row, head) for row in rows]
+            last = frame.chain_of(rows[-1][1]) if rows else chain
+            await self._receive(head, last, rows)
+            if not rows:
+                break
+            found = await self._new.run(EVENTS, [sid, after, rows[-1][0], EVENTS_AT_ONCE])
+            chain = _checked(head, found, rows, chain)
+            after, self.events = rows[-1][0], self.events + len(rows)
+            if after == head.version:
+                break
+        if after != head.version or chain != head.chain:
+            raise CorruptLog(f"a stream of shard {self._shard} is not whole: verify the old place")
+
+    async def _receive(self, head: _Head, chain: bytes, rows: Sequence[Row]) -> None:
+        columns = list(zip(*rows, strict=True)) or [()] * 4
+        values = [
+            head.sid, self._shard, head.erased_version, chain, Ints(columns[0]), Bytes(columns[1]),
+            Bytes(columns[2]), Ints(TIME_MIN if at is None else at for at in columns[3]),
+        ]  # fmt: skip
+        [[is_taken]] = await self._new.run(RECEIVE, values)
+        if not is_taken:
+            raise _Changed
+
+    async def _copy_rows(self, table: _Table, head: _Head, after: int) -> None:
+        """Copy rows that are newer than a version; from 0 on, in the place of those there."""
+        is_anew = table is SNAPSHOTS or not after
+        after = head.erased_version if is_anew else after
+        if is_anew:
+            await self._new.run(table.clear, [head.sid])
+        last = list(table.first)
+        while True:
+            values = [
+                head.sid,
+                after,
+                head.version,
+                *last,
+                EVENTS_AT_ONCE if table is ARCHIVE else ROWS_AT_ONCE,
+            ]
+            rows = await self._old.run(table.read, values)
+            if not rows:
+                return
+            made = {"i": Ints, "b": Bytes}
+            columns = zip(*rows, strict=True)
+            arrays = [made[kind](one) for kind, one in zip(table.kinds, columns, strict=True)]
+            await self._new.run(table.put, [head.sid, head.erased_version, head.sid, *arrays])
+            last = list(rows[-1][: len(last)])
+
+    async def _copy_pieces(self, head: _Head) -> None:
+        mine: dict[bytes, bytes] = dict(await self._old.run(PIECES, [head.sid]))
+        there: dict[bytes, bytes] = dict(await self._new.run(PIECES, [head.sid]))
+        if gone := Bytes(there.keys() - mine.keys()):
+            await self._new.run(DROP_PIECES, [head.sid, gone])
+        wanted = sorted(name for name, digest in mine.items() if there.get(name) != digest)
+        for start in range(0, len(wanted), PIECES_AT_ONCE):
+            some = Bytes(wanted[start : start + PIECES_AT_ONCE])
+            rows = await self._old.run(READ_PIECES, [head.sid, some])
+            names, pieces = Bytes(name for name, _ in rows), Bytes(piece for _, piece in rows)
+            values = [head.sid, head.erased_version, head.sid, names, pieces]
+            await self._new.run(PUT_PIECES, values)
+
+
+def _as_erased(row: Row, head: _Head) -> Row:
+    """Return an event as an erasure leaves it, if its stream is erased so far."""
+    version, header, _, gone_at = row
+    if version > head.erased_version:
+        return row
+    return version, header, None, head.erased_at if gone_at is None else gone_at
+
+
+def _checked(head: _Head, found: Sequence[Row], sent: Sequence[Row], chain: bytes) -> bytes:
+    """Check events that were read back; return the chain at the last of them.
+
+    :raises CorruptLog: they are not what was sent, or do not follow from what is before them.
+    """
+    if list(found) != list(sent):
+        raise CorruptLog("events that have arrived are not those that were sent: move it again")
+    for version, header, payload, gone_at in found:
+        whole = frame.erased(version, header, gone_at or 0) if payload is None else header + payload
+        taken = frame.unpack(version, whole)
+        if (taken.stream_id, taken.version) != (head.sid, version) or not frame.check_chain(
+            taken, chain
+        ):
+            raise CorruptLog(f"version {version} of a stream does not follow: verify the old place")
+        chain = frame.chain_of(header)
+    return chain
+
+
+async def all_of(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what all of these return; where one raises, the others are ended, and it is raised."""
+    tasks = [asyncio.ensure_future(one) for one in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        if tasks:
+            await cancel_all(tasks)
