@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import anyio
-import anyio.to_thread
 
 from eventlog.core.logs import get_logger
 from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
@@ -247,7 +246,7 @@ class Runtime(Generic[L]):
         for key, slot in list(self._slots.items()):
             if self._may_leave(slot):
                 await self._passivate(key)
-        await anyio.to_thread.run_sync(give_back)
+        self._loop.run_in_executor(None, give_back)  # nobody waits: it may take long
 
     def statistics(self) -> RuntimeStatistics:
         """Return counts and sizes; from another thread, sizes as of a second ago."""

@@ -16,13 +16,11 @@ from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
 from memory_actors import InvalidInputError, MemorySystem, Settings
 from memory_actors.base.streams import stream_of
-from memory_actors.cli import main
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
@@ -75,6 +73,15 @@ async def memory(url) -> AsyncIterator[MemorySystem]:
         yield it
 
 
+async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own, which finds the cluster by its environment."""
+    found = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    return await asyncio.to_thread(
+        subprocess.run, [sys.executable, *arguments],
+        env=os.environ | found, capture_output=True, text=True,
+    )  # fmt: skip
+
+
 async def processes(memory: MemorySystem) -> dict[str, int]:
     """Return the process that has each user."""
     leases = memory._caller.placement.leases
@@ -106,8 +113,6 @@ async def test_a_second_process_finds_the_same_users_there(url, memory) -> None:
 import asyncio
 from support.fakes import FakeEmbedder
 from memory_actors import MemorySystem, Settings
-import ray
-ray.init(address={ray.get_runtime_context().gcs_address!r}, log_to_driver=False)
 async def main():
     settings = Settings(latency_targets_ms={{}}, placement="ray", ray_actors=3)
     async with MemorySystem.open({url!r}, embedder=FakeEmbedder(), settings=settings) as memory:
@@ -115,11 +120,7 @@ async def main():
         await memory.user("user 2").add("likes milk", memory_id="milk")
 asyncio.run(main())
 """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
-    done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-W", "ignore", "-c", program],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+    done = await run("-W", "ignore", "-c", program)
     assert done.stdout.strip() == "['likes tea']", done.stderr[-2_000:]
     assert (await memory.user("user 2").get("milk")).content == "likes milk"
     after = await processes(memory)
@@ -221,11 +222,8 @@ async def test_a_directory_is_not_placed(tmp_path) -> None:
 async def test_ray_actors_are_stopped_by_a_command_and_begun_by_who_opens(url) -> None:
     async with opened(url) as memory:
         await memory.user("user 1").add("is there before")
-    loop = asyncio.get_running_loop()
-    stopped = await loop.run_in_executor(
-        None, CliRunner().invoke, main, ["--json", "ray-stop", url]
-    )
-    assert json.loads(stopped.stdout) == {"stopped": 3}
+    stopped = await run("-m", "memory_actors.cli", "--json", "ray-stop", url)
+    assert json.loads(stopped.stdout) == {"stopped": 3}, stopped.stderr[-2_000:]
     async with opened(url) as memory:
         hits = await memory.user("user 1").retrieve("is there before", top_k=1)
         assert [hit.content for hit in hits] == ["is there before"]
