@@ -142,6 +142,7 @@ class Ledger:
     def begin(self) -> None:
         """Start a transaction: forget what one that failed has left."""
         self._accepted = None
+        self._ends.begin()
         self.counting.begin()
 
     def finish(self, txn: Transaction) -> dict[str, int] | None:

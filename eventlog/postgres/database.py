@@ -353,18 +353,21 @@ async def prepare(
     that have something to read.
 
     :raises UnknownEvent: a later version made them.
-    :raises LogUnavailable: the database is too old, or lets us make none.
+    :raises LogUnavailable: the database is too old, or lets us make none; or it is away, or others
+        hold its locks for too long.
     """
-    found = await _find(place, connection)
-    if found is None:
-        await make_tables(connection, place, make_identity())
-    elif found[0] < FORMAT:
-        await make_tables(connection, place, found[1])
-    found = await _find(place, connection)
-    assert found is not None
-    identity = found[1]
-    names = await run(connection, READABLE) if identity else []
-    return identity, [name.decode() for [name] in names]
+    try:
+        found = await _find(place, connection)
+        if found is None:
+            await make_tables(connection, place, make_identity())
+        elif found[0] < FORMAT:
+            await make_tables(connection, place, found[1])
+        found = await _find(place, connection)
+        assert found is not None
+        names = await run(connection, READABLE) if found[1] else []
+    except (Lost, Busy) as error:
+        raise LogUnavailable(f"the database cannot be prepared now: {error}: try again") from error
+    return found[1], [name.decode() for [name] in names]
 
 
 async def _find(place: DatabasePlace, connection: Connection) -> tuple[int, bytes] | None:

@@ -141,19 +141,22 @@ INSERT INTO log_tail (position, revision, names, totals) VALUES (0, 0, '{}', '{}
 ON CONFLICT DO NOTHING;
 
 -- Tables of an earlier version get what they lack. Only they: to alter a table waits for everybody.
+-- In the order of a batch that is appended meanwhile: first the lock of the tail, last the nodes.
 DO $$
 BEGIN
     PERFORM FROM pg_attribute WHERE attrelid = 'stream'::regclass AND attname = 'owner';
     IF NOT FOUND THEN
-        ALTER TABLE node ADD COLUMN address bytea, ADD COLUMN expires_at timestamptz;
+        PERFORM FROM log_tail FOR UPDATE;
         ALTER TABLE stream ADD COLUMN owner bytea;
+        ALTER TABLE node ADD COLUMN address bytea, ADD COLUMN expires_at timestamptz;
     END IF;
     PERFORM FROM pg_attribute WHERE attrelid = 'stream'::regclass AND attname = 'shard';
     IF NOT FOUND THEN
-        ALTER TABLE store ADD COLUMN shards bigint NOT NULL DEFAULT 0;
+        PERFORM FROM log_tail FOR UPDATE;
+        ALTER TABLE stream ADD COLUMN shard bigint;
         ALTER TABLE node ADD COLUMN shards bigint NOT NULL DEFAULT 0,
             ADD COLUMN cleared bigint NOT NULL DEFAULT 0;
-        ALTER TABLE stream ADD COLUMN shard bigint;
+        ALTER TABLE store ADD COLUMN shards bigint NOT NULL DEFAULT 0;
     END IF;
 END
 $$;
@@ -162,7 +165,7 @@ CREATE INDEX IF NOT EXISTS stream_by_shard ON stream (shard);
 -- Say whether the streams of a shard are here, to be claimed and written. -1: this store is no one of
 -- several, as far as who asks knows.
 CREATE OR REPLACE FUNCTION is_here(p_shard bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN p_shard < 0 THEN NOT EXISTS (SELECT FROM shard)
+    SELECT CASE WHEN p_shard < 0 THEN NOT EXISTS (SELECT FROM setting WHERE name = 'shards')
         ELSE EXISTS (SELECT FROM shard AS h WHERE h.shard = p_shard AND h.state = 'here') END
 $$;
 
@@ -219,7 +222,7 @@ BEGIN
     SELECT position, revision, names, totals INTO o_position, o_revision, o_names, o_totals
     FROM log_tail FOR UPDATE;
 
-    IF s_shard[1] >= 0 OR EXISTS (SELECT FROM shard) THEN -- is_here, of all of them
+    IF s_shard[1] >= 0 OR NOT is_here(-1) THEN -- is_here, of all of them
         PERFORM FROM unnest(s_shard) AS b (shard)
         LEFT JOIN shard AS h ON h.shard = b.shard AND h.state = 'here'
         WHERE h.shard IS NULL;
@@ -285,7 +288,7 @@ BEGIN
     WHERE version > before AND n <> ALL (o_refused)
     ON CONFLICT (sid) DO UPDATE SET name = excluded.name, version = excluded.version,
         epoch = excluded.epoch, stored_bytes = excluded.stored_bytes, chain = excluded.chain,
-        recorded_at = excluded.recorded_at;
+        recorded_at = excluded.recorded_at, shard = coalesce(excluded.shard, stream.shard);
 
     IF k_key <> '{}' THEN
         INSERT INTO event_key (sid, key, version)
@@ -406,7 +409,8 @@ BEGIN
     END IF;
     INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at, shard)
     VALUES (p_sid, p_name, 0, p_epoch, 0, p_chain, -9223372036854775808, nullif(p_shard, -1))
-    ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, name = excluded.name
+    ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, name = excluded.name,
+        shard = coalesce(excluded.shard, stream.shard)
     WHERE stream.epoch <= excluded.epoch;
     SELECT epoch INTO o_epoch FROM stream WHERE sid = p_sid;
     COMMIT;
@@ -552,7 +556,7 @@ DECLARE
     v_events bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
-    PERFORM FROM shard WHERE shard = p_shard AND state = 'arriving';
+    PERFORM FROM shard WHERE shard = p_shard AND state = 'arriving' FOR SHARE;
     o_taken := FOUND;
     PERFORM FROM arriving WHERE sid = p_sid AND erased_version > p_erased;
     IF FOUND OR NOT o_taken THEN

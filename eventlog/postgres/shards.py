@@ -12,7 +12,7 @@ set; who opens one more adds it, without shards.
 import secrets
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,10 +20,13 @@ from eventlog.core.errors import LogUnavailable
 from eventlog.postgres.database import (
     CONNECT_S,
     FORMAT,
+    Busy,
     Bytes,
     Connection,
     DatabasePlace,
     Ints,
+    Lost,
+    Row,
     connect,
     found_format,
     patiently,
@@ -46,6 +49,24 @@ FOUND = """
 CHANGE = "UPDATE setting SET value = %b WHERE name = %b AND value = %b"
 NEW_ID = "INSERT INTO setting (name, value) VALUES (%b, %b) ON CONFLICT (name) DO NOTHING"
 IS_USED = "SELECT EXISTS (SELECT FROM stream WHERE version > 0)"
+# The procedures of older formats know no shards: a node that was stopped and comes back would claim
+# by them what is in another store.
+DROP_OLDER = """
+    DO $$
+    DECLARE
+        v_older regprocedure;
+    BEGIN
+        FOR v_older IN
+            SELECT oid::regprocedure FROM pg_proc
+            WHERE pronamespace = current_schema()::regnamespace AND NOT proargnames
+                && ARRAY['s_shard', 'p_shard', 'p_shards'] AND proname IN ('append_batch',
+                'claim_stream', 'acquire_stream', 'renew_lease', 'erase_stream')
+        LOOP
+            EXECUTE 'DROP PROCEDURE ' || v_older;
+        END LOOP;
+    END
+    $$
+"""
 LIVE = "SELECT count(*) FROM node WHERE address IS NOT NULL AND expires_at > clock_timestamp()"
 UNKNOWN_SHARDS = (
     "SELECT sid, name FROM stream WHERE shard IS NULL AND name IS NOT NULL LIMIT %b::bigint"
@@ -108,7 +129,11 @@ async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> Assemb
     :raises LogUnavailable: a store of the set is missing, or one is of another set, or of none and
         has streams; or a database cannot be reached.
     """
-    _check([known for url in urls if (known := await _known(url)) is not None])
+    looked = [await _looked(url) for url in urls]  # before anything is made
+    _check(
+        [known for _, known in looked if known is not None],
+        {store for store, _ in looked if store is not None},
+    )
     async with AsyncExitStack() as held:
         found = [await _found(url, held) for url in urls]
         if len({one.id for one in found}) < len(found):
@@ -125,6 +150,17 @@ async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> Assemb
         return Assembled(ids, ids.index(whole.dealt[0]))
 
 
+async def _asked(connection: Connection, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    """Return what one statement returns.
+
+    :raises LogUnavailable: the database is away, or another one holds a lock for too long.
+    """
+    try:
+        return await run(connection, query, values)
+    except (Lost, Busy) as error:
+        raise LogUnavailable(f"the database does not answer: {error}: try again") from error
+
+
 async def _found(url: str, held: AsyncExitStack) -> _Found:
     place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
@@ -132,15 +168,39 @@ async def _found(url: str, held: AsyncExitStack) -> _Found:
     identity, _ = await prepare(connection, place, lambda: b"")
     if identity:
         raise LogUnavailable(f"the store in schema {place.schema!r} is encrypted: it stays alone")
-    await run(connection, NEW_ID, [ID, secrets.token_hex(8).encode()])
-    [[store]] = await run(connection, LOAD, [ID])
+    store = await _id_of(connection)
     info = connection.info
     name = f"{info.host}:{info.port}/{info.dbname}?schema={place.schema}"
-    return _Found(connection, name, store.decode(), await _load(connection))
+    return _Found(connection, name, store, await _load(connection))
+
+
+async def _id_of(connection: Connection) -> str:
+    await _asked(connection, NEW_ID, [ID, secrets.token_hex(8).encode()])
+    [[store]] = await _asked(connection, LOAD, [ID])
+    named: str = store.decode()
+    return named
+
+
+async def store_id(url: str, *, makes: bool = True) -> str | None:
+    """Return the id of the store at a URL, which is the same at every URL of it.
+
+    Without a store one is made, or None is returned.
+
+    :raises LogUnavailable: its database cannot be reached.
+    """
+    place = DatabasePlace.parse(url)
+    connection = await patiently(lambda: connect(place), CONNECT_S)
+    try:
+        if not makes and await found_format(place, connection) is None:
+            return None
+        await prepare(connection, place, lambda: b"")
+        return await _id_of(connection)
+    finally:
+        await connection.close()
 
 
 async def _load(connection: Connection) -> StoreSet | None:
-    rows = await run(connection, LOAD, [SETTING])
+    rows = await _asked(connection, LOAD, [SETTING])
     return msgspec.json.decode(rows[0][0], type=StoreSet) if rows else None
 
 
@@ -164,13 +224,13 @@ async def _make(found: Sequence[_Found], count: int) -> None:
 
 
 async def _is_used(one: _Found) -> bool:
-    [[is_used]] = await run(one.connection, IS_USED)
+    [[is_used]] = await _asked(one.connection, IS_USED)
     return bool(is_used)
 
 
 async def _check_closed(one: _Found) -> None:
     """Refuse a store that nodes have open which do not know that it is one of several."""
-    [[live]] = await run(one.connection, LIVE)
+    [[live]] = await _asked(one.connection, LIVE)
     if live and await _load(one.connection) is None:
         raise LogUnavailable(
             f"{live} nodes have {one.name} open alone: close them, then open it with the others"
@@ -179,8 +239,9 @@ async def _check_closed(one: _Found) -> None:
 
 async def _put(connection: Connection, made: StoreSet, count: int) -> None:
     """Make a store a part of a set, with its shards, unless it is one."""
+    await _asked(connection, DROP_OLDER)
     shards = Ints(made.shards_of(made.store, count))
-    await run(connection, FOUND, [SETTING, msgspec.json.encode(made), shards])
+    await _asked(connection, FOUND, [SETTING, msgspec.json.encode(made), shards])
 
 
 async def _whole(found: Sequence[_Found]) -> StoreSet:
@@ -220,7 +281,7 @@ def _check(known: Sequence[StoreSet], given: Collection[str] = ()) -> dict[str, 
 async def _join(one: _Found, whole: StoreSet, count: int) -> None:
     if await _load(one.connection) is not None:
         return
-    if one.id not in whole.dealt and await _is_used(one):
+    if await _is_used(one):
         raise LogUnavailable(
             f"{one.name} is a store of its own, and not empty: export its users, and import them"
         )
@@ -236,15 +297,15 @@ async def _learn(one: _Found, whole: StoreSet) -> None:
         if now == known:
             return
         values = [msgspec.json.encode(now), SETTING, msgspec.json.encode(known)]
-        await run(one.connection, CHANGE, values)
+        await _asked(one.connection, CHANGE, values)
         known = await _load(one.connection)
 
 
 async def _sort(connection: Connection, shard_of: ShardOf) -> None:
     """Write down the shard of each stream that was made before the store was one of several."""
-    while rows := await run(connection, UNKNOWN_SHARDS, [STREAMS_AT_ONCE]):
+    while rows := await _asked(connection, UNKNOWN_SHARDS, [STREAMS_AT_ONCE]):
         shards = Ints(shard_of(name.decode()) for _, name in rows)
-        await run(connection, PUT_SHARDS, [Bytes(sid for sid, _ in rows), shards])
+        await _asked(connection, PUT_SHARDS, [Bytes(sid for sid, _ in rows), shards])
 
 
 async def check_membership(connection: Connection, place: DatabasePlace, *, is_known: bool) -> None:
@@ -275,12 +336,20 @@ async def are_one(urls: Sequence[str]) -> bool:
 
 
 async def _known(url: str) -> StoreSet | None:
+    _, known = await _looked(url)
+    return known
+
+
+async def _looked(url: str) -> tuple[str | None, StoreSet | None]:
+    """Return the id of the store at a URL, and its set, as far as it has them; make nothing."""
     place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
         made = await found_format(place, connection)
-        is_set = made is not None and made >= FORMAT
-        return await _load(connection) if is_set else None
+        if made is None or made < FORMAT:
+            return None, None
+        rows = await _asked(connection, LOAD, [ID])
+        return rows[0][0].decode() if rows else None, await _load(connection)
     finally:
         await connection.close()
 
@@ -315,9 +384,9 @@ async def shards_at(url: str, prefix: str = "") -> ShardsAt:
         raise LogUnavailable(f"schema {place.schema!r} is no part of a memory in several databases")
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
-        states = await run(connection, SHARD_STATES)
-        [(streams, stored)] = await run(connection, CONTENTS, [prefix.encode(), prefix.encode()])
-        nodes = await run(connection, NODES)
+        states = await _asked(connection, SHARD_STATES)
+        [(streams, stored)] = await _asked(connection, CONTENTS, [prefix.encode(), prefix.encode()])
+        nodes = await _asked(connection, NODES)
     finally:
         await connection.close()
     return ShardsAt(

@@ -259,8 +259,9 @@ class Runtime(Generic[L]):
     async def close(self, deadline_s: float) -> None:
         """Take on no more work, wait for what is in hand until the deadline, passivate all."""
         self._closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for task in (self._sweeper, self._relief):
+            if task is not None:
+                task.cancel()
         with anyio.move_on_after(deadline_s):
             await self._unused.wait()
         leaving = [asyncio.create_task(self._passivate(key)) for key in self._slots]

@@ -12,8 +12,8 @@ from typing import Any
 def give_back() -> None:
     """Give free pages back to the operating system, where the C library has a way to: glibc.
 
-    It takes some milliseconds for 100 MB, in which other threads allocate nothing; call it in a
-    thread, rarely.
+    It takes some milliseconds for 100 MB, in which no thread allocates anything, not even the
+    loop's: call it rarely.
     """
     trim = _trim()
     if trim is not None:

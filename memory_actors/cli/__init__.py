@@ -65,6 +65,13 @@ class Commands(Mapping[str, click.Command]):
             found = vars(import_module(f"{__name__}.{module}")).values()
         return next(one for one in found if isinstance(one, click.Command) and one.name == name)
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a command. What goes wrong while its module is imported is raised."""
+        return self[name] if name in self._modules else default
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
 

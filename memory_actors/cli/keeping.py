@@ -68,8 +68,12 @@ def ray_stop(app: App, /, url: str) -> None:
     from memory_actors.sharing.nodes.by_ray import stop_ray_actors
 
     stopped = run(lambda: stop_ray_actors(url))
-    if not print_for_programs(app, {"stopped": stopped}):
+    if print_for_programs(app, {"stopped": stopped}):
+        return
+    if stopped:
         say(f"✓ {stopped} Ray actors of {shown(url)} are ended", "green")
+    else:
+        say(f"{shown(url)} has no Ray actors in this cluster.")
 
 
 @click.command("restore-backup", cls=SharedCommand, shared=options.OF_DIRECTORY)

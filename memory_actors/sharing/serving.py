@@ -58,6 +58,8 @@ class OwnerServer:
         self.answering = Answering(memory)
         self.everywhere: Everywhere | None = None
         """Of a node: carries out what clients ask that are no nodes, wherever the users are."""
+        self.is_part = False
+        """True while this process opens the other databases of the store: clients wait."""
         self.address: Address
         self.closing = False
         self.running: dict[str, asyncio.Future[frames.Message]] = {}
@@ -208,6 +210,8 @@ class _Peer:
                 f"process {os.getpid()} has the store and speaks version {frames.PROTOCOL} of the "
                 f"protocol, this one {hello.protocol}: run one version of memory-actors in both"
             )
+        if server.is_part and not hello.keeps:
+            raise UnavailableError("this process is opening the store's other databases: try again")
         if server.is_full:
             raise UnavailableError(f"{CONNECTIONS_MAX} clients are connected: close some of them")
         if server.give_up is not None and hello.keeps and not server.closing:

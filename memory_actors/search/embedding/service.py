@@ -217,7 +217,9 @@ class EmbeddingService:
         fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
         self._unkept |= dict.fromkeys(owner.prefix + digest for digest in fresh)
         while len(self._unkept) > UNKEPT_MAX:
-            del self._unkept[next(iter(self._unkept))]
+            oldest = next(iter(self._unkept))
+            del self._unkept[oldest]
+            self._cache.pop(oldest, None)  # who has the text next computes and keeps it
         return fresh, failed
 
     def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:

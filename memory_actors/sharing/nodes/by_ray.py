@@ -12,7 +12,6 @@ they go on while Ray's head is away; only what has died meanwhile is not begun a
 """
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +22,7 @@ import msgspec
 
 from eventlog import EventLogError, Leases
 from eventlog.core.logs import get_logger
+from eventlog.postgres.shards import store_id
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import (
     InvalidInputError,
@@ -32,7 +32,6 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import Settings
-from memory_actors.sharing.address import shown
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.shards import SHARDS, shard_of_stream
 
@@ -67,8 +66,11 @@ async def placed_by_ray(url: str, parts: StoreParts) -> Callable[[Leases], Lease
     :raises UnavailableError: there is no Ray cluster, or it does not begin the actors.
     :raises InvalidInputError: a part of the store cannot be sent to them.
     """
-    actors = RayActors(url, parts)
+    _check(_sent(parts))
     await asyncio.to_thread(_join_cluster)
+    store = await store_id(url)
+    assert store is not None
+    actors = RayActors(store, url, parts)
     await actors.start()
     return partial(PlacementByRay, actors=actors, mine=None)
 
@@ -108,11 +110,12 @@ class PlacementByRay(LeasedPlacement):
 class RayActors:
     """The Ray actors of a store, numbered from 0."""
 
-    def __init__(self, url: str, parts: StoreParts):
+    def __init__(self, store: str, url: str, parts: StoreParts):
+        """Take the id of the store, which its URLs have in common, one of those, and the parts."""
+        self._store = store
         self._url = url
         self._parts = _sent(parts)
         self._count = (parts.settings or Settings()).ray_actors
-        self._store = _store(url)
         self._handles: dict[int, asyncio.Future[Any]] = {}
         """Who waits for one waits for the same: without Ray's head each would block a thread."""
 
@@ -129,7 +132,6 @@ class RayActors:
 
         :raises UnavailableError, InvalidInputError: see `placed_by_ray`.
         """
-        _check(self._parts)
         try:
             async with asyncio.timeout(START_S):
                 begun = map(self._begun, range(self._count))
@@ -139,7 +141,10 @@ class RayActors:
         except RayTaskError as failed:
             raise failed.cause from failed
         except (RayError, TimeoutError) as error:
-            raise UnavailableError(f"Ray does not begin the nodes: {reason(error)}") from error
+            raise UnavailableError(
+                f"Ray does not begin the nodes: {reason(error)}. Those that it has begun stay: "
+                "open the store again, or end them with `memory-actors ray-stop`"
+            ) from error
 
     async def address(self, number: int) -> str | None:
         """Return where the node of an actor is reached; None: it has none at the moment."""
@@ -164,7 +169,11 @@ class RayActors:
         if number not in self._handles:
             made = asyncio.to_thread(self._made, number)
             self._handles[number] = asyncio.ensure_future(made)
-        handle = await asyncio.shield(self._handles[number])
+        try:
+            handle = await asyncio.shield(self._handles[number])
+        except Exception:  # the next one asks anew
+            self._handles.pop(number, None)
+            raise
         address: str = await handle.address.remote()
         return address
 
@@ -182,17 +191,17 @@ class RayActors:
                 num_cpus=0,  # it waits for disks and sockets, and takes what there is
                 scheduling_strategy=_beside(number),
             )
-            .remote(self._url, self._parts, number)
+            .remote(self._store, self._url, self._parts, number)
         )
 
 
 class NodeActor:
     """A node in a process of Ray's. It is opened by whoever first asks where it is."""
 
-    def __init__(self, url: str, parts: StoreParts, number: int):
+    def __init__(self, store: str, url: str, parts: StoreParts, number: int):
         self._url = url
         self._parts = parts
-        self._place = partial(PlacementByRay, actors=RayActors(url, parts), mine=number)
+        self._place = partial(PlacementByRay, actors=RayActors(store, url, parts), mine=number)
         self._opening = asyncio.Lock()
         self._node: Node | None = None
 
@@ -233,7 +242,7 @@ def _check(parts: StoreParts) -> None:
             ) from error
 
 
-def _beside(number: int) -> NodeAffinitySchedulingStrategy:
+def _beside(number: int) -> NodeAffinitySchedulingStrategy | str:
     """Return where an actor should be: in turn on each machine, else anywhere.
 
     Ray's own "SPREAD" puts actors that start at once on the same machine now and then.
@@ -241,6 +250,8 @@ def _beside(number: int) -> NodeAffinitySchedulingStrategy:
     alive = [one for one in ray.nodes() if one["Alive"]]
     machines = sorted(one["NodeID"] for one in alive if one["Resources"].get("CPU"))
     machines = machines or sorted(one["NodeID"] for one in alive)
+    if not machines:  # a head that has just begun knows none yet
+        return "DEFAULT"
     return NodeAffinitySchedulingStrategy(machines[number % len(machines)], soft=True)
 
 
@@ -250,10 +261,14 @@ async def stop_ray_actors(url: str) -> int:
     A process that has the store open, or opens it, begins them again.
 
     :raises UnavailableError: there is no Ray cluster.
+    :raises LogUnavailable: it is no URL of a database, or that cannot be reached.
     """
     await asyncio.to_thread(_join_cluster)
+    store = await store_id(url, makes=False)
+    if store is None:
+        return 0
     known = await asyncio.to_thread(ray.util.list_named_actors, all_namespaces=True)
-    begins = f"{_store(url)}-"
+    begins = f"{store}-"
     names = [
         one["name"]
         for one in known
@@ -272,10 +287,6 @@ async def _stop(name: str) -> None:
         except (RayError, TimeoutError) as error:
             _logger.warning("a node was not closed", actor=name, error=reason(error))
         await asyncio.to_thread(ray.kill, handle)
-
-
-def _store(url: str) -> str:
-    return hashlib.sha256(shown(url).encode()).hexdigest()[:16]
 
 
 def _join_cluster() -> None:

@@ -24,7 +24,7 @@ class Leaving:
     """Keeps a node to the shards that are in its database. Begins with `start`."""
 
     def __init__(
-        self, node: Node, shard_of: Callable[[str], int], changed: Callable[[set[int]], object]
+        self, node: Node, shard_of: Callable[[str], int], changed: Callable[[int, set[int]], object]
     ):
         """Take a node, and what is to be told of the shards that its database has."""
         self._node = node
@@ -36,8 +36,8 @@ class Leaving:
 
     async def start(self) -> None:
         """Look which shards are here, and go on looking whenever that changes."""
-        await self._look()
         self._node.placement.leases.shards_changed = lambda _version: self._wanted.set()
+        await self._look()
         self._task = asyncio.create_task(self._go_on())
 
     async def close(self) -> None:
@@ -60,7 +60,7 @@ class Leaving:
     async def _look(self) -> None:
         leases, runtime = self._node.placement.leases, self._node.runtime
         version, here = await leases.here()
-        self._changed(here)
+        self._changed(version, here)
         gone = [key for key in runtime.live_keys() if self._shard_of(key) not in here]
         await asyncio.gather(*map(runtime.forget, gone))
         leases.say_forgotten(version)

@@ -72,7 +72,7 @@ async def opened_node(
 
     :raises InvalidInputError: a choice that a store in a database cannot have.
     """
-    named = named or Named.anew()
+    is_part, named = named is not None, named or Named.anew()
     _check(parts)
     place = place or await _placement(url, parts)
     held = AsyncExitStack()
@@ -106,6 +106,7 @@ async def opened_node(
             _forget_everybody, memory, placement, settings, embedder.fingerprint
         )
         server = OwnerServer(memory, {}, listen=lambda: (listening, address))
+        server.is_part = is_part
         held.push_async_callback(server.close)
         await server.start()
         node = Node(server, placement, peers, held.aclose, named.numbers)

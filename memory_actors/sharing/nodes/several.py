@@ -90,6 +90,9 @@ class SeveralNodes:
         self.stores = list(nodes)
         self._here: list[set[int]] = [set() for _ in self.nodes]
         """The shards that each of them has."""
+        self._versions = [-1] * len(nodes)
+        """Of what each of them has said last: an older answer may come late."""
+        self._looking: asyncio.Task[None] | None = None
         self._at: dict[int, int] = {}
         """The node that has a shard."""
         self._leaving = [
@@ -103,7 +106,7 @@ class SeveralNodes:
             await leaving.start()
         await self._check_disjoint()
         for node in self.nodes:
-            node.server.everywhere = self
+            node.server.everywhere, node.server.is_part = self, False
             memory = node.memory
             memory._erasing.keep_keys_in(self.settings)  # noqa: SLF001 - this process's own
             memory._services.recalls.keep_key_in(self.settings)  # noqa: SLF001 - the same
@@ -130,12 +133,12 @@ class SeveralNodes:
         counts = Counter(shard for here in self._here for shard in here)
         return {shard for shard, count in counts.items() if count > 1}
 
-    def _told(self, at: int) -> Callable[[set[int]], object]:
-        def told(here: set[int]) -> None:
-            self._here[at] = here
-            for shard in [shard for shard, where in self._at.items() if where == at]:
-                del self._at[shard]
-            self._at |= dict.fromkeys(here, at)
+    def _told(self, at: int) -> Callable[[int, set[int]], object]:
+        def told(version: int, here: set[int]) -> None:
+            if version < self._versions[at]:
+                return
+            self._versions[at], self._here[at] = version, here
+            self._at = {shard: node for node, some in enumerate(self._here) for shard in some}
             memory = self.nodes[at].memory
             totals = memory._services.totals  # noqa: SLF001 - this process's own
             totals.share = (len(here), SHARDS)
@@ -264,14 +267,23 @@ class SeveralNodes:
         return await _Route(self, user_id).found()
 
     async def look(self) -> None:
-        """Ask every database which shards it has; of one that is away, believe what it said."""
+        """Ask every database which shards it has; of one that is away, believe what it said.
 
+        Whoever wants to know meanwhile waits for the same answers.
+        """
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+            self._looking.add_done_callback(self._looked)
+        await asyncio.shield(self._looking)
+
+    def _looked(self, _done: "asyncio.Task[None]") -> None:
+        self._looking = None
+
+    async def _look(self) -> None:
         async def looked(at: int, node: Node) -> None:
             with suppress(EventLogError, TimeoutError):
                 async with asyncio.timeout(LOOK_S):
-                    _, here = await node.placement.leases.here()
-                if here != self._here[at]:
-                    self._told(at)(here)
+                    self._told(at)(*await node.placement.leases.here())
 
         await asyncio.gather(*(looked(at, node) for at, node in enumerate(self.nodes)))
 

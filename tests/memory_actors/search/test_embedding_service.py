@@ -522,6 +522,18 @@ async def test_texts_are_written_that_have_left_the_cache(tmp_path: Path) -> Non
     await service.close()
 
 
+async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(
+    service: EmbeddingService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_actors.search.embedding.service.UNKEPT_MAX", 3)
+    for n in range(5):
+        await service.embed_query("likes tea")
+        await service.embed([f"text {n}"])
+    await embed_and_keep(service, ["likes tea"])
+    service._table.flush()
+    assert set(service.stored([text_digest("likes tea")])) == {text_digest("likes tea")}
+
+
 async def test_what_is_forgotten_is_gone_from_memory_and_disk(service: EmbeddingService) -> None:
     texts = ["red", "blue", "green"]
     digests = [text_digest(text) for text in texts]

@@ -47,6 +47,7 @@ def cluster() -> Iterator[Any]:
                 made.add_node(num_cpus=1)
         except Exception as error:  # whatever it wants of a machine, this one may not have it
             pytest.skip(f"Ray does not start here: {error!r:.300}")
+        made.wait_for_nodes()
         ray.init(address=made.address, namespace="tests", log_to_driver=False)
         yield made
         ray.shutdown()

@@ -335,6 +335,41 @@ async def test_a_shard_that_is_in_two_databases_is_refused(urls):
         await opened(urls)
 
 
+async def test_no_procedure_of_an_older_format_claims_in_one_of_several_databases(urls):
+    import psycopg
+
+    async with opened(urls[0]):
+        pass
+    base, _, schema = urls[0].partition("?schema=")
+    with psycopg.connect(base, autocommit=True) as connection:
+        older = f"{schema}.claim_stream(p_sid bytea, p_node bytea)"
+        connection.execute(f"CREATE PROCEDURE {older} LANGUAGE plpgsql AS 'BEGIN END'")
+        async with opened(urls) as memory:
+            await memory.user("ada").add("likes tea")
+        left = connection.execute(
+            "SELECT count(*) FROM pg_proc WHERE proname = 'claim_stream' "
+            "AND pronamespace = %s::regnamespace",
+            [schema],
+        )
+        assert left.fetchone() == (1,)
+
+
+async def test_a_database_that_was_written_to_alone_before_it_joined_is_refused(urls):
+    """Whoever began to open both was killed when only one of them knew of it."""
+    import psycopg
+
+    async with opened(urls):
+        pass
+    base, _, schema = urls[1].partition("?schema=")
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute(f"DELETE FROM {schema}.setting WHERE name = 'shards'")
+        connection.execute(f"DELETE FROM {schema}.shard")
+    async with opened(urls[1]) as alone:
+        await alone.user("ada").add("likes tea")
+    with pytest.raises(LogUnavailable, match="and not empty"):
+        await opened(urls)
+
+
 async def test_a_database_is_named_once(urls):
     with pytest.raises(LogUnavailable, match="name the same store"):
         await opened([urls[0], urls[0]])
