@@ -76,6 +76,8 @@ def cost_dots(
     without one is left out of its panel.
     """
     figure, axes = _canvas(name, len(costs), INCHES_A_PANEL_OF_DOTS * len(costs))
+    from matplotlib.ticker import LogFormatter  # behind the choice of what draws
+
     reached = _by_name(report, measure)
     for one, cost in zip(axes, costs, strict=True):
         for label, spent in _by_name(report, cost).items():
@@ -86,6 +88,8 @@ def cost_dots(
                     textcoords="offset points", fontsize=8,
                 )  # fmt: skip
         one.set_xscale("log")
+        one.xaxis.set_major_formatter(LogFormatter())
+        one.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
         one.set(xlabel=f"{cost} (less is better)", ylabel=measure, ylim=(0, 1))
         one.margins(x=0.25)
         one.grid(linewidth=0.4, alpha=0.5)
