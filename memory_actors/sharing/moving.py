@@ -5,6 +5,7 @@ are in it, and what each of them has in the totals over all users.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -90,13 +91,54 @@ async def _finished(
     return await shards_in(urls) if left else places
 
 
+async def finish_moves(urls: Sequence[str]) -> list[ShardMoved]:
+    """Finish every move that was cut off after its shard had left, towards where it went.
+
+    Until then nobody can use what has left, and what has arrived is there twice.
+
+    :raises LogUnavailable: a database cannot be reached, or somebody moves one of them right now.
+    :raises CorruptLog: what has arrived is not what was there.
+    """
+    done: list[ShardMoved] = []
+    while moves := _begun(await shards_in(urls)):
+        for old, new, shards in moves:
+            done += await _moved(shards, old, new, lambda *_: None)
+    return done
+
+
+def _begun(places: Sequence[ShardsAt]) -> list[tuple[ShardsAt, ShardsAt, list[int]]]:
+    """Return what has left which place, and is to be cleared there, or to arrive elsewhere first.
+
+    Of a shard that has left two of them, the first is cleared when it is at its last place.
+    """
+    by_store = {one.store: one for one in places}
+    here = {shard: one for one in places for shard in one.here}
+    found: dict[tuple[str, str], list[int]] = {}
+    for one in places:
+        for shard, state in one.moving.items():
+            new = here.get(shard) or by_store.get(one.others[shard])
+            if state == "arriving" or new is None:
+                continue
+            if shard in here or new.moving.get(shard) in ("arriving", None):
+                found.setdefault((one.store, new.store), []).append(shard)
+    return [(by_store[old], by_store[new], shards) for (old, new), shards in found.items()]
+
+
 def evenly(places: Sequence[ShardsAt]) -> list[tuple[int, str]]:
-    """Return which shards go to which URL, so that each database has as many as the others."""
+    """Return which shards go to which URL, so that each database has as many as the others.
+
+    One that has left a place is counted where it goes, and goes nowhere else.
+    """
     share, over = divmod(SHARDS, len(places))
-    fullest = sorted(places, key=lambda one: len(one.here), reverse=True)
+    here = {shard for one in places for shard in one.here}
+    coming = Counter(new.store for _, new, left in _begun(places) for _ in {*left} - here)
+    counts = {one.store: len(one.here) + coming[one.store] for one in places}
+    fullest = sorted(places, key=lambda one: counts[one.store], reverse=True)
     most = {one.store: share + (at < over) for at, one in enumerate(fullest)}
-    spare = [shard for one in places for shard in one.here[most[one.store] :]]
-    wanted = [one.url for one in places for _ in range(most[one.store] - len(one.here))]
+    spare = [
+        shard for one in places for shard in one.here[max(most[one.store] - coming[one.store], 0) :]
+    ]
+    wanted = [one.url for one in places for _ in range(most[one.store] - counts[one.store])]
     return list(zip(spare, wanted, strict=False))
 
 

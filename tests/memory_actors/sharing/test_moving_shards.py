@@ -12,13 +12,15 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
 from eventlog import LogUnavailable
 from eventlog.postgres import shard_copy, shard_move
 from memory_actors import GlobalLimits, InvalidInputError, Item, MemorySystem, Settings
-from memory_actors.sharing.moving import evenly, move_shards, shards_in
+from memory_actors.cli import main
+from memory_actors.sharing.moving import evenly, finish_moves, move_shards, shards_in
 from memory_actors.sharing.shards import SHARDS, shard_of
 
 pytestmark = pytest.mark.anyio
@@ -438,3 +440,43 @@ async def test_shards_are_dealt_out_evenly_again(urls):
     assert len(moves) == SHARDS // 2
     assert len({url for _, url in moves}) == 1
     assert sorted(len(one.here) for one in places) == [0, SHARDS]
+
+
+async def test_moves_that_were_cut_off_are_finished_before_shards_are_dealt_out_again(
+    urls, monkeypatch
+):
+    """One has left and not arrived, another has arrived and was not cleared."""
+    users = ["ada", "bob"]
+    await all_at_first(urls, users)
+    async with opened(urls) as memory:
+        here = url_of(memory, urls, "ada") if await memory.user("ada").count() else ""
+        [there] = [url for url in urls if url != here]
+
+        async def cut_off(_self):
+            raise LogUnavailable("cut off")
+
+        for user_id, step in zip(users, ("_admit", "_cleared"), strict=True):
+            monkeypatch.setattr(shard_move.ShardMove, step, cut_off)
+            with pytest.raises(LogUnavailable):
+                await move_shards(urls, [shard_of(user_id)], there)
+            monkeypatch.undo()
+        moves = evenly(await shards_in(urls))
+        assert len(moves) == SHARDS // 2 - 2
+        assert {url for _, url in moves} == {there}
+        line = ["--data", " ".join(urls), "shards"]
+        loop = asyncio.get_running_loop()  # no context with it: the command has a loop of its own
+        shown = await loop.run_in_executor(None, CliRunner().invoke, main, line)
+        assert all(f"{one}" in shown.output for one in ("left", *map(shard_of, users))), (
+            shown.output
+        )
+
+        moved = await finish_moves(urls)
+
+        assert sorted(one.shard for one in moved) == sorted(map(shard_of, users))
+        assert not any(one.moving for one in await shards_in(urls))
+        assert await rows_of(here, "user:bob", *TABLES) == [0] * 6
+        assert evenly(await shards_in(urls)) == moves
+        for user_id in users:
+            assert await memory.user(user_id).count() == 1
+            assert url_of(memory, urls, user_id) == there
+        assert await finish_moves(urls) == []
