@@ -172,19 +172,31 @@ async def _moved(
     new: ShardsAt,
     said: Callable[[int, int, int], None],
 ) -> list[ShardMoved]:
+    """Move shards, or go on with that.
+
+    Where one fails, those that are under way are moved to the end, for some may have left already
+    and not arrived; no more are begun, and the first error is raised.
+    """
     async with (
         store_in(old.url, shard_of_stream) as log,
         moving(_place(old), _place(new), partial(_counted, log)) as moves,
     ):
-        turns = asyncio.Semaphore(SHARDS_AT_ONCE)
+        turns, moved, errors = asyncio.Semaphore(SHARDS_AT_ONCE), [], list[Exception]()
 
-        async def one(shard: int) -> ShardMoved:
+        async def one(shard: int) -> None:
             async with turns:
-                moved = await moves.move(shard, lambda done, of: said(shard, done, of))
-                said(shard, 1, 1)
-                return moved
+                if errors:
+                    return
+                try:
+                    moved.append(await moves.move(shard, lambda done, of: said(shard, done, of)))
+                    said(shard, 1, 1)
+                except Exception as error:
+                    errors.append(error)
 
-        return await all_of([one(shard) for shard in shards])
+        await all_of([one(shard) for shard in shards])
+        if errors:
+            raise errors[0]
+        return moved
 
 
 def _place(one: ShardsAt) -> ShardPlace:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
-from eventlog import LogUnavailable
+from eventlog import DiskFull, LogUnavailable
 from eventlog.postgres import shard_copy, shard_move
 from memory_actors import GlobalLimits, InvalidInputError, Item, MemorySystem, Settings
 from memory_actors.cli import main
@@ -480,3 +480,49 @@ async def test_moves_that_were_cut_off_are_finished_before_shards_are_dealt_out_
             assert await memory.user(user_id).count() == 1
             assert url_of(memory, urls, user_id) == there
         assert await finish_moves(urls) == []
+
+
+async def test_a_shard_that_fails_leaves_the_others_to_arrive(urls, monkeypatch):
+    """And says that its own users wait."""
+    users = ["ada", "bob", "cem"]
+    await all_at_first(urls, users)
+    async with opened(urls) as memory:
+        await memory.users()
+        here = url_of(memory, urls, "ada")
+        [there] = [url for url in urls if url != here]
+        admit, failed = shard_move.ShardMove._admit, asyncio.Event()
+
+        async def admitted(self):
+            if self._shard == shard_of("ada"):
+                failed.set()
+                raise DiskFull("no room")
+            await failed.wait()
+            await asyncio.sleep(0.1)
+            await admit(self)
+
+        monkeypatch.setattr(shard_move.ShardMove, "_admit", admitted)
+        with pytest.raises(
+            DiskFull, match=r"no room\. .* its users wait until the move is run again"
+        ):
+            await move_shards(urls, [shard_of(user_id) for user_id in users], there)
+        monkeypatch.undo()
+
+        moving = [one.moving for one in await shards_in(urls) if one.moving]
+        assert sorted(one[shard_of("ada")] for one in moving) == ["arriving", "left"]
+        assert [len(one) for one in moving] == [1, 1]
+        for user_id in users[1:]:
+            assert await memory.user(user_id).count() == 1
+        await move_shards(urls, [shard_of("ada")], there)
+        assert await memory.user("ada").count() == 1
+
+
+async def test_a_shard_that_fails_before_it_leaves_has_no_users_who_wait(urls, monkeypatch):
+    await all_at_first(urls, ["ada"])
+
+    async def no_room(_self):
+        raise DiskFull("no room")
+
+    monkeypatch.setattr(shard_copy.ShardCopy, "changed", no_room)
+    await shards_in(urls)
+    with pytest.raises(DiskFull, match=r"no room$"):
+        await move_shards(urls, [shard_of("ada")], urls[1])
