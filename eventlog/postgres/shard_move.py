@@ -65,6 +65,16 @@ BEHIND = """
     WHERE address IS NOT NULL AND expires_at > clock_timestamp() AND {said} < %b
 """
 STREAMS = "SELECT sid, version FROM stream WHERE shard = %b"
+ARRIVED = """
+    SELECT a.sid, coalesce(s.version, 0) FROM arriving AS a LEFT JOIN stream AS s USING (sid)
+    WHERE a.shard = %b
+"""
+GIVE_UP = """
+    WITH gone AS (
+        DELETE FROM shard WHERE shard = %b AND state = 'arriving' AND other = %s RETURNING shard
+    )
+    DELETE FROM arriving AS a USING gone WHERE a.shard = gone.shard
+"""
 AGAIN = "UPDATE arriving SET mark = '' WHERE shard = %b"
 COUNTS = """
     WITH h AS (SELECT sid, erased_version FROM {streams} WHERE shard = %b)
@@ -138,6 +148,20 @@ class ShardMove:
         return ShardMoved(
             shard=self._shard, streams=streams, events=self._copy.events, waited_s=waited_s
         )
+
+    async def give_up(self) -> None:
+        """Delete what has arrived at the new place, if it arrives from the old one.
+
+        For a shard that has gone elsewhere since: neither place of this move has it.
+        """
+        if await self._state(self._new) != ("arriving", self._old_id):
+            return
+        state = await self._state(self._old)
+        if state is not None and state[0] in ("here", "left"):
+            return
+        for sid, until in await self._new.run(ARRIVED, [self._shard]):
+            await self._new.run(DROP, [sid, self._shard, until, system_clock_us()])
+        await self._new.run(GIVE_UP, [self._shard, self._old_id])
 
     async def _handed_over(self) -> float:
         """Copy it and hand it over; return how long nobody could use it."""
@@ -254,11 +278,26 @@ class ShardMoves:
 
         :raises LogUnavailable: somebody else moves it.
         """
+        async with self._turn_of(shard):
+            return await self._move(shard, progress).run()
+
+    async def give_up(self, shard: int) -> None:
+        """Delete what a move has left at the new place. See `ShardMove.give_up`.
+
+        :raises LogUnavailable: somebody moves it.
+        """
+        async with self._turn_of(shard):
+            await self._move(shard, lambda *_: None).give_up()
+
+    def _move(self, shard: int, progress: Progress) -> ShardMove:
+        return ShardMove(shard, *self._places, self._databases, self._counted, progress)
+
+    @asynccontextmanager
+    async def _turn_of(self, shard: int) -> AsyncIterator[None]:
         if not await self._locked(LOCK, shard):
             raise LogUnavailable(f"shard {shard} is being moved by another process: wait for it")
-        move = ShardMove(shard, *self._places, self._databases, self._counted, progress)
         try:
-            return await move.run()
+            yield
         finally:
             await self._locked(UNLOCK, shard)
 

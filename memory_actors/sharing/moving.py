@@ -82,13 +82,38 @@ async def move_shards(
 async def _finished(
     places: list[ShardsAt], shards: Sequence[int], urls: Sequence[str]
 ) -> list[ShardsAt]:
-    """Clear shards from where a move has left something of them; return what is where then."""
+    """Clear shards from where a move has left something of them; return what is where then.
+
+    Also from where one that was given up has begun to copy them.
+    """
     here = {shard: one for one in places for shard in one.here}
-    left = [(one, here[shard], shard) for one in places for shard in one.moving if shard in here]
-    left = [one for one in left if one[2] in shards and one[0].store != one[1].store]
+    left = [
+        (one, here[shard], shard)
+        for one in places
+        for shard in {*shards} & one.moving.keys() & here.keys()
+        if one.moving[shard] != "arriving"
+    ]
     for old, new, shard in left:
         await _moved([shard], old, new, lambda *_: None)
-    return await shards_in(urls) if left else places
+    given_up = _given_up(await shards_in(urls) if left else places, shards)
+    for old, new, shard in given_up:
+        async with moving(_place(old), _place(new), _nothing) as moves:
+            await moves.give_up(shard)
+    return await shards_in(urls) if left or given_up else places
+
+
+def _given_up(
+    places: Sequence[ShardsAt], shards: Sequence[int]
+) -> list[tuple[ShardsAt, ShardsAt, int]]:
+    """Return the shards that arrive at a place from one that has not got them any more."""
+    by_store = {one.store: one for one in places}
+    here = {shard: one.store for one in places for shard in one.here}
+    return [
+        (by_store[one.others[shard]], one, shard)
+        for one in places
+        for shard in {*shards} & one.moving.keys() & here.keys()
+        if one.moving[shard] == "arriving" and one.others[shard] in by_store.keys() - {here[shard]}
+    ]
 
 
 async def finish_moves(urls: Sequence[str]) -> list[ShardMoved]:
@@ -100,9 +125,10 @@ async def finish_moves(urls: Sequence[str]) -> list[ShardMoved]:
     :raises CorruptLog: what has arrived is not what was there.
     """
     done: list[ShardMoved] = []
-    while moves := _begun(await shards_in(urls)):
+    while moves := _begun(places := await shards_in(urls)):
         for old, new, shards in moves:
             done += await _moved(shards, old, new, lambda *_: None)
+    await _finished(places, range(SHARDS), urls)
     return done
 
 
@@ -201,6 +227,10 @@ async def _moved(
 
 def _place(one: ShardsAt) -> ShardPlace:
     return ShardPlace(one.store, DatabasePlace.parse(one.url))
+
+
+async def _nothing(_stream: str) -> Mapping[str, int]:
+    return {}
 
 
 async def _counted(log: EventStore, stream: str) -> Mapping[str, int]:

@@ -526,3 +526,44 @@ async def test_a_shard_that_fails_before_it_leaves_has_no_users_who_wait(urls, m
     await shards_in(urls)
     with pytest.raises(DiskFull, match=r"no room$"):
         await move_shards(urls, [shard_of("ada")], urls[1])
+
+
+async def test_a_place_that_a_move_was_given_up_to_may_be_moved_to_later(urls, monkeypatch):
+    """And keeps nothing of what had arrived there."""
+    with ExitStack() as held:
+        urls.append(held.enter_context(lent_url()))
+        await all_at_first(urls, ["ada"])
+        async with opened(urls) as memory:
+            await memory.user("ada").count()
+            first = url_of(memory, urls, "ada")
+            given_up, further = (url for url in urls if url != first)
+            copy = shard_copy.ShardCopy.changed
+
+            async def then_killed(self):
+                await copy(self)
+                raise LogUnavailable("killed")
+
+            async def cut_off() -> None:
+                monkeypatch.setattr(shard_copy.ShardCopy, "changed", then_killed)
+                with pytest.raises(LogUnavailable, match="killed"):
+                    await move_shards(urls, [shard_of("ada")], given_up)
+                monkeypatch.undo()
+
+            await cut_off()
+            assert (await rows_of(given_up, "user:ada", "event"))[0] > 0
+            await move_shards(urls, [shard_of("ada")], further)
+            await memory.user("ada").add("tea")
+            await move_shards(urls, [shard_of("ada")], given_up)
+            assert await memory.user("ada").count() == 2
+            assert url_of(memory, urls, "ada") == given_up
+
+            given_up = first
+            await cut_off()
+            await move_shards(urls, [shard_of("ada")], further)
+            assert (await rows_of(given_up, "user:ada", "event"))[0] > 0
+            await finish_moves(urls)
+            assert await rows_of(given_up, "user:ada", *TABLES, "arriving") == [0] * 7
+            assert not any(one.moving for one in await shards_in(urls))
+            assert (await memory.verify()).ok
+            assert await memory.check_replay() == []
+            assert await memory.user("ada").count() == 2
