@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from eventlog import Progress
+from eventlog.core.subscription import version_at
 from memory_actors.api.purging import purge_users
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Trust
@@ -24,6 +25,7 @@ from memory_actors.base.reports import (
     PurgeReport,
 )
 from memory_actors.base.statistics import SystemStatistics
+from memory_actors.base.streams import stream_of
 from memory_actors.base.usage import SystemUsage
 from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.sharing.declaration import On
@@ -243,9 +245,12 @@ async def events_of_user(
 
     A position is one of the database that has the user when it begins.
     """
-    version, on = 0, On()
+    after, version, on = kwargs.get("after"), 0, On()
+    at = await several.found(user_id)
+    if type(after) is int:  # else it is refused below
+        log = several.nodes[at].memory._eventlog  # noqa: SLF001 - this process's own
+        version = await version_at(log, stream_of(user_id), after)
     while True:
-        at = await several.found(user_id)
         found = several.nodes[at].iterate("system.events", on, args, kwargs)
         async with aclosing(_until_moved(several, user_id, at, found)) as entries:
             async for entry in entries:
@@ -255,6 +260,7 @@ async def events_of_user(
         if several.at(user_id) == at:
             return
         kwargs = {**kwargs, "after": 0}
+        at = await several.found(user_id)
 
 
 async def _until_moved(
