@@ -27,7 +27,7 @@ from typing import NamedTuple
 import msgspec
 
 from eventlog.core.capabilities import Progress
-from eventlog.core.errors import CorruptLog, LogUnavailable
+from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable
 from eventlog.core.requests import system_clock_us
 from eventlog.postgres.database import (
     CONNECT_S,
@@ -65,6 +65,16 @@ BEHIND = """
     WHERE address IS NOT NULL AND expires_at > clock_timestamp() AND {said} < %b
 """
 STREAMS = "SELECT sid, version FROM stream WHERE shard = %b"
+ARRIVED = """
+    SELECT a.sid, coalesce(s.version, 0) FROM arriving AS a LEFT JOIN stream AS s USING (sid)
+    WHERE a.shard = %b
+"""
+GIVE_UP = """
+    WITH gone AS (
+        DELETE FROM shard WHERE shard = %b AND state = 'arriving' AND other = %s RETURNING shard
+    )
+    DELETE FROM arriving AS a USING gone WHERE a.shard = gone.shard
+"""
 AGAIN = "UPDATE arriving SET mark = '' WHERE shard = %b"
 COUNTS = """
     WITH h AS (SELECT sid, erased_version FROM {streams} WHERE shard = %b)
@@ -113,6 +123,8 @@ class ShardMove:
         self._old_id, self._new_id = old.store, new.store
         self._old, self._new = databases
         self._copy = ShardCopy(shard, databases, counted, progress)
+        self._has_left = False
+        """As far as is known: nobody can use it until it is here at the new place."""
 
     async def run(self) -> ShardMoved:
         """Move it, or go on with that.
@@ -121,24 +133,51 @@ class ShardMove:
             node is away for too long.
         :raises CorruptLog: what has arrived is not what is at the old place.
         """
-        began_s = None
+        waited_s = 0.0
         if await self._begun():
-            for _ in range(ROUNDS_MAX):
-                if await self._copy.changed() <= STREAMS_AT_ONCE:
-                    break
-            began_s = time.monotonic()
-            [[version]] = await self._old.run(LEAVE, [self._shard, self._new_id])
-            if version is None:
-                raise LogUnavailable(f"shard {self._shard} has left its place: move it again")
-            await self._until_nodes_said("shards", version)
-            while await self._copy.changed():
-                pass
-            await self._admit()
-        waited_s = 0.0 if began_s is None else time.monotonic() - began_s
+            try:
+                waited_s = await self._handed_over()
+            except (LogUnavailable, CorruptLog, DiskFull) as error:
+                if not self._has_left:
+                    raise
+                raise type(error)(
+                    f"{error}. Shard {self._shard} has left its place and has not arrived: its "
+                    "users wait until the move is run again"
+                ) from error
         streams = await self._cleared()
         return ShardMoved(
             shard=self._shard, streams=streams, events=self._copy.events, waited_s=waited_s
         )
+
+    async def give_up(self) -> None:
+        """Delete what has arrived at the new place, if it arrives from the old one.
+
+        For a shard that has gone elsewhere since: neither place of this move has it.
+        """
+        if await self._state(self._new) != ("arriving", self._old_id):
+            return
+        state = await self._state(self._old)
+        if state is not None and state[0] in ("here", "left"):
+            return
+        for sid, until in await self._new.run(ARRIVED, [self._shard]):
+            await self._new.run(DROP, [sid, self._shard, until, system_clock_us()])
+        await self._new.run(GIVE_UP, [self._shard, self._old_id])
+
+    async def _handed_over(self) -> float:
+        """Copy it and hand it over; return how long nobody could use it."""
+        for _ in range(ROUNDS_MAX):
+            if await self._copy.changed() <= STREAMS_AT_ONCE:
+                break
+        began_s, had_left, self._has_left = time.monotonic(), self._has_left, True
+        [[version]] = await self._old.run(LEAVE, [self._shard, self._new_id])
+        if version is None:
+            self._has_left = had_left
+            raise LogUnavailable(f"shard {self._shard} has left its place: move it again")
+        await self._until_nodes_said("shards", version)
+        while await self._copy.changed():
+            pass
+        await self._admit()
+        return time.monotonic() - began_s
 
     async def _begun(self) -> bool:
         """Have the new place take it in; return whether it is still to be copied."""
@@ -151,6 +190,7 @@ class ShardMove:
             raise LogUnavailable(
                 f"shard {self._shard} is on its way to another database: finish that first"
             )
+        self._has_left = old[0] == "left"
         await self._new.run(ARRIVE, [self._shard, self._old_id])
         new = await self._state(self._new)
         if new != ("arriving", self._old_id):
@@ -238,11 +278,26 @@ class ShardMoves:
 
         :raises LogUnavailable: somebody else moves it.
         """
+        async with self._turn_of(shard):
+            return await self._move(shard, progress).run()
+
+    async def give_up(self, shard: int) -> None:
+        """Delete what a move has left at the new place. See `ShardMove.give_up`.
+
+        :raises LogUnavailable: somebody moves it.
+        """
+        async with self._turn_of(shard):
+            await self._move(shard, lambda *_: None).give_up()
+
+    def _move(self, shard: int, progress: Progress) -> ShardMove:
+        return ShardMove(shard, *self._places, self._databases, self._counted, progress)
+
+    @asynccontextmanager
+    async def _turn_of(self, shard: int) -> AsyncIterator[None]:
         if not await self._locked(LOCK, shard):
             raise LogUnavailable(f"shard {shard} is being moved by another process: wait for it")
-        move = ShardMove(shard, *self._places, self._databases, self._counted, progress)
         try:
-            return await move.run()
+            yield
         finally:
             await self._locked(UNLOCK, shard)
 

@@ -74,7 +74,7 @@ UNKNOWN_SHARDS = (
 PUT_SHARDS = """
     UPDATE stream SET shard = s.shard FROM unnest(%b, %b) AS s (sid, shard) WHERE stream.sid = s.sid
 """
-SHARD_STATES = "SELECT shard, state FROM shard ORDER BY shard"
+SHARD_STATES = "SELECT shard, state, other FROM shard ORDER BY shard"
 CONTENTS = """
     SELECT count(*) FILTER (WHERE substr(name, 1, octet_length(%b::bytea)) = %b::bytea),
         coalesce(sum(stored_bytes), 0)::bigint
@@ -366,6 +366,8 @@ class ShardsAt(msgspec.Struct, frozen=True, kw_only=True):
     """The shards that are in it."""
     moving: dict[int, str]
     """Shards that are on their way: `arriving` here, or `left` and `cleared` from here."""
+    others: dict[int, str]
+    """The store that each of these comes from, or goes to."""
     streams: int
     stored_bytes: int
     """Of the payloads of its streams."""
@@ -393,8 +395,9 @@ async def shards_at(url: str, prefix: str = "") -> ShardsAt:
         store=known.store,
         name=known.stores[known.store],
         url=url,
-        here=tuple(shard for shard, state in states if state == "here"),
-        moving={shard: state for shard, state in states if state != "here"},
+        here=tuple(shard for shard, state, _ in states if state == "here"),
+        moving={shard: state for shard, state, _ in states if state != "here"},
+        others={shard: other for shard, state, other in states if state != "here"},
         streams=streams,
         stored_bytes=stored,
         nodes=tuple(address for [address] in nodes),

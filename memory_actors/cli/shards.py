@@ -1,6 +1,6 @@
 """shards, shards move: which users are in which of several databases."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eventlog.postgres.shard_move import ShardMoved
     from eventlog.postgres.shards import ShardsAt
 
+_WAYS = {"arriving": "from", "left": "to", "cleared": "to"}
 OF_SHARDS = ("data", "json", "debug")
 
 
@@ -67,16 +68,17 @@ def _show(app: App, found: "Sequence[ShardsAt]") -> None:
     told = [
         {
             "store": one.store, "name": one.name, "shards": ranges(one.here),
-            "count": len(one.here), "moving": one.moving, "users": one.streams,
-            "stored_bytes": one.stored_bytes, "nodes": len(one.nodes),
+            "count": len(one.here), "moving": one.moving, "others": one.others,
+            "users": one.streams, "stored_bytes": one.stored_bytes, "nodes": len(one.nodes),
         }
         for one in found
     ]  # fmt: skip
     if print_for_programs(app, told):
         return
     shown = table("database", "shards", "in all", "users", "bytes", right=("in all", "users"))
+    names = {one.store: one.name for one in found}
     for row, one in zip(told, found, strict=True):
-        moving = "".join(f"\n{state} {shard}" for shard, state in sorted(one.moving.items())[:5])
+        moving = "".join(f"\n{told}" for told in _ways(one, names))
         shown.add_row(
             text(one.name), text(f"{row['shards'] or '-'}{moving}"), f"{len(one.here):,}",
             f"{one.streams:,}", size(one.stored_bytes),
@@ -84,6 +86,19 @@ def _show(app: App, found: "Sequence[ShardsAt]") -> None:
     print_table(shown)
     if any(one.moving for one in found):
         say("A move is under way, or was cut off: run it again, and it goes on.", "yellow")
+
+
+def _ways(one: "ShardsAt", names: Mapping[str, str]) -> list[str]:
+    """Return what is on its way from a place, or to it, in words."""
+    from eventlog.postgres.shards import ranges
+
+    ways: dict[tuple[str, str], list[int]] = {}
+    for shard, state in one.moving.items():
+        ways.setdefault((state, one.others[shard]), []).append(shard)
+    return [
+        f"{state} {ranges(some)}, {_WAYS[state]} {names.get(other, other)}"
+        for (state, other), some in sorted(ways.items())
+    ]
 
 
 @shards.command(cls=SharedCommand, shared=OF_SHARDS)
@@ -113,12 +128,12 @@ def move(
 async def _moved(
     app: App, wanted: Sequence[int], to: str | None, progress: Any
 ) -> "list[ShardMoved]":
-    from memory_actors.sharing.moving import evenly, move_shards, shards_in
+    from memory_actors.sharing.moving import evenly, finish_moves, move_shards, shards_in
 
     urls = _urls(app)
     if to is not None:
         return await move_shards(urls, wanted, to, progress=progress)
-    done: list[ShardMoved] = []
+    done = await finish_moves(urls)
     moves = sorted(evenly(await shards_in(urls)), key=itemgetter(1))
     for url, some in groupby(moves, key=itemgetter(1)):
         done += await move_shards(urls, [one for one, _ in some], url, progress=progress)

@@ -5,6 +5,7 @@ are in it, and what each of them has in the totals over all users.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -81,22 +82,89 @@ async def move_shards(
 async def _finished(
     places: list[ShardsAt], shards: Sequence[int], urls: Sequence[str]
 ) -> list[ShardsAt]:
-    """Clear shards from where a move has left something of them; return what is where then."""
+    """Clear shards from where a move has left something of them; return what is where then.
+
+    Also from where one that was given up has begun to copy them.
+    """
     here = {shard: one for one in places for shard in one.here}
-    left = [(one, here[shard], shard) for one in places for shard in one.moving if shard in here]
-    left = [one for one in left if one[2] in shards and one[0].store != one[1].store]
+    left = [
+        (one, here[shard], shard)
+        for one in places
+        for shard in {*shards} & one.moving.keys() & here.keys()
+        if one.moving[shard] != "arriving"
+    ]
     for old, new, shard in left:
         await _moved([shard], old, new, lambda *_: None)
-    return await shards_in(urls) if left else places
+    given_up = _given_up(await shards_in(urls) if left else places, shards)
+    for old, new, shard in given_up:
+        async with moving(_place(old), _place(new), _nothing) as moves:
+            await moves.give_up(shard)
+    return await shards_in(urls) if left or given_up else places
+
+
+def _given_up(
+    places: Sequence[ShardsAt], shards: Sequence[int]
+) -> list[tuple[ShardsAt, ShardsAt, int]]:
+    """Return the shards that arrive at a place from one that has not got them any more."""
+    by_store = {one.store: one for one in places}
+    here = {shard: one.store for one in places for shard in one.here}
+    return [
+        (by_store[one.others[shard]], one, shard)
+        for one in places
+        for shard in {*shards} & one.moving.keys() & here.keys()
+        if one.moving[shard] == "arriving" and one.others[shard] in by_store.keys() - {here[shard]}
+    ]
+
+
+async def finish_moves(urls: Sequence[str]) -> list[ShardMoved]:
+    """Finish every move that was cut off after its shard had left, towards where it went.
+
+    Until then nobody can use what has left, and what has arrived is there twice.
+
+    :raises LogUnavailable: a database cannot be reached, or somebody moves one of them right now.
+    :raises CorruptLog: what has arrived is not what was there.
+    """
+    done: list[ShardMoved] = []
+    while moves := _begun(places := await shards_in(urls)):
+        for old, new, shards in moves:
+            done += await _moved(shards, old, new, lambda *_: None)
+    await _finished(places, range(SHARDS), urls)
+    return done
+
+
+def _begun(places: Sequence[ShardsAt]) -> list[tuple[ShardsAt, ShardsAt, list[int]]]:
+    """Return what has left which place, and is to be cleared there, or to arrive elsewhere first.
+
+    Of a shard that has left two of them, the first is cleared when it is at its last place.
+    """
+    by_store = {one.store: one for one in places}
+    here = {shard: one for one in places for shard in one.here}
+    found: dict[tuple[str, str], list[int]] = {}
+    for one in places:
+        for shard, state in one.moving.items():
+            new = here.get(shard) or by_store.get(one.others[shard])
+            if state == "arriving" or new is None:
+                continue
+            if shard in here or new.moving.get(shard) in ("arriving", None):
+                found.setdefault((one.store, new.store), []).append(shard)
+    return [(by_store[old], by_store[new], shards) for (old, new), shards in found.items()]
 
 
 def evenly(places: Sequence[ShardsAt]) -> list[tuple[int, str]]:
-    """Return which shards go to which URL, so that each database has as many as the others."""
+    """Return which shards go to which URL, so that each database has as many as the others.
+
+    One that has left a place is counted where it goes, and goes nowhere else.
+    """
     share, over = divmod(SHARDS, len(places))
-    fullest = sorted(places, key=lambda one: len(one.here), reverse=True)
+    here = {shard for one in places for shard in one.here}
+    coming = Counter(new.store for _, new, left in _begun(places) for _ in {*left} - here)
+    counts = {one.store: len(one.here) + coming[one.store] for one in places}
+    fullest = sorted(places, key=lambda one: counts[one.store], reverse=True)
     most = {one.store: share + (at < over) for at, one in enumerate(fullest)}
-    spare = [shard for one in places for shard in one.here[most[one.store] :]]
-    wanted = [one.url for one in places for _ in range(most[one.store] - len(one.here))]
+    spare = [
+        shard for one in places for shard in one.here[max(most[one.store] - coming[one.store], 0) :]
+    ]
+    wanted = [one.url for one in places for _ in range(most[one.store] - counts[one.store])]
     return list(zip(spare, wanted, strict=False))
 
 
@@ -130,23 +198,39 @@ async def _moved(
     new: ShardsAt,
     said: Callable[[int, int, int], None],
 ) -> list[ShardMoved]:
+    """Move shards, or go on with that.
+
+    Where one fails, those that are under way are moved to the end, for some may have left already
+    and not arrived; no more are begun, and the first error is raised.
+    """
     async with (
         store_in(old.url, shard_of_stream) as log,
         moving(_place(old), _place(new), partial(_counted, log)) as moves,
     ):
-        turns = asyncio.Semaphore(SHARDS_AT_ONCE)
+        turns, moved, errors = asyncio.Semaphore(SHARDS_AT_ONCE), [], list[Exception]()
 
-        async def one(shard: int) -> ShardMoved:
+        async def one(shard: int) -> None:
             async with turns:
-                moved = await moves.move(shard, lambda done, of: said(shard, done, of))
-                said(shard, 1, 1)
-                return moved
+                if errors:
+                    return
+                try:
+                    moved.append(await moves.move(shard, lambda done, of: said(shard, done, of)))
+                    said(shard, 1, 1)
+                except Exception as error:
+                    errors.append(error)
 
-        return await all_of([one(shard) for shard in shards])
+        await all_of([one(shard) for shard in shards])
+        if errors:
+            raise errors[0]
+        return moved
 
 
 def _place(one: ShardsAt) -> ShardPlace:
     return ShardPlace(one.store, DatabasePlace.parse(one.url))
+
+
+async def _nothing(_stream: str) -> Mapping[str, int]:
+    return {}
 
 
 async def _counted(log: EventStore, stream: str) -> Mapping[str, int]:

@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from eventlog import Progress
+from eventlog.core.subscription import version_at
+from memory_actors.api.purging import purge_users
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.reports import CompactionReport, CompactionStats, LogEntry, PurgeReport
+from memory_actors.base.records import Trust
+from memory_actors.base.reports import (
+    CompactionReport,
+    CompactionStats,
+    LogEntry,
+    Purged,
+    PurgeReport,
+)
 from memory_actors.base.statistics import SystemStatistics
+from memory_actors.base.streams import stream_of
 from memory_actors.base.usage import SystemUsage
 from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.sharing.declaration import On
@@ -41,6 +52,8 @@ async def gathered(nodes: Sequence[Node], name: str, args: Args, kwargs: Kwargs)
             "heads are of one log, and this memory is in several databases: compare the chains of "
             "users, or take heads of what `export-since` or `pg_dump` makes of each"
         )
+    if name == "system.purge":
+        return await _purge(nodes, *args, **kwargs)
     put = _TOGETHER.get(name)
     if put is None:  # refused by any node, with what to do instead
         return await nodes[0].call(name, On(), args, kwargs)
@@ -73,6 +86,37 @@ def _usage(found: Sequence[SystemUsage]) -> SystemUsage:
 def _stats(found: Sequence[CompactionStats]) -> CompactionStats:
     runs = [one.last_run_at for one in found if one.last_run_at is not None]
     return msgspec.structs.replace(_summed(found), last_run_at=max(runs, default=None))
+
+
+async def _purge(
+    nodes: Sequence[Node],
+    source: str | None = None,
+    *,
+    trust: Trust | str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> PurgeReport:
+    """Purge user by user, each where they are, until all who are found have been purged.
+
+    Who moves while the databases are asked for their users may be in none of the answers.
+    """
+    everywhere, seen, found = nodes[0].server.everywhere, set[str](), list[PurgeReport]()
+
+    async def purge_one(user_id: str) -> Purged:
+        how = {"trust": trust, "dry_run": dry_run}
+        assert everywhere is not None  # set before any call
+        purged: Purged = await everywhere.call("purge", On(user_id), (source,), how)
+        return purged
+
+    while True:
+        there = await asyncio.gather(*(node.memory.users() for node in nodes))
+        new = [user_id for user_id in _users(there) if user_id not in seen]
+        if found and not new:
+            return _purged(found)
+        found.append(
+            await purge_users(purge_one, new, source, trust, dry_run=dry_run, progress=progress)
+        )
+        seen.update(new)
 
 
 def _purged(found: Sequence[PurgeReport]) -> PurgeReport:
@@ -128,10 +172,9 @@ _TOGETHER: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "system.usage": _usage,
     "system.compact": _compacted,
     "system.compaction_stats": _stats,
-    "system.purge": _purged,
     "system.verify": _verified,
 }
-_ONE_BY_ONE: Final = {"system.compact", "system.purge", "system.verify"}
+_ONE_BY_ONE: Final = {"system.compact", "system.verify"}
 """What shows how far it is, and takes its time."""
 
 
@@ -202,9 +245,12 @@ async def events_of_user(
 
     A position is one of the database that has the user when it begins.
     """
-    version, on = 0, On()
+    after, version, on = kwargs.get("after"), 0, On()
+    at = await several.found(user_id)
+    if type(after) is int:  # else it is refused below
+        log = several.nodes[at].memory._eventlog  # noqa: SLF001 - this process's own
+        version = await version_at(log, stream_of(user_id), after)
     while True:
-        at = await several.found(user_id)
         found = several.nodes[at].iterate("system.events", on, args, kwargs)
         async with aclosing(_until_moved(several, user_id, at, found)) as entries:
             async for entry in entries:
@@ -214,6 +260,7 @@ async def events_of_user(
         if several.at(user_id) == at:
             return
         kwargs = {**kwargs, "after": 0}
+        at = await several.found(user_id)
 
 
 async def _until_moved(

@@ -12,13 +12,15 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
-from eventlog import LogUnavailable
+from eventlog import DiskFull, LogUnavailable
 from eventlog.postgres import shard_copy, shard_move
 from memory_actors import GlobalLimits, InvalidInputError, Item, MemorySystem, Settings
-from memory_actors.sharing.moving import evenly, move_shards, shards_in
+from memory_actors.cli import main
+from memory_actors.sharing.moving import evenly, finish_moves, move_shards, shards_in
 from memory_actors.sharing.shards import SHARDS, shard_of
 
 pytestmark = pytest.mark.anyio
@@ -438,3 +440,130 @@ async def test_shards_are_dealt_out_evenly_again(urls):
     assert len(moves) == SHARDS // 2
     assert len({url for _, url in moves}) == 1
     assert sorted(len(one.here) for one in places) == [0, SHARDS]
+
+
+async def test_moves_that_were_cut_off_are_finished_before_shards_are_dealt_out_again(
+    urls, monkeypatch
+):
+    """One has left and not arrived, another has arrived and was not cleared."""
+    users = ["ada", "bob"]
+    await all_at_first(urls, users)
+    async with opened(urls) as memory:
+        here = url_of(memory, urls, "ada") if await memory.user("ada").count() else ""
+        [there] = [url for url in urls if url != here]
+
+        async def cut_off(_self):
+            raise LogUnavailable("cut off")
+
+        for user_id, step in zip(users, ("_admit", "_cleared"), strict=True):
+            monkeypatch.setattr(shard_move.ShardMove, step, cut_off)
+            with pytest.raises(LogUnavailable):
+                await move_shards(urls, [shard_of(user_id)], there)
+            monkeypatch.undo()
+        moves = evenly(await shards_in(urls))
+        assert len(moves) == SHARDS // 2 - 2
+        assert {url for _, url in moves} == {there}
+        line = ["--data", " ".join(urls), "shards"]
+        loop = asyncio.get_running_loop()  # no context with it: the command has a loop of its own
+        shown = await loop.run_in_executor(None, CliRunner().invoke, main, line)
+        assert all(f"{one}" in shown.output for one in ("left", *map(shard_of, users))), (
+            shown.output
+        )
+
+        moved = await finish_moves(urls)
+
+        assert sorted(one.shard for one in moved) == sorted(map(shard_of, users))
+        assert not any(one.moving for one in await shards_in(urls))
+        assert await rows_of(here, "user:bob", *TABLES) == [0] * 6
+        assert evenly(await shards_in(urls)) == moves
+        for user_id in users:
+            assert await memory.user(user_id).count() == 1
+            assert url_of(memory, urls, user_id) == there
+        assert await finish_moves(urls) == []
+
+
+async def test_a_shard_that_fails_leaves_the_others_to_arrive(urls, monkeypatch):
+    """And says that its own users wait."""
+    users = ["ada", "bob", "cem"]
+    await all_at_first(urls, users)
+    async with opened(urls) as memory:
+        await memory.users()
+        here = url_of(memory, urls, "ada")
+        [there] = [url for url in urls if url != here]
+        admit, failed = shard_move.ShardMove._admit, asyncio.Event()
+
+        async def admitted(self):
+            if self._shard == shard_of("ada"):
+                failed.set()
+                raise DiskFull("no room")
+            await failed.wait()
+            await asyncio.sleep(0.1)
+            await admit(self)
+
+        monkeypatch.setattr(shard_move.ShardMove, "_admit", admitted)
+        with pytest.raises(
+            DiskFull, match=r"no room\. .* its users wait until the move is run again"
+        ):
+            await move_shards(urls, [shard_of(user_id) for user_id in users], there)
+        monkeypatch.undo()
+
+        moving = [one.moving for one in await shards_in(urls) if one.moving]
+        assert sorted(one[shard_of("ada")] for one in moving) == ["arriving", "left"]
+        assert [len(one) for one in moving] == [1, 1]
+        for user_id in users[1:]:
+            assert await memory.user(user_id).count() == 1
+        await move_shards(urls, [shard_of("ada")], there)
+        assert await memory.user("ada").count() == 1
+
+
+async def test_a_shard_that_fails_before_it_leaves_has_no_users_who_wait(urls, monkeypatch):
+    await all_at_first(urls, ["ada"])
+
+    async def no_room(_self):
+        raise DiskFull("no room")
+
+    monkeypatch.setattr(shard_copy.ShardCopy, "changed", no_room)
+    await shards_in(urls)
+    with pytest.raises(DiskFull, match=r"no room$"):
+        await move_shards(urls, [shard_of("ada")], urls[1])
+
+
+async def test_a_place_that_a_move_was_given_up_to_may_be_moved_to_later(urls, monkeypatch):
+    """And keeps nothing of what had arrived there."""
+    with ExitStack() as held:
+        urls.append(held.enter_context(lent_url()))
+        await all_at_first(urls, ["ada"])
+        async with opened(urls) as memory:
+            await memory.user("ada").count()
+            first = url_of(memory, urls, "ada")
+            given_up, further = (url for url in urls if url != first)
+            copy = shard_copy.ShardCopy.changed
+
+            async def then_killed(self):
+                await copy(self)
+                raise LogUnavailable("killed")
+
+            async def cut_off() -> None:
+                monkeypatch.setattr(shard_copy.ShardCopy, "changed", then_killed)
+                with pytest.raises(LogUnavailable, match="killed"):
+                    await move_shards(urls, [shard_of("ada")], given_up)
+                monkeypatch.undo()
+
+            await cut_off()
+            assert (await rows_of(given_up, "user:ada", "event"))[0] > 0
+            await move_shards(urls, [shard_of("ada")], further)
+            await memory.user("ada").add("tea")
+            await move_shards(urls, [shard_of("ada")], given_up)
+            assert await memory.user("ada").count() == 2
+            assert url_of(memory, urls, "ada") == given_up
+
+            given_up = first
+            await cut_off()
+            await move_shards(urls, [shard_of("ada")], further)
+            assert (await rows_of(given_up, "user:ada", "event"))[0] > 0
+            await finish_moves(urls)
+            assert await rows_of(given_up, "user:ada", *TABLES, "arriving") == [0] * 7
+            assert not any(one.moving for one in await shards_in(urls))
+            assert (await memory.verify()).ok
+            assert await memory.check_replay() == []
+            assert await memory.user("ada").count() == 2

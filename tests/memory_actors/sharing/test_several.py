@@ -121,6 +121,33 @@ async def test_a_source_is_purged_in_all_databases(memory):
     assert {one.user_id for one in report.receipts} == set(USERS)
 
 
+async def test_a_user_who_moves_while_the_databases_are_asked_for_their_users_is_purged(
+    memory, urls, monkeypatch
+):
+    """From a database that has not answered yet to one that has."""
+    for user_id in USERS:
+        await memory.user(user_id, source="web").add("bad")
+    answers, later = several(memory).nodes
+    mine, turns = later.memory.users, iter([True])
+    mover = (await mine())[0]
+
+    async def users(*args, **kwargs):
+        if next(turns, False):
+            to = urls[_url_at(memory, urls, 0)]
+            await move_shards(urls, [shard_of(mover)], to)
+        return await mine(*args, **kwargs)
+
+    monkeypatch.setattr(later.memory, "users", users)
+    asked = []
+    report = await memory.purge("web", progress=lambda *how: asked.append(how))
+
+    assert {one.user_id for one in report.receipts} == set(USERS)
+    assert (report.users, report.failed) == (len(USERS), ())
+    assert mover in await answers.memory.users()
+    assert await memory.user(mover).count() == 0
+    assert asked[-1] == (1, 1)
+
+
 async def test_events_of_all_users_come_in_the_order_of_their_times(memory):
     for user_id in USERS:
         await memory.user(user_id).add("tea")
@@ -171,6 +198,32 @@ async def test_a_user_is_followed_into_another_database(memory, urls):
     following.cancel()
     await asyncio.wait([following])
     assert [one for one in seen if one is not None] == ["tea", "milk"]
+
+
+async def test_who_follows_a_user_from_a_position_is_told_nothing_of_before_after_a_move(
+    memory, urls
+):
+    """Although nothing had been told yet, and the position means nothing where the user is."""
+    user, seen, enough = memory.user("ada"), [], asyncio.Event()
+    await user.add("tea")
+    told = [entry async for entry in memory.events("ada")]
+
+    async def follow() -> None:
+        async for entry in memory.events("ada", after=told[-1].position, follow=True):
+            seen.append(entry.data.get("content"))
+            if "milk" in seen:
+                enough.set()
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0.2)
+    at = several(memory).at("ada")
+    await move_shards(urls, [shard_of("ada")], urls[1 - _url_at(memory, urls, at)])
+    await user.add("milk")
+    async with asyncio.timeout(5):
+        await enough.wait()
+    following.cancel()
+    await asyncio.wait([following])
+    assert [one for one in seen if one is not None] == ["milk"]
 
 
 async def test_the_past_and_the_events_of_a_user_are_read_where_the_user_is(memory):
