@@ -1,4 +1,4 @@
-"""Where the log and its streams end, while the writer appends to them.
+"""The ends of the log and its streams, while the writer appends to them.
 
 A transaction takes the appends of many callers and puts their events together; until then
 `Accepted` has them. `KnownEnds` has what earlier transactions left, so that the next one need not

@@ -99,7 +99,7 @@ class PgLeases:
         self.forgotten = 0
         """The version of the shards for which this node has forgotten whoever had left."""
         self.cleared = 0
-        """The same, and nothing of them is on its disk."""
+        """The version for which nothing of them is on its disk, either."""
         self._shards = 0
         self._shard_of = shard_of
         self._database = database

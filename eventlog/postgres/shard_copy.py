@@ -63,7 +63,7 @@ class _Table(NamedTuple):
     """Of the columns: i for an integer, b for bytes."""
     clear: str
     first: Sequence[Any]
-    """What is before the first row: as many columns as the order has."""
+    """The values before the first row: as many as the order has columns."""
 
 
 def _table(name: str, columns: str, kinds: str, order: str, version: str, first: Any) -> _Table:
@@ -103,8 +103,8 @@ PUT_PIECES = f"""
 DROP_PIECES = "DELETE FROM derived WHERE sid = %b AND name = ANY (%b)"
 
 
-class _Mark(msgspec.Struct, frozen=True, array_like=True):
-    """What changes when anything of a stream does."""
+class _StreamMark(msgspec.Struct, frozen=True, array_like=True):
+    """The numbers of which one changes when anything of a stream does."""
 
     version: int
     epoch: int
@@ -115,7 +115,7 @@ class _Mark(msgspec.Struct, frozen=True, array_like=True):
     snapshot: int
     pieces: int
 
-    def copied_from(self, before: "_Mark | None") -> int:
+    def copied_from(self, before: "_StreamMark | None") -> int:
         """Return the version up to which nothing but the end has changed since another mark."""
         if before is None:
             return 0
@@ -126,7 +126,7 @@ class _Mark(msgspec.Struct, frozen=True, array_like=True):
 _REWRITTEN = ("erased_version", "erased_at", "archived", "archived_at")
 
 
-class _Head(NamedTuple):
+class _StreamHead(NamedTuple):
     sid: bytes
     name: bytes | None
     version: int
@@ -142,8 +142,8 @@ class _Head(NamedTuple):
     pieces: int
 
     @property
-    def mark(self) -> _Mark:
-        return _Mark(self.version, self.epoch, *self[7:])
+    def mark(self) -> _StreamMark:
+        return _StreamMark(self.version, self.epoch, *self[7:])
 
 
 class _Changed(Exception):
@@ -170,15 +170,15 @@ class ShardCopy:
 
     async def changed(self) -> int:
         """Copy every stream that has changed since it was last copied; return how many had."""
-        heads = [_Head(*row) for row in await self._old.run(HEADS, [self._shard])]
+        heads = [_StreamHead(*row) for row in await self._old.run(HEADS, [self._shard])]
         known = {
-            sid: msgspec.json.decode(mark, type=_Mark) if mark else None
+            sid: msgspec.json.decode(mark, type=_StreamMark) if mark else None
             for sid, mark, _, _ in await self._new.run(COPIED, [self._shard])
         }
         changed = [head for head in heads if head.mark != known.get(head.sid)]
         done, turns = len(heads) - len(changed), asyncio.Semaphore(STREAMS_AT_ONCE)
 
-        async def one(head: _Head) -> None:
+        async def one(head: _StreamHead) -> None:
             nonlocal done
             async with turns:
                 try:
@@ -191,7 +191,7 @@ class ShardCopy:
         await all_of([one(head) for head in changed])
         return len(changed)
 
-    async def _copy(self, head: _Head, before: _Mark | None) -> None:
+    async def _copy(self, head: _StreamHead, before: _StreamMark | None) -> None:
         """Copy a stream as it is at its mark, and keep that only once it was read back."""
         after = head.mark.copied_from(before)
         counts = await self._count(head)
@@ -207,12 +207,12 @@ class ShardCopy:
         if not await self._new.run(KEEP, values):
             raise _Changed
 
-    async def _count(self, head: _Head) -> dict[str, int]:
+    async def _count(self, head: _StreamHead) -> dict[str, int]:
         if head.name is None or head.version == head.erased_version:
             return {}
         return {k: n for k, n in (await self._counted(head.name.decode())).items() if n}
 
-    async def _copy_events(self, head: _Head, after: int) -> None:
+    async def _copy_events(self, head: _StreamHead, after: int) -> None:
         sid, chain = head.sid, frame.chain_start(head.sid)
         if after:
             [[header]] = await self._new.run(CHAIN_AT, [sid, after])
@@ -232,7 +232,7 @@ class ShardCopy:
         if after != head.version or chain != head.chain:
             raise CorruptLog(f"a stream of shard {self._shard} is not whole: verify the old place")
 
-    async def _receive(self, head: _Head, chain: bytes, rows: Sequence[Row]) -> None:
+    async def _receive(self, head: _StreamHead, chain: bytes, rows: Sequence[Row]) -> None:
         columns = list(zip(*rows, strict=True)) or [()] * 4
         values = [
             head.sid, self._shard, head.erased_version, chain, Ints(columns[0]), Bytes(columns[1]),
@@ -242,7 +242,7 @@ class ShardCopy:
         if not is_taken:
             raise _Changed
 
-    async def _copy_rows(self, table: _Table, head: _Head, after: int) -> None:
+    async def _copy_rows(self, table: _Table, head: _StreamHead, after: int) -> None:
         """Copy rows that are newer than a version; from 0 on, in the place of those there."""
         is_anew = table is SNAPSHOTS or not after
         after = head.erased_version if is_anew else after
@@ -266,7 +266,7 @@ class ShardCopy:
             await self._new.run(table.put, [head.sid, head.erased_version, head.sid, *arrays])
             last = list(rows[-1][: len(last)])
 
-    async def _copy_pieces(self, head: _Head) -> None:
+    async def _copy_pieces(self, head: _StreamHead) -> None:
         mine: dict[bytes, bytes] = dict(await self._old.run(PIECES, [head.sid]))
         there: dict[bytes, bytes] = dict(await self._new.run(PIECES, [head.sid]))
         if gone := Bytes(there.keys() - mine.keys()):
@@ -280,7 +280,7 @@ class ShardCopy:
             await self._new.run(PUT_PIECES, values)
 
 
-def _as_erased(row: Row, head: _Head) -> Row:
+def _as_erased(row: Row, head: _StreamHead) -> Row:
     """Return an event as an erasure leaves it, if its stream is erased so far."""
     version, header, _, gone_at = row
     if version > head.erased_version:
@@ -288,7 +288,7 @@ def _as_erased(row: Row, head: _Head) -> Row:
     return version, header, None, head.erased_at if gone_at is None else gone_at
 
 
-def _checked(head: _Head, found: Sequence[Row], sent: Sequence[Row], chain: bytes) -> bytes:
+def _checked(head: _StreamHead, found: Sequence[Row], sent: Sequence[Row], chain: bytes) -> bytes:
     """Check events that were read back; return the chain at the last of them.
 
     :raises CorruptLog: they are not what was sent, or do not follow from what is before them.

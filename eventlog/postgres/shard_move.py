@@ -104,7 +104,7 @@ class ShardMoved(msgspec.Struct, frozen=True, kw_only=True):
     streams: int
     events: int
     waited_s: float
-    """How long nobody could use it; 0 if an earlier run had come so far."""
+    """The time for which nobody could use it; 0 if an earlier run had come so far."""
 
 
 class ShardMove:

@@ -104,7 +104,7 @@ class StoreSet(msgspec.Struct, frozen=True):
         return range(at * count // parts, (at + 1) * count // parts)
 
 
-class _Found(NamedTuple):
+class _FoundStore(NamedTuple):
     connection: Connection
     name: str
     id: str
@@ -117,7 +117,7 @@ class Assembled(NamedTuple):
     ids: list[str]
     """Of the stores, in the order of the URLs."""
     home: int
-    """Which of them keeps the settings that all have in common."""
+    """The one of them that keeps the settings that all have in common."""
 
 
 async def assemble(urls: Sequence[str], shard_of: ShardOf, count: int) -> Assembled:
@@ -161,7 +161,7 @@ async def _asked(connection: Connection, query: str, values: Sequence[Any] = ())
         raise LogUnavailable(f"the database does not answer: {error}: try again") from error
 
 
-async def _found(url: str, held: AsyncExitStack) -> _Found:
+async def _found(url: str, held: AsyncExitStack) -> _FoundStore:
     place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
     held.push_async_callback(connection.close)
@@ -171,7 +171,7 @@ async def _found(url: str, held: AsyncExitStack) -> _Found:
     store = await _id_of(connection)
     info = connection.info
     name = f"{info.host}:{info.port}/{info.dbname}?schema={place.schema}"
-    return _Found(connection, name, store, await _load(connection))
+    return _FoundStore(connection, name, store, await _load(connection))
 
 
 async def _id_of(connection: Connection) -> str:
@@ -204,7 +204,7 @@ async def _load(connection: Connection) -> StoreSet | None:
     return msgspec.json.decode(rows[0][0], type=StoreSet) if rows else None
 
 
-async def _make(found: Sequence[_Found], count: int) -> None:
+async def _make(found: Sequence[_FoundStore], count: int) -> None:
     """Make stores that are no set one, beginning with the store that has streams.
 
     Of two who do so at once, one does.
@@ -223,12 +223,12 @@ async def _make(found: Sequence[_Found], count: int) -> None:
     await _put(first.connection, made, count)
 
 
-async def _is_used(one: _Found) -> bool:
+async def _is_used(one: _FoundStore) -> bool:
     [[is_used]] = await _asked(one.connection, IS_USED)
     return bool(is_used)
 
 
-async def _check_closed(one: _Found) -> None:
+async def _check_closed(one: _FoundStore) -> None:
     """Refuse a store that nodes have open which do not know that it is one of several."""
     [[live]] = await _asked(one.connection, LIVE)
     if live and await _load(one.connection) is None:
@@ -244,7 +244,7 @@ async def _put(connection: Connection, made: StoreSet, count: int) -> None:
     await _asked(connection, FOUND, [SETTING, msgspec.json.encode(made), shards])
 
 
-async def _whole(found: Sequence[_Found]) -> StoreSet:
+async def _whole(found: Sequence[_FoundStore]) -> StoreSet:
     """Return the set that the stores are, as all of them together know it.
 
     :raises LogUnavailable: they are of several, or one is missing.
@@ -278,7 +278,7 @@ def _check(known: Sequence[StoreSet], given: Collection[str] = ()) -> dict[str, 
     return stores
 
 
-async def _join(one: _Found, whole: StoreSet, count: int) -> None:
+async def _join(one: _FoundStore, whole: StoreSet, count: int) -> None:
     if await _load(one.connection) is not None:
         return
     if await _is_used(one):
@@ -289,7 +289,7 @@ async def _join(one: _Found, whole: StoreSet, count: int) -> None:
     await _put(one.connection, msgspec.structs.replace(whole, store=one.id), count)
 
 
-async def _learn(one: _Found, whole: StoreSet) -> None:
+async def _learn(one: _FoundStore, whole: StoreSet) -> None:
     """Write the names of all stores down in one of them."""
     known = one.known
     while known is not None and known.stores != whole.stores:

@@ -37,7 +37,7 @@ from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeToke
 MEANS = "background means"
 """Of the entries in the log that have the mean vectors of models."""
 UNKEPT_MAX: Final = 10_000
-"""What is remembered as not on disk: most of it are queries, which are never kept. A text that was
+"""Texts remembered as not on disk: most are queries, which are never kept. A text that was
 added beyond it is embedded again when its user wakes up."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 

@@ -64,7 +64,7 @@ class _ChainStep(NamedTuple):
     before: npt.NDArray[np.int32]
 
 
-class Steps:
+class SessionSteps:
     """The ways from all rows along their chains: kept until a chain changes, for any thread."""
 
     def __init__(self, chains: Chains):
@@ -108,7 +108,7 @@ class Windows:
     """
 
     def __init__(
-        self, chains: Chains, steps: Steps, terms: Iterable[Term], before: int = ROWS_BEFORE
+        self, chains: Chains, steps: SessionSteps, terms: Iterable[Term], before: int = ROWS_BEFORE
     ):
         count = self._count = chains.count
         self._alive, self._links = chains.rows.alive[:count], chains.links

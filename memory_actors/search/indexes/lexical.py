@@ -52,7 +52,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.names import Names
-from memory_actors.search.indexes.bm25 import Scores, Steps, Term, Windows
+from memory_actors.search.indexes.bm25 import Scores, SessionSteps, Term, Windows
 from memory_actors.search.indexes.labels import NONE, Rows
 from memory_actors.search.indexes.postings import (
     ROWS_BEFORE,
@@ -201,7 +201,7 @@ class LexicalIndex:
 
     def __init__(self, chains: Chains | None = None, postings: Postings | None = None):
         self._chains = Chains() if chains is None else chains
-        self._steps = Steps(self._chains)
+        self._steps = SessionSteps(self._chains)
         self._postings = Postings() if postings is None else postings
 
     def __len__(self) -> int:

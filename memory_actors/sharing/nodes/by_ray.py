@@ -117,7 +117,7 @@ class RayActors:
         self._parts = _sent(parts)
         self._count = (parts.settings or Settings()).ray_actors
         self._handles: dict[int, asyncio.Future[Any]] = {}
-        """Who waits for one waits for the same: without Ray's head each would block a thread."""
+        """One look-up for all who wait: without Ray's head each would block a thread."""
 
     def number_of(self, stream: str) -> int:
         """Return the number of the actor that has the shard of a user's stream."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_actors.sharing.nodes.several import SeveralNodes
 
 LOOK_S: Final = 0.5
-"""How often it is looked whether a user who is followed has moved."""
+"""The time between two looks whether a user who is followed has moved."""
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 Args = Sequence[Any]
@@ -175,7 +175,7 @@ _TOGETHER: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "system.verify": _verified,
 }
 _ONE_BY_ONE: Final = {"system.compact", "system.verify"}
-"""What shows how far it is, and takes its time."""
+"""Operations that tell how far they have come, one database after the other."""
 
 
 # --- events

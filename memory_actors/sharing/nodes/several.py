@@ -167,7 +167,7 @@ class SeveralNodes:
         self, user_id: str, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         befores = [node.position for node in self.nodes]
-        asked, route = Asked(next(self.nodes[0].numbers)), _Route(self, user_id)
+        asked, route = Asked(next(self.nodes[0].numbers)), _DatabaseRoute(self, user_id)
         while True:
             at = await route.found()
             try:
@@ -200,7 +200,7 @@ class SeveralNodes:
             async for item in gathering.events_of_user(self, user_id, args, kwargs):
                 yield item
             return
-        seen, route = set[str](), _Route(self, user_id)
+        seen, route = set[str](), _DatabaseRoute(self, user_id)
         while True:
             try:
                 node = self.nodes[await route.found()]
@@ -264,7 +264,7 @@ class SeveralNodes:
 
     async def found(self, user_id: str) -> int:
         """Return which node has a user; wait while a shard is on its way."""
-        return await _Route(self, user_id).found()
+        return await _DatabaseRoute(self, user_id).found()
 
     async def look(self) -> None:
         """Ask every database which shards it has; of one that is away, believe what it said.
@@ -288,7 +288,7 @@ class SeveralNodes:
         await asyncio.gather(*(looked(at, node) for at, node in enumerate(self.nodes)))
 
 
-class _Route:
+class _DatabaseRoute:
     """The way to the database of a user, and how long a call may go on looking for it."""
 
     def __init__(self, several: SeveralNodes, user_id: str):
