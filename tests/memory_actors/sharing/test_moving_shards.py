@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
+import structlog
 from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
@@ -27,8 +28,11 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch) -> None:
+def surroundings(tmp_path, monkeypatch) -> Iterator[None]:
+    """A cache of its own; the logging of other tests untouched by a command that is run here."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
