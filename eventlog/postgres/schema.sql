@@ -477,7 +477,8 @@ $$;
 
 -- Erase a stream at a time; repeated with the same time, it says the same again. With an epoch, only
 -- if it is the stream's; else o_events is -1 less that one. It is null if the shard of the stream is
--- in another store. First the mark, by which every reader goes, is committed; then, without the lock of the tail, the rows go.
+-- in another store. First the mark, by which every reader goes, is committed; then, without the lock
+-- of the tail, the rows go.
 CREATE OR REPLACE PROCEDURE erase_stream(
     p_sid bytea, p_at bigint, p_projections bytea[], p_names bytea[], p_counted bigint[],
     p_epoch bigint, p_shard bigint, INOUT o_events bigint

@@ -181,18 +181,14 @@ async def _id_of(connection: Connection) -> str:
     return named
 
 
-async def store_id(url: str, *, makes: bool = True) -> str | None:
-    """Return the id of the store at a URL, which is the same at every URL of it.
-
-    Without a store one is made, or None is returned.
+async def store_id(url: str) -> str:
+    """Return the id of the store at a URL, which is the same at every URL of it; make the store.
 
     :raises LogUnavailable: its database cannot be reached.
     """
     place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
-        if not makes and await found_format(place, connection) is None:
-            return None
         await prepare(connection, place, lambda: b"")
         return await _id_of(connection)
     finally:

@@ -34,6 +34,7 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.settings import Settings
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.shards import SHARDS, shard_of_stream
+from memory_actors.upkeep.database import has_store
 
 if TYPE_CHECKING:
     from memory_actors.sharing.nodes.node import Node
@@ -68,9 +69,7 @@ async def placed_by_ray(url: str, parts: StoreParts) -> Callable[[Leases], Lease
     """
     _check(_sent(parts))
     await asyncio.to_thread(_join_cluster)
-    store = await store_id(url)
-    assert store is not None
-    actors = RayActors(store, url, parts)
+    actors = RayActors(await store_id(url), url, parts)
     await actors.start()
     return partial(PlacementByRay, actors=actors, mine=None)
 
@@ -264,11 +263,10 @@ async def stop_ray_actors(url: str) -> int:
     :raises LogUnavailable: it is no URL of a database, or that cannot be reached.
     """
     await asyncio.to_thread(_join_cluster)
-    store = await store_id(url, makes=False)
-    if store is None:
+    if not await asyncio.to_thread(has_store, url):
         return 0
     known = await asyncio.to_thread(ray.util.list_named_actors, all_namespaces=True)
-    begins = f"{store}-"
+    begins = f"{await store_id(url)}-"
     names = [
         one["name"]
         for one in known

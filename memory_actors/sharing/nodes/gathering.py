@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -18,10 +19,8 @@ from memory_actors.api.purging import purge_users
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import (
-    CompactionReport,
     CompactionStats,
     LogEntry,
-    Purged,
     PurgeReport,
 )
 from memory_actors.base.statistics import SystemStatistics
@@ -29,7 +28,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.base.usage import SystemUsage
 from memory_actors.observing.metrics import Metrics, NoMetrics
 from memory_actors.sharing.declaration import On
-from memory_actors.sharing.nodes.node import Node, together
+from memory_actors.sharing.nodes.node import purging, together
 
 if TYPE_CHECKING:
     from memory_actors.sharing.nodes.several import SeveralNodes
@@ -42,7 +41,7 @@ Args = Sequence[Any]
 Kwargs = Mapping[str, Any]
 
 
-async def gathered(nodes: Sequence[Node], name: str, args: Args, kwargs: Kwargs) -> Any:
+async def gathered(several: "SeveralNodes", name: str, args: Args, kwargs: Kwargs) -> Any:
     """Carry out an operation about all users.
 
     :raises InvalidInputError: it means nothing for several databases.
@@ -53,8 +52,8 @@ async def gathered(nodes: Sequence[Node], name: str, args: Args, kwargs: Kwargs)
             "users, or take heads of what `export-since` or `pg_dump` makes of each"
         )
     if name == "system.purge":
-        return await _purge(nodes, *args, **kwargs)
-    put = _TOGETHER.get(name)
+        return await _purge(several, *args, **kwargs)
+    nodes, put = several.nodes, _TOGETHER.get(name)
     if put is None:  # refused by any node, with what to do instead
         return await nodes[0].call(name, On(), args, kwargs)
     if name in _ONE_BY_ONE:
@@ -89,7 +88,7 @@ def _stats(found: Sequence[CompactionStats]) -> CompactionStats:
 
 
 async def _purge(
-    nodes: Sequence[Node],
+    several: "SeveralNodes",
     source: str | None = None,
     *,
     trust: Trust | str | None = None,
@@ -100,16 +99,10 @@ async def _purge(
 
     Who moves while the databases are asked for their users may be in none of the answers.
     """
-    everywhere, seen, found = nodes[0].server.everywhere, set[str](), list[PurgeReport]()
-
-    async def purge_one(user_id: str) -> Purged:
-        how = {"trust": trust, "dry_run": dry_run}
-        assert everywhere is not None  # set before any call
-        purged: Purged = await everywhere.call("purge", On(user_id), (source,), how)
-        return purged
-
+    purge_one = purging(several, source, trust, dry_run=dry_run)
+    seen, found = set[str](), list[PurgeReport]()
     while True:
-        there = await asyncio.gather(*(node.memory.users() for node in nodes))
+        there = await asyncio.gather(*(node.memory.users() for node in several.nodes))
         new = [user_id for user_id in _users(there) if user_id not in seen]
         if found and not new:
             return _purged(found)
@@ -126,13 +119,6 @@ def _purged(found: Sequence[PurgeReport]) -> PurgeReport:
         receipts=tuple(receipt for one in found for receipt in one.receipts),
         failed=tuple(user_id for one in found for user_id in one.failed),
     )
-
-
-def _compacted(found: Sequence[CompactionReport]) -> CompactionReport:
-    whole = found[0]
-    for one in found[1:]:
-        whole = together(whole, one)
-    return whole
 
 
 def _verified(found: Sequence[Any]) -> Any:
@@ -170,7 +156,7 @@ _TOGETHER: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "system.users": _users,
     "system.check_replay": _diverged,
     "system.usage": _usage,
-    "system.compact": _compacted,
+    "system.compact": partial(reduce, together),
     "system.compaction_stats": _stats,
     "system.verify": _verified,
 }

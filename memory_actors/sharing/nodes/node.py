@@ -36,7 +36,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.client import Asked
-from memory_actors.sharing.declaration import On, Then
+from memory_actors.sharing.declaration import Caller, On, Then
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
@@ -276,14 +276,9 @@ class Node:
         progress: Progress | None = None,
     ) -> PurgeReport:
         """Purge user by user, each where they are."""
-
-        async def purge_one(user_id: str) -> Purged:
-            how = {"trust": trust, "dry_run": dry_run}
-            purged: Purged = await self.call("purge", On(user_id), (source,), how)
-            return purged
-
+        purge_one, users = purging(self, source, trust, dry_run=dry_run), await self.memory.users()
         return await purge_users(
-            purge_one, await self.memory.users(), source, trust, dry_run=dry_run, progress=progress
+            purge_one, users, source, trust, dry_run=dry_run, progress=progress
         )
 
     async def _forget_elsewhere(self, user_id: str) -> None:
@@ -375,6 +370,19 @@ class _Route:
             await asyncio.sleep(AGAIN_S)
         self._node.note(self._stream, known)
         self.address = known
+
+
+def purging(
+    caller: Caller, source: str | None, trust: Trust | str | None, *, dry_run: bool
+) -> Callable[[str], Coroutine[Any, Any, Purged]]:
+    """Return what purges one user, wherever they are: see `purge_users`."""
+
+    async def purge_one(user_id: str) -> Purged:
+        how = {"trust": trust, "dry_run": dry_run}
+        purged: Purged = await caller.call("purge", On(user_id), (source,), how)
+        return purged
+
+    return purge_one
 
 
 def together(one: CompactionReport, other: CompactionReport) -> CompactionReport:

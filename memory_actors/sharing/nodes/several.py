@@ -13,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,15 +33,13 @@ from memory_actors.sharing.declaration import On
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.nodes import gathering
 from memory_actors.sharing.nodes.leaving import Leaving
-from memory_actors.sharing.nodes.node import Node
+from memory_actors.sharing.nodes.node import AGAIN_S, PATIENCE_S, Node
 from memory_actors.sharing.nodes.opening import Named, opened_node
 from memory_actors.sharing.shards import SHARDS, shard_of, shard_of_stream
 
 if TYPE_CHECKING:
     from memory_actors.api.system import MemorySystem
 
-AGAIN_S: Final = 0.05
-PATIENCE_S: Final = 30.0
 LOOK_S: Final = 2.0
 """A database that does not say in this time what it has is believed to have what it had."""
 
@@ -96,7 +95,8 @@ class SeveralNodes:
         self._at: dict[int, int] = {}
         """The node that has a shard."""
         self._leaving = [
-            Leaving(node, shard_of_stream, self._told(at)) for at, node in enumerate(self.nodes)
+            Leaving(node, shard_of_stream, partial(self._told, at))
+            for at, node in enumerate(self.nodes)
         ]
         self._replays: dict[On, Node] = {}
 
@@ -133,18 +133,16 @@ class SeveralNodes:
         counts = Counter(shard for here in self._here for shard in here)
         return {shard for shard, count in counts.items() if count > 1}
 
-    def _told(self, at: int) -> Callable[[int, set[int]], object]:
-        def told(version: int, here: set[int]) -> None:
-            if version < self._versions[at]:
-                return
-            self._versions[at], self._here[at] = version, here
-            self._at = {shard: node for node, some in enumerate(self._here) for shard in some}
-            memory = self.nodes[at].memory
-            totals = memory._services.totals  # noqa: SLF001 - this process's own
-            totals.share = (len(here), SHARDS)
-            memory._eventlog.cap_totals(totals.caps())  # type: ignore[attr-defined]  # noqa: SLF001
-
-        return told
+    def _told(self, at: int, version: int, here: set[int]) -> None:
+        """Take note of the shards that a database says it has, unless it has said more since."""
+        if version < self._versions[at]:
+            return
+        self._versions[at], self._here[at] = version, here
+        self._at = {shard: node for node, some in enumerate(self._here) for shard in some}
+        memory = self.nodes[at].memory
+        totals = memory._services.totals  # noqa: SLF001 - this process's own
+        totals.share = (len(here), SHARDS)
+        memory._eventlog.cap_totals(totals.caps())  # type: ignore[attr-defined]  # noqa: SLF001
 
     # --- what handles ask
 
@@ -157,7 +155,7 @@ class SeveralNodes:
             return await self._replays.get(on, self.nodes[0]).call(name, on, args, kwargs)
         user_id = _user_of(name, on, args, kwargs)
         if user_id is None:
-            return await gathering.gathered(self.nodes, name, args, kwargs)
+            return await gathering.gathered(self, name, args, kwargs)
         done = await self._where(user_id, name, on, args, kwargs)
         if name == "system.erase":
             await self._drop_elsewhere(user_id)
@@ -283,7 +281,7 @@ class SeveralNodes:
         async def looked(at: int, node: Node) -> None:
             with suppress(EventLogError, TimeoutError):
                 async with asyncio.timeout(LOOK_S):
-                    self._told(at)(*await node.placement.leases.here())
+                    self._told(at, *await node.placement.leases.here())
 
         await asyncio.gather(*(looked(at, node) for at, node in enumerate(self.nodes)))
 

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,6 +72,18 @@ async def rows_of(url: str, stream: str, *tables: str) -> list[int]:
             [count] = await (await connection.execute(query, [stream_id(stream)])).fetchone()
             counts.append(count)
     return counts
+
+
+async def cut_off(urls: list[str], user_id: str, to: str, step: str) -> None:
+    """Begin to move a user's shard, up to a step of the move."""
+
+    async def ended(_self):
+        raise LogUnavailable("cut off")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard_move.ShardMove, step, ended)
+        with pytest.raises(LogUnavailable):
+            await move_shards(urls, [shard_of(user_id)], to)
 
 
 TABLES = ("event", "event_archive", "event_key", "request", "snapshot", "derived")
@@ -260,7 +270,7 @@ async def test_a_user_who_is_erased_while_their_shard_moves_is_at_neither_place(
 
 
 async def test_a_user_who_is_erased_after_a_move_that_was_cut_off_is_at_neither_place(
-    urls, monkeypatch
+    urls,
 ):
     """The old place has not been emptied yet."""
     await all_at_first(urls, ["ada"])
@@ -269,13 +279,7 @@ async def test_a_user_who_is_erased_after_a_move_that_was_cut_off_is_at_neither_
         here = url_of(memory, urls, "ada")
         [there] = [url for url in urls if url != here]
 
-        async def cut_off(_self):
-            raise LogUnavailable("cut off")
-
-        monkeypatch.setattr(shard_move.ShardMove, "_cleared", cut_off)
-        with pytest.raises(LogUnavailable):
-            await move_shards(urls, [shard_of("ada")], there)
-        monkeypatch.undo()
+        await cut_off(urls, "ada", there, "_cleared")
         assert (await rows_of(here, "user:ada", "event"))[0] > 0
 
         await memory.erase("ada")
@@ -288,7 +292,7 @@ async def test_a_user_who_is_erased_after_a_move_that_was_cut_off_is_at_neither_
 
 
 async def test_a_shard_goes_on_to_a_third_place_although_the_first_was_not_emptied(
-    urls, monkeypatch
+    urls,
 ):
     with ExitStack() as held:
         urls.append(held.enter_context(lent_url()))
@@ -298,13 +302,7 @@ async def test_a_shard_goes_on_to_a_third_place_although_the_first_was_not_empti
             here = url_of(memory, urls, "ada")
             there, further = (url for url in urls if url != here)
 
-            async def cut_off(_self):
-                raise LogUnavailable("cut off")
-
-            monkeypatch.setattr(shard_move.ShardMove, "_cleared", cut_off)
-            with pytest.raises(LogUnavailable):
-                await move_shards(urls, [shard_of("ada")], there)
-            monkeypatch.undo()
+            await cut_off(urls, "ada", there, "_cleared")
             await move_shards(urls, [shard_of("ada")], further)
             await move_shards(urls, [shard_of("ada")], here)
             await memory.user("ada").add("tea")
@@ -385,8 +383,8 @@ async def test_a_mover_that_is_killed_goes_on_when_it_is_run_again(urls):
             )
             await process.stdout.readline()
             await asyncio.sleep(chance.uniform(0, 1.2))
-            if process.returncode is None:
-                os.kill(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended by itself
+                process.kill()
             await process.wait()
             if turn % 4 == 3:
                 await moved_at_last(urls, shards, ways[(turn // 4) % 2])
@@ -447,7 +445,7 @@ async def test_shards_are_dealt_out_evenly_again(urls):
 
 
 async def test_moves_that_were_cut_off_are_finished_before_shards_are_dealt_out_again(
-    urls, monkeypatch
+    urls,
 ):
     """One has left and not arrived, another has arrived and was not cleared."""
     users = ["ada", "bob"]
@@ -456,14 +454,8 @@ async def test_moves_that_were_cut_off_are_finished_before_shards_are_dealt_out_
         here = url_of(memory, urls, "ada") if await memory.user("ada").count() else ""
         [there] = [url for url in urls if url != here]
 
-        async def cut_off(_self):
-            raise LogUnavailable("cut off")
-
         for user_id, step in zip(users, ("_admit", "_cleared"), strict=True):
-            monkeypatch.setattr(shard_move.ShardMove, step, cut_off)
-            with pytest.raises(LogUnavailable):
-                await move_shards(urls, [shard_of(user_id)], there)
-            monkeypatch.undo()
+            await cut_off(urls, user_id, there, step)
         moves = evenly(await shards_in(urls))
         assert len(moves) == SHARDS // 2 - 2
         assert {url for _, url in moves} == {there}
@@ -547,13 +539,13 @@ async def test_a_place_that_a_move_was_given_up_to_may_be_moved_to_later(urls, m
                 await copy(self)
                 raise LogUnavailable("killed")
 
-            async def cut_off() -> None:
+            async def give_up() -> None:
                 monkeypatch.setattr(shard_copy.ShardCopy, "changed", then_killed)
                 with pytest.raises(LogUnavailable, match="killed"):
                     await move_shards(urls, [shard_of("ada")], given_up)
                 monkeypatch.undo()
 
-            await cut_off()
+            await give_up()
             assert (await rows_of(given_up, "user:ada", "event"))[0] > 0
             await move_shards(urls, [shard_of("ada")], further)
             await memory.user("ada").add("tea")
@@ -562,7 +554,7 @@ async def test_a_place_that_a_move_was_given_up_to_may_be_moved_to_later(urls, m
             assert url_of(memory, urls, "ada") == given_up
 
             given_up = first
-            await cut_off()
+            await give_up()
             await move_shards(urls, [shard_of("ada")], further)
             assert (await rows_of(given_up, "user:ada", "event"))[0] > 0
             await finish_moves(urls)

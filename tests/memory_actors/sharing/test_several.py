@@ -178,52 +178,40 @@ async def test_the_log_of_all_databases_is_followed(memory):
     await asyncio.wait([following])
 
 
-async def test_a_user_is_followed_into_another_database(memory, urls):
-    user, seen, enough = memory.user("ada"), [], asyncio.Event()
+async def followed(memory: Any, urls: list[str], after: int = 0) -> list[str]:
+    """Follow a user who moves, and then has milk; return the contents that were told until then."""
+    seen, enough = [], asyncio.Event()
 
     async def follow() -> None:
-        async for entry in memory.events("ada", follow=True):
+        async for entry in memory.events("ada", after=after, follow=True):
             seen.append(entry.data.get("content"))
             if "milk" in seen:
                 enough.set()
 
-    await user.add("tea")
     following = asyncio.create_task(follow())
     await asyncio.sleep(0.2)
     at = several(memory).at("ada")
     await move_shards(urls, [shard_of("ada")], urls[1 - _url_at(memory, urls, at)])
-    await user.add("milk")
+    await memory.user("ada").add("milk")
     async with asyncio.timeout(5):
         await enough.wait()
     following.cancel()
     await asyncio.wait([following])
-    assert [one for one in seen if one is not None] == ["tea", "milk"]
+    return [one for one in seen if one is not None]
+
+
+async def test_a_user_is_followed_into_another_database(memory, urls):
+    await memory.user("ada").add("tea")
+    assert await followed(memory, urls) == ["tea", "milk"]
 
 
 async def test_who_follows_a_user_from_a_position_is_told_nothing_of_before_after_a_move(
     memory, urls
 ):
     """Although nothing had been told yet, and the position means nothing where the user is."""
-    user, seen, enough = memory.user("ada"), [], asyncio.Event()
-    await user.add("tea")
+    await memory.user("ada").add("tea")
     told = [entry async for entry in memory.events("ada")]
-
-    async def follow() -> None:
-        async for entry in memory.events("ada", after=told[-1].position, follow=True):
-            seen.append(entry.data.get("content"))
-            if "milk" in seen:
-                enough.set()
-
-    following = asyncio.create_task(follow())
-    await asyncio.sleep(0.2)
-    at = several(memory).at("ada")
-    await move_shards(urls, [shard_of("ada")], urls[1 - _url_at(memory, urls, at)])
-    await user.add("milk")
-    async with asyncio.timeout(5):
-        await enough.wait()
-    following.cancel()
-    await asyncio.wait([following])
-    assert [one for one in seen if one is not None] == ["milk"]
+    assert await followed(memory, urls, told[-1].position) == ["milk"]
 
 
 async def test_the_past_and_the_events_of_a_user_are_read_where_the_user_is(memory):
