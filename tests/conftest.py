@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure() -> None:
     """Stop the database that tests have started."""
     stop_session()
+
+
+@pytest.fixture(autouse=True)
+def _logging_untouched() -> Iterator[None]:
+    """Undo what a command, or the bench, that a test runs in its process has done to logging."""
+    yield
+    if "structlog" in sys.modules:
+        sys.modules["structlog"].reset_defaults()
 
 
 def _plenty() -> bool:

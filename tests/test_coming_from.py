@@ -4,11 +4,9 @@ import ast
 import asyncio
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from click.testing import CliRunner
 from support import foreign
 from support.fakes import FakeEmbedder
@@ -27,11 +25,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("MEMORY_ACTORS_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    yield
-    structlog.reset_defaults()
 
 
 def run(line: str) -> str:

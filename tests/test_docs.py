@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import structlog
 from click.testing import CliRunner
 from support.pages import ROOT, blocks, check_printed, printed_by
 
@@ -97,15 +96,8 @@ def test_the_tutorial_prints_what_it_says(followed: tuple[Path, str]) -> None:
     check_printed("\n".join(parts), followed[1])
 
 
-@pytest.fixture
-def plain_logging() -> Iterator[None]:
-    """Take back what the program sets for its process."""
-    yield
-    structlog.reset_defaults()
-
-
 def test_the_tutorials_command_lines_work_on_what_it_made(
-    followed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, plain_logging: None
+    followed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(followed[0])
     embedder = DefaultEmbedder()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from click.testing import CliRunner, Result
 from support.fakes import FakeEmbedder
 
@@ -63,14 +62,13 @@ def program(tmp_path: Path) -> Program:
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """A known zone, width and working directory; the logging of other tests untouched."""
+    """A known zone, width and working directory."""
     monkeypatch.delenv("MEMORY_ACTORS_DATA", raising=False)
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
     time.tzset()
     yield
-    structlog.reset_defaults()
     monkeypatch.undo()
     time.tzset()
 

@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-import structlog
 from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 
@@ -23,8 +22,6 @@ DATA = files("memory_actors.cli.demo")
 def plain(monkeypatch, tmp_path: Path):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
-    yield
-    structlog.reset_defaults()
 
 
 def known_questions() -> list[dict[str, Any]]:

@@ -39,7 +39,8 @@ def cluster() -> Iterator[Any]:
         patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_TMPDIR", folder)
-        quick = {"health_check_period_ms": 300, "health_check_failure_threshold": 3}
+        # Not so quick that a raylet which a busy machine keeps waiting counts as dead.
+        quick = {"health_check_period_ms": 1_000, "health_check_failure_threshold": 8}
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
         try:
             made = Cluster(initialize_head=True, head_node_args=head)

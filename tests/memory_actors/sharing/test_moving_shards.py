@@ -10,7 +10,6 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
-import structlog
 from click.testing import CliRunner
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
@@ -26,11 +25,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def surroundings(tmp_path, monkeypatch) -> Iterator[None]:
-    """A cache of its own; the logging of other tests untouched by a command that is run here."""
+def cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture
