@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from support.fakes import FakeEmbedder
-from support.postgres import lent_url
+from support.postgres import fresh_url
 
 from memory_actors import InvalidInputError, MemorySystem, Settings
 from memory_actors.base.streams import stream_of
@@ -58,9 +58,9 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def url(cluster) -> Iterator[str]:
-    with lent_url() as lent:
-        yield lent
+def url(cluster) -> str:
+    """A schema that no other test gets: the nodes in it live until the cluster has ended."""
+    return fresh_url()
 
 
 def opened(url: str, **more: Any) -> Any:
