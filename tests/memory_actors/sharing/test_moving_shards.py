@@ -180,6 +180,8 @@ async def test_a_node_without_a_lease_reads_the_past_of_a_user_where_they_are(ur
             await asyncio.sleep(0.01)
 
         leases._renew = never
+        for node in caller.nodes:  # nor has the other node heard that it has come
+            node.placement.leases.shards_changed = lambda _version: None
         await move_shards(urls, [shard_of("ada")], there)
 
         assert url_of(memory, urls, "ada") == here  # as far as it knows
