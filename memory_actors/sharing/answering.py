@@ -12,7 +12,7 @@ been heard. A client that is stopped holds nobody up for long.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator
 from functools import partial
 from inspect import isasyncgen
 from typing import Any, Final, Protocol
@@ -26,11 +26,11 @@ from memory_actors.base.errors import DeadlineExceededError, InvalidInputError, 
 from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
 from memory_actors.sharing.client import REPLAY
-from memory_actors.sharing.declaration import Caller, How, On, Then
+from memory_actors.sharing.declaration import Caller, How, Invocation, On, Then
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.retrying import RetriedScope, done
 from memory_actors.sharing.values import error_of, packed, result, unpacked
-from memory_actors.sharing.waiting import ERASURES, FORGET
+from memory_actors.sharing.waiting import ERASURES, FORGET, invocation_of
 from memory_actors.users.handles.scope import Scope
 
 HEARD_S_MAX: Final = 5.0
@@ -166,19 +166,12 @@ class Answering:
 
     def called(self, user: UserMemory | None, call: frames.Call, found: Any) -> Any:
         """Call the method that is meant."""
-        args, kwargs = unpacked(call.arguments, found)
-        return self.carried_out(user, call.operation, call.on, args, kwargs)
+        return self.carried_out(user, invocation_of(call, found))
 
-    def carried_out(
-        self,
-        user: UserMemory | None,
-        operation: str,
-        on: On,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
+    def carried_out(self, user: UserMemory | None, invocation: Invocation) -> Any:
         """Call the method of an operation; what it returns may have to be awaited."""
-        method = self._method(user, operation, on)
+        name, on, args, kwargs = invocation
+        method = self._method(user, name, on)
         return method(*args, **kwargs) if callable(method) else method
 
     def _method(self, user: UserMemory | None, operation: str, on: On) -> Any:
@@ -278,16 +271,15 @@ class ClientSession:
         return result(await value if asyncio.iscoroutine(value) else value)
 
     async def _answered_everywhere(self, call: frames.Call, caller: Caller) -> bytes:
-        args, kwargs = unpacked(call.arguments, partial(self._found, call.number))
+        invocation = invocation_of(call, partial(self._found, call.number))
         if call.operation not in DECLARED:
             raise InvalidInputError(f"there is no operation {call.operation!r:.80}")
         how = DECLARED[call.operation].how
         if how is How.ITERATED:
-            items = caller.iterate(call.operation, call.on, args, kwargs)
-            return await self._iterated(call.number, items)
+            return await self._iterated(call.number, caller.iterate(invocation))
         if how is How.AT_ONCE:
-            return result(caller.at_once(call.operation, call.on, args, kwargs))
-        return result(await caller.call(call.operation, call.on, args, kwargs))
+            return result(caller.at_once(invocation))
+        return result(await caller.call(invocation))
 
     def done(self, number: int) -> None:
         """Forget what belongs to a call."""

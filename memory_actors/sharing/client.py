@@ -8,7 +8,7 @@ carried out is found in the log, and answered, not done twice. See connecting.py
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -22,7 +22,7 @@ from memory_actors.sharing.address import Address, read_address
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
-from memory_actors.sharing.declaration import On, Then
+from memory_actors.sharing.declaration import Invocation, On, Then
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Said
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
@@ -122,39 +122,27 @@ class Client:
 
     # --- operations
 
-    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    async def call(self, invocation: Invocation) -> Any:
         """Carry out an operation, and return its result.
 
         :raises DeadlineExceededError: the owner has the store and says nothing.
         :raises UnavailableError: nobody has the store, and this process may not open it.
         """
-        return DECLARED[name].decoded(await self._answer(name, on, args, kwargs))
+        return DECLARED[invocation.name].decoded(await self._answer(invocation))
 
-    async def _answer(
-        self,
-        name: str,
-        on: On,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        asked: Asked | None = None,
-    ) -> bytes:
-        waiting = await self._asked(name, on, args, kwargs, asked)
+    async def _answer(self, invocation: Invocation, asked: Asked | None = None) -> bytes:
+        waiting = await self._asked(invocation, asked)
         try:
             return await waiting.result
         finally:
             self._done(waiting)
 
     async def iterate(
-        self,
-        name: str,
-        on: On,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        asked: Asked | None = None,
+        self, invocation: Invocation, asked: Asked | None = None
     ) -> AsyncIterator[Any]:
         """Yield what an operation does. After a change of owners it goes on where it was."""
-        decoded, seen, position = DECLARED[name].decoded, set[int](), 0
-        waiting = await self._asked(name, on, args, kwargs, asked)
+        decoded, seen, position = DECLARED[invocation.name].decoded, set[int](), 0
+        waiting = await self._asked(invocation, asked)
         try:
             while (said := await waiting.items.get()) is not None:
                 self._wanted(waiting)
@@ -173,16 +161,16 @@ class Client:
         finally:
             self._done(waiting)
 
-    def at_once(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def at_once(self, invocation: Invocation) -> Any:
         """Carry out an operation that is not awaited: the thread waits for it."""
         self._check_here(loop_too=False)
-        message, _ = call_of(0, name, on, args, kwargs)
+        message, _ = call_of(0, invocation)
         said = ask_at_once(self.directory, self.choices, message, self._address)
-        return DECLARED[name].decoded(said)
+        return DECLARED[invocation.name].decoded(said)
 
     async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
         """Open a replay; return its handle, its moment, and how much of then is lost."""
-        moment, lost = REPLAYED(await self._answer(REPLAY, on, (), kwargs))
+        moment, lost = REPLAYED(await self._answer(Invocation(REPLAY, on, (), kwargs)))
         as_of = kwargs["as_of"]
         exact = as_of if isinstance(as_of, int) else moment.at
         then = Then(exact, kwargs["dropped"])
@@ -194,13 +182,13 @@ class Client:
 
     async def end_replay(self, on: On) -> None:
         """Let go of a replay."""
-        await self._answer("system.end_replay", on, (), {})
+        await self._answer(Invocation("system.end_replay", on))
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have a function called when a user is erased."""
         check_forgets(forget)
         self._check_here()
-        waiting = self._asked_now(ERASURES, On(), (), {})  # before all that is asked from now on
+        waiting = self._asked_now(Invocation(ERASURES))  # before all that is asked from now on
         task = asyncio.create_task(self._follow_erasures(waiting, forget))
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
@@ -215,7 +203,7 @@ class Client:
             finally:
                 self._done(waiting)
             await asyncio.sleep(FOLLOW_AGAIN_S)  # the owner was silent, or nobody had the store
-            waiting = self._asked_now(ERASURES, On(), (), {})
+            waiting = self._asked_now(Invocation(ERASURES))
 
     async def close(self) -> None:
         """End the connection; an owner that this process has become closes the store."""
@@ -234,33 +222,19 @@ class Client:
 
     # --- asking
 
-    async def _asked(
-        self,
-        name: str,
-        on: On,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        asked: Asked | None,
-    ) -> Waiting:
+    async def _asked(self, invocation: Invocation, asked: Asked | None) -> Waiting:
         """Send a call, when the owner has read most of what was sent before."""
         self._check_here()
         if self._at.link is not None:
             await self._at.link.drained()
-        return self._asked_now(name, on, args, kwargs, asked)
+        return self._asked_now(invocation, asked)
 
-    def _asked_now(
-        self,
-        name: str,
-        on: On,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        asked: Asked | None = None,
-    ) -> Waiting:
+    def _asked_now(self, invocation: Invocation, asked: Asked | None = None) -> Waiting:
         """Send a call, or keep it until there is an owner."""
         if asked is None:
             self._number += 1
             asked = Asked(self._number)
-        message, kept = call_of(asked.number, name, on, args, kwargs, deadline_s())
+        message, kept = call_of(asked.number, invocation, deadline_s())
         waiting = Waiting(message, kept)
         waiting.after = asked.after
         if not self._waiting:

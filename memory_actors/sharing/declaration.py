@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -33,20 +34,27 @@ class On(msgspec.Struct, frozen=True, array_like=True):
     then: Then | None = None
 
 
+class Invocation(NamedTuple):
+    """An operation, the handle that it is called on, and its arguments."""
+
+    name: str
+    on: On = On()
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+
+
 class Caller(Protocol):
     """Carries out operations somewhere else."""
 
-    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    async def call(self, invocation: Invocation) -> Any:
         """Carry out an operation, and return its result."""
         ...
 
-    def iterate(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> AsyncIterator[Any]:
+    def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
         """Yield what an operation does."""
         ...
 
-    def at_once(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def at_once(self, invocation: Invocation) -> Any:
         """Carry out an operation that is not awaited, and return its result."""
         ...
 

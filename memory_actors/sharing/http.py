@@ -7,7 +7,7 @@ is sent again only if nothing can be done twice by that: it reads, or it has an 
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from enum import Enum
 from inspect import Parameter, signature
@@ -31,7 +31,7 @@ from memory_actors.base.errors import (
 from memory_actors.base.reports import CompactionProgress, CompactionReport, Moment
 from memory_actors.base.validation import check_name, checked_host, json_copy
 from memory_actors.base.watching import tell
-from memory_actors.sharing.declaration import TYPE_PREFIX, Offered, On
+from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered, On
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.offered import OFFERED, PROBLEMS
 from memory_actors.sharing.values import error_named
@@ -112,7 +112,7 @@ class HttpCaller:
         if answer.status_code != 200 or b'"status"' not in answer.content:
             raise self._no_server(answer)
 
-    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    async def call(self, invocation: Invocation) -> Any:
         """Carry out an operation, and return its result.
 
         :raises NotOfferedError: the server does not do that.
@@ -120,6 +120,7 @@ class HttpCaller:
         :raises UnavailableError: nobody answers, or the server cannot do it now.
         :raises DeadlineExceededError: it has not answered in time.
         """
+        name, on, args, kwargs = invocation
         if name not in OFFERED:
             raise self._not_offered(name)
         given = signature(DECLARED[name].takes).bind(None, *args, **kwargs).arguments
@@ -156,13 +157,13 @@ class HttpCaller:
             raise _error(job.error) if job.error else UnavailableError("the run was cancelled")
         return job.report
 
-    def iterate(self, name: str, *_: Any, **__: Any) -> AsyncIterator[Any]:
+    def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
         """Refuse: no server offers what is iterated."""
-        raise self._not_offered(name)
+        raise self._not_offered(invocation.name)
 
-    def at_once(self, name: str, *_: Any, **__: Any) -> Any:
+    def at_once(self, invocation: Invocation) -> Any:
         """Refuse: no server offers what is not awaited."""
-        raise self._not_offered(name)
+        raise self._not_offered(invocation.name)
 
     async def replay(self, *_: Any, **__: Any) -> tuple[On, Moment, int]:
         """Refuse: no server offers replays."""

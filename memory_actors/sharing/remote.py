@@ -18,7 +18,7 @@ from memory_actors.base.origins import Origins, origin
 from memory_actors.base.records import Hit, Hits, Trust
 from memory_actors.base.reports import Moment
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
-from memory_actors.sharing.declaration import Caller, How, On
+from memory_actors.sharing.declaration import Caller, How, Invocation, On
 from memory_actors.sharing.declared import DECLARED
 
 R = TypeVar("R", bound="type[Remote]")
@@ -39,18 +39,18 @@ def _method(name: str) -> Any:
     if how is How.ITERATED:
 
         async def called(self: Remote, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            async for item in self._caller.iterate(name, self._on, args, kwargs):
+            async for item in self._caller.iterate(Invocation(name, self._on, args, kwargs)):
                 yield item
 
     elif how is How.AT_ONCE:
 
         def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
-            return self._caller.at_once(name, self._on, args, kwargs)
+            return self._caller.at_once(Invocation(name, self._on, args, kwargs))
 
     else:
 
         async def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
-            result = await self._caller.call(name, self._on, args, kwargs)
+            result = await self._caller.call(Invocation(name, self._on, args, kwargs))
             return Hits(result) if finds else result
 
     method_name = name.rpartition(".")[2]
@@ -85,7 +85,7 @@ class WorkingMemory(Remote):
 
     async def get(self, key: str, default: Any = None) -> Any:
         """Return the value of a key; without one `default`, which never leaves this process."""
-        value = await self._caller.call("working.get", self._on, (key, ABSENT), {})
+        value = await self._caller.call(Invocation("working.get", self._on, (key, ABSENT)))
         return default if value == ABSENT else value
 
 
@@ -96,7 +96,7 @@ class ShortTermMemory(Remote):
     @property
     def ttl(self) -> int:
         """Seconds after which a session expires, since its last message."""
-        seconds: int = self._caller.at_once("short_term.ttl", self._on, (), {})
+        seconds: int = self._caller.at_once(Invocation("short_term.ttl", self._on))
         return seconds
 
 

@@ -10,9 +10,9 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.sharing import frames
-from memory_actors.sharing.declaration import How, On
+from memory_actors.sharing.declaration import How, Invocation
 from memory_actors.sharing.declared import DECLARED
-from memory_actors.sharing.values import packed, unpacked
+from memory_actors.sharing.values import Found, packed, unpacked
 
 ERASURES: Final = "system.watch_erasures"
 FORGET: Final = "node.forget"
@@ -62,23 +62,17 @@ class Waiting:
 
 
 def call_of(
-    number: int,
-    name: str,
-    on: On,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    deadline_s: float | None = None,
+    number: int, invocation: Invocation, deadline_s: float | None = None
 ) -> tuple[frames.Call, list[Any]]:
     """Return the message that asks for an operation, and what of its arguments stays here."""
     kept: list[Any] = []
-    args, kwargs = _absolute(name, args, kwargs)
-    arguments = _packed(args, kwargs, kept)
+    arguments = _packed(*_absolute(invocation), kept)
     if len(arguments) > frames.VALUE_BYTES_MAX:
         raise InvalidInputError(
             f"the arguments take {len(arguments):,} bytes (max: {frames.VALUE_BYTES_MAX:,}): give "
             "less at once"
         )
-    return frames.Call(number, name, on, arguments, deadline_s), kept
+    return frames.Call(number, invocation.name, invocation.on, arguments, deadline_s), kept
 
 
 def deadline_s() -> float | None:
@@ -97,11 +91,10 @@ def _packed(args: Sequence[Any], kwargs: Mapping[str, Any], kept: list[Any]) -> 
     return packed([list(args), dict(kwargs)], keep)
 
 
-def _absolute(
-    name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Sequence[Any], Mapping[str, Any]]:
+def _absolute(invocation: Invocation) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Return arguments with paths as they are for every process."""
-    declared = DECLARED.get(name)
+    _, _, args, kwargs = invocation
+    declared = DECLARED.get(invocation.name)
     if declared is None or declared.path is None:
         return args, kwargs
     place, parameter = declared.path
@@ -112,6 +105,15 @@ def _absolute(
 
 def _whole(path: Any) -> Any:
     return str(Path(path).absolute()) if isinstance(path, str | Path) and str(path) else path
+
+
+def invocation_of(call: frames.Call, found: Found) -> Invocation:
+    """Return what a call asks for.
+
+    :raises InvalidInputError: its arguments cannot be read.
+    """
+    args, kwargs = unpacked(call.arguments, found)
+    return Invocation(call.operation, call.on, args, kwargs)
 
 
 def from_here(message: frames.Call, position: int) -> frames.Call:

@@ -27,7 +27,7 @@ from memory_actors.base.statistics import SystemStatistics
 from memory_actors.base.streams import stream_of
 from memory_actors.base.usage import SystemUsage
 from memory_actors.observing.metrics import Metrics, NoMetrics
-from memory_actors.sharing.declaration import On
+from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.nodes.node import purging, together
 
 if TYPE_CHECKING:
@@ -37,15 +37,14 @@ LOOK_S: Final = 0.5
 """The time between two looks whether a user who is followed has moved."""
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-Args = Sequence[Any]
-Kwargs = Mapping[str, Any]
 
 
-async def gathered(several: "SeveralNodes", name: str, args: Args, kwargs: Kwargs) -> Any:
+async def gathered(several: "SeveralNodes", invocation: Invocation) -> Any:
     """Carry out an operation about all users.
 
     :raises InvalidInputError: it means nothing for several databases.
     """
+    name, _, args, kwargs = invocation
     if name == "system.heads" or kwargs.get("against") is not None:
         raise InvalidInputError(
             "heads are of one log, and this memory is in several databases: compare the chains of "
@@ -55,10 +54,10 @@ async def gathered(several: "SeveralNodes", name: str, args: Args, kwargs: Kwarg
         return await _purge(several, *args, **kwargs)
     nodes, put = several.nodes, _TOGETHER.get(name)
     if put is None:  # refused by any node, with what to do instead
-        return await nodes[0].call(name, On(), args, kwargs)
+        return await nodes[0].call(invocation)
     if name in _ONE_BY_ONE:
-        return put([await node.call(name, On(), args, kwargs) for node in nodes])
-    return put(await asyncio.gather(*(node.call(name, On(), args, kwargs) for node in nodes)))
+        return put([await node.call(invocation) for node in nodes])
+    return put(await asyncio.gather(*(node.call(invocation) for node in nodes)))
 
 
 def _users(found: Sequence[list[str]]) -> list[str]:
@@ -167,20 +166,18 @@ _ONE_BY_ONE: Final = {"system.compact", "system.verify"}
 # --- events
 
 
-async def events_of_all(
-    several: "SeveralNodes", args: Args, kwargs: Kwargs
-) -> AsyncIterator[LogEntry]:
+async def events_of_all(several: "SeveralNodes", invocation: Invocation) -> AsyncIterator[LogEntry]:
     """Yield the events of all users: those that are there by their time, then as they come.
 
     :raises InvalidInputError: it is to begin behind a position.
     """
-    if kwargs.get("after"):
+    if invocation.kwargs.get("after"):
         raise InvalidInputError(
             "a position is of one database, and this memory is in several: ask for the events of a "
             "user, or since a time"
         )
-    streams = [node.iterate("system.events", On(), args, kwargs) for node in several.nodes]
-    if kwargs.get("follow"):
+    streams = [node.iterate(invocation) for node in several.nodes]
+    if invocation.kwargs.get("follow"):
         async for _, entry in _as_they_come(streams):
             yield entry
         return
@@ -225,19 +222,19 @@ async def _as_they_come(
 
 
 async def events_of_user(
-    several: "SeveralNodes", user_id: str, args: Args, kwargs: Kwargs
+    several: "SeveralNodes", user_id: str, invocation: Invocation
 ) -> AsyncIterator[LogEntry]:
     """Yield the events of a user, also where they move to another database meanwhile.
 
     A position is one of the database that has the user when it begins.
     """
-    after, version, on = kwargs.get("after"), 0, On()
+    after, version = invocation.kwargs.get("after"), 0
     at = await several.found(user_id)
     if type(after) is int:  # else it is refused below
         log = several.nodes[at].memory._eventlog  # noqa: SLF001 - this process's own
         version = await version_at(log, stream_of(user_id), after)
     while True:
-        found = several.nodes[at].iterate("system.events", on, args, kwargs)
+        found = several.nodes[at].iterate(invocation)
         async with aclosing(_until_moved(several, user_id, at, found)) as entries:
             async for entry in entries:
                 if entry.version > version:
@@ -245,7 +242,7 @@ async def events_of_user(
                     yield entry
         if several.at(user_id) == at:
             return
-        kwargs = {**kwargs, "after": 0}
+        invocation = invocation._replace(kwargs={**invocation.kwargs, "after": 0})
         at = await several.found(user_id)
 
 

@@ -13,9 +13,9 @@ What is no call about one user (events, totals, the past) is answered from the l
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -36,7 +36,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.client import Asked
-from memory_actors.sharing.declaration import Caller, On, Then
+from memory_actors.sharing.declaration import Caller, Invocation, On, Then
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
@@ -54,14 +54,6 @@ KNOWN_MAX: Final = 100_000
 """Users of whom it is known where they are: some 300 bytes each."""
 OF_ONE_USER: Final = {"system.compact", "system.compaction_stats", "system.erase"}
 """Operations of the system that are about one user, if their first argument names one."""
-
-
-class _Call(NamedTuple):
-    number: int
-    name: str
-    on: On
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
 
 
 class Node:
@@ -95,46 +87,42 @@ class Node:
 
     # --- what handles ask
 
-    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    async def call(self, invocation: Invocation) -> Any:
         """Carry out an operation where its user is, and return its result.
 
         :raises UnavailableError: the node that has the user cannot be reached, and lives.
         """
-        return await self.asked(Asked(self._next()), name, on, args, kwargs)
+        return await self.asked(Asked(self._next()), invocation)
 
-    async def asked(
-        self, asked: Asked, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    async def asked(self, asked: Asked, invocation: Invocation) -> Any:
         """Do so for a call that has a number, and may have been made before, in another database.
 
         :raises ShardMovedError: its user is in another database.
         """
         self._check_here()
-        stream = _stream(name, on, args, kwargs)
-        call = _Call(asked.number, name, on, args, kwargs)
+        stream = _stream(invocation)
         if stream is not None:
-            return await self._anywhere(stream, call, asked)
-        if name == "system.compact":
-            return await self._compact_everywhere(call)
-        if name == "system.purge":
-            return await self._purge_everywhere(*args, **kwargs)
-        return await self._here(call, Asked(call.number))
+            return await self._anywhere(stream, invocation, asked)
+        asked = Asked(asked.number)
+        if invocation.name == "system.compact":
+            return await self._compact_everywhere(invocation, asked)
+        if invocation.name == "system.purge":
+            return await self._purge_everywhere(*invocation.args, **invocation.kwargs)
+        return await self._here(invocation, asked)
 
-    async def iterate(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> AsyncIterator[Any]:
+    async def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
         """Yield what an operation does; where the user moves meanwhile, what was not yielded."""
         self._check_here()
-        stream = _stream(name, on, args, kwargs)
+        stream = _stream(invocation)
         if stream is None:
-            async for item in self.answering.carried_out(self._handle(on), name, on, args, kwargs):
+            async for item in self._carried_out_here(invocation):
                 yield item
             return
         seen = set[str]()
         route = _Route(self, stream)
         while True:
             try:
-                async for item in self._items(route, name, on, args, kwargs):
+                async for item in self._items(route, invocation):
                     if item.memory_id not in seen:
                         seen.add(item.memory_id)
                         yield item
@@ -142,19 +130,18 @@ class Node:
             except (MovedError, PeerLostError) as error:
                 await route.changed(error)
 
-    def _items(
-        self, route: "_Route", name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> AsyncIterator[Any]:
+    def _items(self, route: "_Route", invocation: Invocation) -> AsyncIterator[Any]:
         if (address := route.address) is None:
-            found: AsyncIterator[Any] = self.answering.carried_out(
-                self._handle(on), name, on, args, kwargs
-            )
+            found: AsyncIterator[Any] = self._carried_out_here(invocation)
             return found
-        return self.peers.at(address).iterate(name, on, args, kwargs, Asked(self._next()))
+        return self.peers.at(address).iterate(invocation, Asked(self._next()))
 
-    def at_once(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def at_once(self, invocation: Invocation) -> Any:
         """Carry out an operation that is not awaited: here, for it reads no user."""
-        return self.answering.carried_out(self._handle(on), name, on, args, kwargs)
+        return self._carried_out_here(invocation)
+
+    def _carried_out_here(self, invocation: Invocation) -> Any:
+        return self.answering.carried_out(self._handle(invocation.on), invocation)
 
     async def replay(self, _on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
         """Open a replay, which any node can; return its handle, moment, and how much is lost."""
@@ -198,42 +185,36 @@ class Node:
 
     # --- here or elsewhere
 
-    async def _anywhere(self, stream: str, call: _Call, asked: Asked) -> Any:
+    async def _anywhere(self, stream: str, invocation: Invocation, asked: Asked) -> Any:
         after = self.position if asked.after is None else asked.after
         route = _Route(self, stream)
         while True:
             try:
                 if route.address is None:
-                    return await self._here(call, asked)
-                return await self._there(route.address, stream, call, asked)
+                    return await self._here(invocation, asked)
+                return await self._there(route.address, stream, invocation, asked)
             except (MovedError, PeerLostError) as error:
                 await route.changed(error)
-                asked = Asked(call.number, after)
+                asked = asked._replace(after=after)
 
-    async def _here(self, call: _Call, asked: Asked) -> Any:
-        name = f"{self.peers.node}:{call.number}"
+    async def _here(self, invocation: Invocation, asked: Asked) -> Any:
+        name, on = f"{self.peers.node}:{asked.number}", invocation.on
         token = ASKED.set(ClientCall(name))
         try:
-            if asked.after is None or call.on.user_id is None:
-                return await self._carried_out(self._handle(call.on), call)
+            if asked.after is None or on.user_id is None:
+                return await _awaited(self._carried_out_here(invocation))
             # The user is claimed before the log is looked into: what a former owner had on its way
             # is there by then, or never.
-            async with self.runtime.use(stream_of(call.on.user_id)):
-                user = await self.answering.user_again(call.on, name, asked.after)
-                return await self._carried_out(user, call)
+            async with self.runtime.use(stream_of(on.user_id)):
+                user = await self.answering.user_again(on, name, asked.after)
+                return await _awaited(self.answering.carried_out(user, invocation))
         finally:
             ASKED.reset(token)
 
-    async def _carried_out(self, user: Any, call: _Call) -> Any:
-        value = self.answering.carried_out(user, call.name, call.on, call.args, call.kwargs)
-        return await value if asyncio.iscoroutine(value) else value
-
-    async def _there(self, address: str, stream: str, call: _Call, asked: Asked) -> Any:
+    async def _there(self, address: str, stream: str, invocation: Invocation, asked: Asked) -> Any:
         """Have it carried out at another node, as long as that has the user."""
         peer = self.peers.at(address)
-        answer = asyncio.create_task(
-            peer.carried_out(asked, call.name, call.on, call.args, call.kwargs)
-        )
+        answer = asyncio.create_task(peer.carried_out(asked, invocation))
         try:
             while not (await asyncio.wait([answer], timeout=LOOK_S))[0]:
                 if await self._has_left(stream, address):
@@ -255,13 +236,13 @@ class Node:
 
     # --- all users
 
-    async def _compact_everywhere(self, call: _Call) -> CompactionReport:
+    async def _compact_everywhere(self, invocation: Invocation, asked: Asked) -> CompactionReport:
         """Have each node compact the users that it has, and those whom nobody has by then."""
-        whole: CompactionReport = await self._here(call, Asked(call.number))
+        whole: CompactionReport = await self._here(invocation, asked)
         for other in await self.placement.leases.nodes():
             peer, number = self.peers.at(other.address.decode()), self._next()
             try:
-                report = await peer.carried_out(Asked(number), *call[1:])
+                report = await peer.carried_out(Asked(number), invocation)
             except PeerLostError:  # its users are compacted where they are next time
                 continue
             whole = together(whole, report)
@@ -379,7 +360,7 @@ def purging(
 
     async def purge_one(user_id: str) -> Purged:
         how = {"trust": trust, "dry_run": dry_run}
-        purged: Purged = await caller.call("purge", On(user_id), (source,), how)
+        purged: Purged = await caller.call(Invocation("purge", On(user_id), (source,), how))
         return purged
 
     return purge_one
@@ -400,8 +381,13 @@ def together(one: CompactionReport, other: CompactionReport) -> CompactionReport
     )
 
 
-def _stream(name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+async def _awaited(value: Any) -> Any:
+    return await value if asyncio.iscoroutine(value) else value
+
+
+def _stream(invocation: Invocation) -> str | None:
     """Return the stream of the user who has to be live for an operation; None: nobody has to."""
+    name, on, args, kwargs = invocation
     if on.then is not None:
         return None
     if on.user_id is not None:

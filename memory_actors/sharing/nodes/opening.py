@@ -32,7 +32,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.sharing.address import Address
-from memory_actors.sharing.declaration import On
+from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.nodes.agreeing import agree, shown
 from memory_actors.sharing.nodes.node import Node
 from memory_actors.sharing.nodes.peers import Peers, listening_for_peers
@@ -146,7 +146,7 @@ async def _forget_everybody(
 async def _compact_everywhere(made: asyncio.Future[Node]) -> None:
     """Compact all users, at every node: what one node does by the schedule for all of them."""
     node = await asyncio.shield(made)
-    await node.call("system.compact", On(), (), {})
+    await node.call(Invocation("system.compact"))
 
 
 def _check(parts: StoreParts) -> None:

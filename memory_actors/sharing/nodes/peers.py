@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from memory_actors.base.errors import SystemClosedError, UnavailableError
 from memory_actors.sharing.address import BACKLOG, Address, family_of
 from memory_actors.sharing.client import Asked, Client
 from memory_actors.sharing.connecting import Connection, RefusedError
-from memory_actors.sharing.declaration import On
+from memory_actors.sharing.declaration import Invocation, On
 from memory_actors.sharing.declared import DECLARED
 
 CONNECT_S: Final = 1.0
@@ -84,28 +84,24 @@ class Peer(Client):
             error = UnavailableError(str(error))  # nobody asks elsewhere for a client
         super()._fail(error)
 
-    async def carried_out(
-        self, asked: Asked, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    async def carried_out(self, asked: Asked, invocation: Invocation) -> Any:
         """Have an operation carried out there, and return its result.
 
         :raises PeerLostError: the node is gone; nobody knows what came of it.
         :raises MovedError: the user is elsewhere.
         """
-        return DECLARED[name].decoded(await self._said(asked, name, on, args, kwargs))
+        return DECLARED[invocation.name].decoded(await self._said(asked, invocation))
 
     async def told(self, asked: Asked, name: str, *args: Any) -> None:
         """Tell the node something, and wait until it has done what follows.
 
         :raises PeerLostError: the node is gone.
         """
-        await self._said(asked, name, On(), args, {})
+        await self._said(asked, Invocation(name, On(), args))
 
-    async def _said(
-        self, asked: Asked, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> bytes:
+    async def _said(self, asked: Asked, invocation: Invocation) -> bytes:
         try:
-            return await self._answer(name, on, args, kwargs, asked)
+            return await self._answer(invocation, asked)
         except SystemClosedError as error:  # the node is closing, or this connection with it
             raise PeerLostError(str(error)) from error
 

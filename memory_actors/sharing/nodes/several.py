@@ -29,7 +29,7 @@ from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.sharing.client import Asked
-from memory_actors.sharing.declaration import On
+from memory_actors.sharing.declaration import Invocation, On
 from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.nodes import gathering
 from memory_actors.sharing.nodes.leaving import Leaving
@@ -146,33 +146,30 @@ class SeveralNodes:
 
     # --- what handles ask
 
-    async def call(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    async def call(self, invocation: Invocation) -> Any:
         """Carry out an operation where its user is, or everywhere; return its result.
 
         :raises UnavailableError: the user is in none of the databases for too long.
         """
-        if on.then is not None:
-            return await self._replays.get(on, self.nodes[0]).call(name, on, args, kwargs)
-        user_id = _user_of(name, on, args, kwargs)
+        if invocation.on.then is not None:
+            return await self._replays.get(invocation.on, self.nodes[0]).call(invocation)
+        user_id = _user_of(invocation)
         if user_id is None:
-            return await gathering.gathered(self, name, args, kwargs)
-        done = await self._where(user_id, name, on, args, kwargs)
-        if name == "system.erase":
+            return await gathering.gathered(self, invocation)
+        done = await self._where(user_id, invocation)
+        if invocation.name == "system.erase":
             await self._drop_elsewhere(user_id)
         return done
 
-    async def _where(
-        self, user_id: str, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    async def _where(self, user_id: str, invocation: Invocation) -> Any:
         befores = [node.position for node in self.nodes]
         asked, route = Asked(next(self.nodes[0].numbers)), _DatabaseRoute(self, user_id)
         while True:
             at = await route.found()
             try:
                 return await self.nodes[at].asked(
-                    asked._replace(after=befores[at] if route.is_again else None),
-                    name, on, args, kwargs,
-                )  # fmt: skip
+                    asked._replace(after=befores[at] if route.is_again else None), invocation
+                )
             except ShardMovedError as moved:
                 await route.changed(moved)
 
@@ -185,24 +182,22 @@ class SeveralNodes:
                 if other is not self.nodes[at]:
                     await require(_log(other), ShardingStore).drop_foreign(stream, until)
 
-    async def iterate(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> AsyncIterator[Any]:
+    async def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
         """Yield what an operation does; where the user moves meanwhile, what was not yielded."""
-        user_id = _user_of(name, on, args, kwargs)
-        if on.then is not None or user_id is None:
-            async for item in self._everything(name, on, args, kwargs):
+        user_id = _user_of(invocation)
+        if invocation.on.then is not None or user_id is None:
+            async for item in self._everything(invocation):
                 yield item
             return
-        if name == "system.events":
-            async for item in gathering.events_of_user(self, user_id, args, kwargs):
+        if invocation.name == "system.events":
+            async for item in gathering.events_of_user(self, user_id, invocation):
                 yield item
             return
         seen, route = set[str](), _DatabaseRoute(self, user_id)
         while True:
             try:
                 node = self.nodes[await route.found()]
-                async for item in node.iterate(name, on, args, kwargs):
+                async for item in node.iterate(invocation):
                     if item.memory_id not in seen:
                         seen.add(item.memory_id)
                         yield item
@@ -210,20 +205,16 @@ class SeveralNodes:
             except ShardMovedError as moved:
                 await route.changed(moved)
 
-    def _everything(
-        self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> AsyncIterator[Any]:
-        if on.then is not None:
-            node = self._replays.get(on, self.nodes[0])
-            found: AsyncIterator[Any] = node.iterate(name, on, args, kwargs)
-            return found
-        return gathering.events_of_all(self, args, kwargs)
+    def _everything(self, invocation: Invocation) -> AsyncIterator[Any]:
+        if invocation.on.then is not None:
+            return self._replays.get(invocation.on, self.nodes[0]).iterate(invocation)
+        return gathering.events_of_all(self, invocation)
 
-    def at_once(self, name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def at_once(self, invocation: Invocation) -> Any:
         """Carry out an operation that is not awaited."""
-        if name == "system.statistics":
-            return gathering.statistics([node.at_once(name, on, (), {}) for node in self.nodes])
-        return self.nodes[0].at_once(name, on, args, kwargs)
+        if invocation.name == "system.statistics":
+            return gathering.statistics([node.at_once(invocation) for node in self.nodes])
+        return self.nodes[0].at_once(invocation)
 
     async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
         """Open a replay where the user is; return its handle, moment, and how much is lost."""
@@ -332,8 +323,9 @@ def _log(node: Node) -> Any:
     return node.memory._eventlog  # noqa: SLF001 - this process's own
 
 
-def _user_of(name: str, on: On, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+def _user_of(invocation: Invocation) -> str | None:
     """Return whom an operation is about; None: all users."""
+    name, on, args, kwargs = invocation
     if on.user_id is not None:
         return on.user_id
     if name not in DECLARED:
