@@ -14,13 +14,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 import anyio
 
 from eventlog.core.logs import get_logger
 from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
+from memory_actors.actors.slots import L, Slot
 from memory_actors.base.errors import (
     BeingErasedError,
     MovedError,
@@ -35,43 +35,6 @@ SWEEP_S = 1.0
 PASSIVATE_S_MIN = 5.0  # what closing gives to snapshots, however short its deadline
 
 _logger = get_logger("memory_actors.actors.runtime")
-
-
-class Live(Protocol):
-    """The part of an actor that the runtime needs."""
-
-    @property
-    def busy(self) -> bool:
-        """True if it has work in flight."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory it holds, roughly."""
-        ...
-
-    async def passivate(self) -> None:
-        """Finish, and keep what makes the next activation quick."""
-        ...
-
-    async def discard(self) -> None:
-        """Finish, and keep nothing."""
-        ...
-
-
-L = TypeVar("L", bound=Live)
-
-
-@dataclass(slots=True, eq=False)
-class _Slot(Generic[L]):
-    activation: "asyncio.Task[L]"
-    epoch: int | None = None
-    users: int = 0
-    moved: asyncio.Event | None = None
-    """There once another process may have it; set when nobody holds it any more."""
-    last_used_s: float = 0.0
-    size_bytes: int = 0
-    leaving: "asyncio.Task[None] | None" = None
 
 
 class _ActorUse(AbstractAsyncContextManager[L]):
@@ -112,9 +75,9 @@ class Runtime(Generic[L]):
         self._loop = asyncio.get_running_loop()
         self._budget_bytes = budget_bytes
         self._idle_s = idle_s
-        self._slots: OrderedDict[str, _Slot[L]] = OrderedDict()
+        self._slots: OrderedDict[str, Slot[L]] = OrderedDict()
         self._live_bytes = 0
-        self._unmeasured: dict[str, _Slot[L]] = {}  # used since their size was last asked for
+        self._unmeasured: dict[str, Slot[L]] = {}  # used since their size was last asked for
         self.uses = 0
         """The number of times that somebody began to use an actor."""
         self._activations = 0
@@ -175,7 +138,7 @@ class Runtime(Generic[L]):
             del self._barred[key]
             self._count(-1)
 
-    def check_held(self, slot: _Slot[L]) -> None:
+    def check_held(self, slot: Slot[L]) -> None:
         """Refuse to vouch for what was read of an actor that others may have taken over.
 
         :raises MovedError: that.
@@ -194,7 +157,7 @@ class Runtime(Generic[L]):
     def moved(self, key: str, live: L) -> None:
         """Forget an actor that another process has. It is discarded when nobody holds it."""
         slot = self._slots.get(key)
-        if slot is not None and live in _result(slot.activation):
+        if slot is not None and live in slot.lives():
             self._forget(key, slot)
 
     async def forget(self, key: str) -> None:
@@ -213,7 +176,7 @@ class Runtime(Generic[L]):
         if leaving := leaving | self._forgotten:
             await asyncio.wait(leaving)
 
-    def _forget(self, key: str, slot: _Slot[L]) -> None:
+    def _forget(self, key: str, slot: Slot[L]) -> None:
         slot.moved = asyncio.Event()
         if not slot.users:
             slot.moved.set()
@@ -223,11 +186,11 @@ class Runtime(Generic[L]):
             self._forgotten.add(slot.leaving)
             slot.leaving.add_done_callback(self._forgotten.discard)
 
-    async def _discarded(self, slot: _Slot[L], unused: asyncio.Event) -> None:
+    async def _discarded(self, slot: Slot[L], unused: asyncio.Event) -> None:
         """Discard an actor that has moved, once nobody holds it."""
         await asyncio.wait([slot.activation])
         await unused.wait()
-        for live in _result(slot.activation):
+        for live in slot.lives():
             try:
                 await live.discard()
             except Exception as error:  # it is as good as gone
@@ -235,7 +198,7 @@ class Runtime(Generic[L]):
 
     def lives(self) -> list[L]:
         """Return every actor that is live now; from any thread."""
-        return [live for slot in list(self._slots.values()) for live in _result(slot.activation)]
+        return [live for slot in list(self._slots.values()) for live in slot.lives()]
 
     def relieve(self) -> None:
         """Begin to passivate everyone who is idle, however short: memory runs out."""
@@ -271,7 +234,7 @@ class Runtime(Generic[L]):
 
     # --- in and out
 
-    async def enter(self, key: str) -> _Slot[L]:
+    async def enter(self, key: str) -> Slot[L]:
         """Begin to use a key's actor. See `use`."""
         self._count(+1)
         try:
@@ -287,7 +250,7 @@ class Runtime(Generic[L]):
             raise
         return slot
 
-    def leave(self, key: str, slot: _Slot[L]) -> None:
+    def leave(self, key: str, slot: Slot[L]) -> None:
         """End a use."""
         self._leave_slot(slot)
         if key in self._barred:
@@ -298,7 +261,7 @@ class Runtime(Generic[L]):
             self._slots.move_to_end(key)
         self._count(-1)
 
-    async def _activated_slot(self, key: str) -> _Slot[L]:
+    async def _activated_slot(self, key: str) -> Slot[L]:
         while True:
             self._may_enter(key)
             slot = self._slots.get(key) or self._new_slot(key)
@@ -315,7 +278,7 @@ class Runtime(Generic[L]):
                 raise
             return slot
 
-    def _leave_slot(self, slot: _Slot[L]) -> None:
+    def _leave_slot(self, slot: Slot[L]) -> None:
         slot.users -= 1
         if slot.moved is not None and not slot.users:
             slot.moved.set()
@@ -361,19 +324,19 @@ class Runtime(Generic[L]):
         if self._users == 0:
             self._unused.set()
 
-    def _new_slot(self, key: str) -> _Slot[L]:
-        slot: _Slot[L]
-        slot = _Slot(asyncio.create_task(self._activated(key, lambda: slot)))
+    def _new_slot(self, key: str) -> Slot[L]:
+        slot: Slot[L]
+        slot = Slot(asyncio.create_task(self._activated(key, lambda: slot)))
         self._slots[key] = slot
 
-        def activated(done: "asyncio.Task[L]") -> None:
-            if not _succeeded(done):
+        def activated(_done: "asyncio.Task[L]") -> None:
+            if not slot.is_live():
                 self._drop(key, slot)  # failed for all who waited: the next one tries anew
 
         slot.activation.add_done_callback(activated)
         return slot
 
-    async def _activated(self, key: str, slot: Callable[[], _Slot[L]]) -> L:
+    async def _activated(self, key: str, slot: Callable[[], Slot[L]]) -> L:
         await self._shrink()
         epoch = slot().epoch = await self._placement.claim(key)
         self._activations += 1
@@ -391,7 +354,7 @@ class Runtime(Generic[L]):
             slot.size_bytes = size
         self._unmeasured.clear()
 
-    def _drop(self, key: str, slot: _Slot[L]) -> None:
+    def _drop(self, key: str, slot: Slot[L]) -> None:
         if self._slots.get(key) is slot:
             del self._slots[key]
             self._unmeasured.pop(key, None)
@@ -420,10 +383,10 @@ class Runtime(Generic[L]):
                 if self._may_leave(slot):
                     await self._passivate(key)
 
-    def _may_leave(self, slot: _Slot[L]) -> bool:
-        if slot.users or slot.leaving is not None or not slot.activation.done():
+    def _may_leave(self, slot: Slot[L]) -> bool:
+        if slot.users or slot.leaving is not None:
             return False
-        return slot.activation.exception() is None and not slot.activation.result().busy
+        return any(not live.busy for live in slot.lives())
 
     async def _passivate(self, key: str) -> None:
         slot = self._slots.get(key)
@@ -433,7 +396,7 @@ class Runtime(Generic[L]):
             slot.leaving = asyncio.create_task(self._left(key, slot, keep=True))
         await asyncio.wait([slot.leaving])
 
-    async def _left(self, key: str, slot: _Slot[L], *, keep: bool) -> None:
+    async def _left(self, key: str, slot: Slot[L], *, keep: bool) -> None:
         try:
             live = await slot.activation
             await (live.passivate() if keep else live.discard())
@@ -443,13 +406,3 @@ class Runtime(Generic[L]):
             self._passivations += 1
             await self._placement.leave(key, slot.epoch)
             self._drop(key, slot)
-
-
-def _result(activation: "asyncio.Task[L]") -> list[L]:
-    """Return the actor that an activation has led to, none if there is none yet."""
-    is_there = activation.done() and _succeeded(activation)
-    return [activation.result()] if is_there else []
-
-
-def _succeeded(done: "asyncio.Task[L]") -> bool:
-    return not done.cancelled() and done.exception() is None

@@ -41,8 +41,8 @@ from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import user_state
 from memory_actors.kinds.kind import Kind, Passage
 from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.pending import EmbeddedText

@@ -34,7 +34,7 @@ from memory_actors.kinds import user_state
 from memory_actors.kinds.account import AlertChanged
 from memory_actors.kinds.kind import Command, Kind, Pruned
 from memory_actors.kinds.user_state import KINDS, UserState
-from memory_actors.search.embedding.service import Embeddings
+from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.retrieval import Searched
 from memory_actors.users.past_events import events_about, first_events

@@ -6,7 +6,7 @@ embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ import anyio.to_thread
 import numpy as np
 import numpy.typing as npt
 
-from eventlog import Checkpoint, DerivingStore, EventLogError, EventStore, Keys
+from eventlog import DerivingStore, EventLogError, EventStore, Keys
 from eventlog.core.logs import get_logger
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVectorsError
@@ -25,8 +25,10 @@ from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.base.steps import here, step
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.dot_products import Coded
+from memory_actors.search.embedding.background import computed_mean, own_mean
 from memory_actors.search.embedding.batcher import LEAVE_S_MAX, Batcher, Outcome
-from memory_actors.search.embedding.default import DefaultEmbedder, general_texts
+from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
 from memory_actors.search.embedding.shared import SharedDerived
@@ -34,8 +36,6 @@ from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
-MEANS = "background means"
-"""Of the entries in the log that have the mean vectors of models."""
 UNKEPT_MAX: Final = 10_000
 """Texts remembered as not on disk: most are queries, which are never kept. A text that was
 added beyond it is embedded again when its user wakes up."""
@@ -134,7 +134,7 @@ class EmbeddingService:
         """Return what is embedded of a query: the model may tell questions from answers."""
         return f"{getattr(self.embedder, 'query_prefix', '')}{text}"
 
-    def of(self, stream: str) -> "Embeddings":
+    def of(self, stream: str) -> Embeddings:
         """Return the embeddings that a user's memories are found by."""
         if self._store is None:
             return Embeddings(self, owner_of(self._keys, stream), None)
@@ -381,42 +381,17 @@ class EmbeddingService:
         await anyio.to_thread.run_sync(self._table.shrink)
 
     async def background_mean(self) -> Vectors:
-        """Return the mean vector of general text, computed once.
-
-        Sentence vectors of one model share a large common part that says nothing about their
-        meaning. Taking it away (centring) makes what is left comparable.
-        """
+        """Return the mean vector of general text: see background.py."""
         if self._background is None:
-            own = getattr(self.embedder, "background_mean", None)
-            self._background = await (self._computed_mean() if own is None else self._own_mean(own))
+            self._background = await self._computed_background()
         return self._background
 
-    async def _own_mean(self, compute: Callable[[], Vectors]) -> Vectors:
+    async def _computed_background(self) -> Vectors:
+        own = getattr(self.embedder, "background_mean", None)
+        if own is None:
+            return await computed_mean(self.embedder, self._batcher, self._table, self._facts)
         await self._prepare()  # which may take as long as it takes
-        mean = np.asarray(await self._batcher.run(compute, self._deadline_s), np.float32)
-        if mean.shape != (self.embedder.dimension,) or not np.all(np.isfinite(mean)):
-            raise WrongVectorsError(
-                f"background_mean returned shape {list(mean.shape)}, or numbers not finite: "
-                f"return float32 [{self.embedder.dimension}]"
-            )
-        return mean
-
-    async def _computed_mean(self) -> Vectors:
-        name = f"background mean of {self.embedder.fingerprint}"
-        fact = await anyio.to_thread.run_sync(self._table.fact, name)
-        if fact is None and self._facts is not None:
-            fact = await self._facts.load_entry(MEANS, text_digest(name))
-        if fact is None or len(fact) != 4 * self.embedder.dimension:
-            embedded = await self._batcher.embed(general_texts())
-            fact = (
-                np.mean([one.vector for one in embedded], axis=0, dtype=np.float64)
-                .astype(np.float32)
-                .tobytes()
-            )
-            await anyio.to_thread.run_sync(self._table.set_fact, name, fact)
-            if self._facts is not None:
-                await self._facts.save_checkpoint(Checkpoint(MEANS, 0, {text_digest(name): fact}))
-        return np.frombuffer(fact, np.float32)
+        return own_mean(self.embedder, await self._batcher.run(own, self._deadline_s))
 
     def statistics(self) -> EmbeddingStatistics:
         """Return where vectors came from since the store was opened."""
@@ -444,62 +419,3 @@ class EmbeddingService:
         while self._table.waiting:  # also what came while it wrote
             await asyncio.sleep(delay_s)
             await anyio.to_thread.run_sync(self._table.flush)
-
-
-class Embeddings:
-    """The embeddings of one user, or of everybody: calls of the service about what is theirs."""
-
-    def __init__(self, service: EmbeddingService, owner: Owner, shared: SharedDerived | None):
-        self.shared = shared
-        """The pieces beside the user's stream, where the log keeps them."""
-        self._service = service
-        self.embedder = service.embedder
-        self.recipe = service.recipe
-        self.codebook = service.codebook
-        self.owner = owner
-        self.embed = partial(service.embed, owner=owner)
-        self.embed_each = partial(service.embed_each, owner=owner)
-        self.tokens = partial(service.tokens, owner=owner)
-        self.stored = partial(service.stored, owner=owner)
-        self.matrix = partial(service.matrix, owner=owner)
-        self.erase = partial(service.erase, owner=owner)
-
-    def own(self, epoch: int) -> None:
-        """Save what is kept beside the user's stream too: this node has it, under an epoch."""
-        if self.shared is not None:
-            self.shared.own(epoch)
-
-    async def leave(self) -> None:
-        """End that; what waits is saved, if it can be."""
-        if self.shared is not None:
-            await self.shared.leave()
-
-    async def drop(self) -> None:
-        """End that at once: nothing of it comes later."""
-        if self.shared is not None:
-            await self.shared.drop()
-
-    def keep(self, embedded: Mapping[bytes, Embedded]) -> None:
-        """Keep the embeddings of texts that the log has, by digest: here what was computed.
-
-        Beside the user's stream all of them: what a crash has kept from there comes so again.
-        """
-        self._service.keep(embedded, self.owner)
-        if self.shared is not None:
-            self.shared.put(embedded)
-
-    async def forget(self, digests: Sequence[bytes]) -> None:
-        """Delete what is known of texts. Who still has one of them embeds it again."""
-        if self.shared is not None:
-            self.shared.put(dict.fromkeys(digests))
-        await self._service.forget(digests, self.owner)
-
-    async def fetch(self, digests: Collection[bytes]) -> None:
-        """Bring to the disk what the store has of texts of a live user. It may be nothing."""
-        if self.shared is not None and digests:
-            await self._service.fetch(digests, self.owner, self.shared)
-
-    async def recall(self, digests: Collection[bytes]) -> None:
-        """Bring the same to memory alone, for who may outlive the user's erasure."""
-        if self.shared is not None and digests:
-            await self._service.recall(digests, self.owner, self.shared)

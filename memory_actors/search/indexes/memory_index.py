@@ -24,7 +24,7 @@ from eventlog import Dropped, EventStore
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.names import Names
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
-from memory_actors.search.embedding.service import Embeddings
+from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, compacted
 from memory_actors.search.indexes.fields import FieldIndex
 from memory_actors.search.indexes.labels import NONE

@@ -36,8 +36,8 @@ from eventlog.files.datafile import ANEW, opened, read_bytes
 from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.privacy import reason
 from memory_actors.kinds.kind import Kind, Passage, Row
+from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
-from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen

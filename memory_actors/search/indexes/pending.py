@@ -16,8 +16,8 @@ from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import EmbedderClosedError
 from memory_actors.kinds.kind import Passage, version_of
+from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.service import Embeddings
 
 TEXTS_MAX = 64  # passages embedded in one go
 RETRY_S = 5.0  # after the embedder failed

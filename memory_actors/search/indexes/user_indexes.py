@@ -16,8 +16,8 @@ import numpy as np
 from eventlog import EventStore
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind
+from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.embedding.service import Embeddings
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import indexed, of_kind
 from memory_actors.search.indexes.pending import EmbeddedText
