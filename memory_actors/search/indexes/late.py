@@ -62,6 +62,7 @@ _ROOMY_SHARE: Final = 16  # a segment that is filled to this part has all of its
 _PLACE_BITS: Final = 32
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _FREQUENCY_BYTES: Final = 100
+_TOKENS: Final = 1 << 16
 _CHANGES_MAX: Final = 1_024  # of frequencies, before they are counted with the others
 _ROW_BYTES: Final = 39
 """Bytes that a memory takes beside its states and token ids."""
@@ -114,13 +115,15 @@ class _Frequencies:
         return ids.nbytes + counts.nbytes + _FREQUENCY_BYTES * len(since)
 
     def count(self, token_ids: TokenIds, change: int) -> None:
-        ids, _, since = self._counted
+        ids, counts, since = self._counted
         for token in token_ids.tolist():
             since[token] = since.get(token, 0) + change
         if len(since) > _CHANGES_MAX:
-            every = np.union1d(ids, np.fromiter(since, np.uint16))
-            found = self.of(every)
-            self._counted = every[found > 0], found[found > 0], {}
+            found = np.zeros(_TOKENS, np.int64)
+            found[ids] = counts
+            found[np.fromiter(since, np.int64)] += np.fromiter(since.values(), np.int64)
+            every = np.flatnonzero(found > 0)
+            self._counted = every.astype(np.uint16), found[every], {}
 
     def of(self, token_ids: TokenIds) -> npt.NDArray[np.int64]:
         """Return the number of memories that have each of these; from any thread."""
