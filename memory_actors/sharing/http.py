@@ -33,6 +33,7 @@ from memory_actors.base.validation import check_name, checked_host, json_copy
 from memory_actors.base.watching import tell
 from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered, On
 from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.invocations import arguments
 from memory_actors.sharing.offered import OFFERED, PROBLEMS
 from memory_actors.sharing.values import error_named
 
@@ -120,14 +121,13 @@ class HttpCaller:
         :raises UnavailableError: nobody answers, or the server cannot do it now.
         :raises DeadlineExceededError: it has not answered in time.
         """
-        name, on, args, kwargs = invocation
+        name = invocation.name
         if name not in OFFERED:
             raise self._not_offered(name)
-        given = signature(DECLARED[name].takes).bind(None, *args, **kwargs).arguments
-        del given["self"]
+        given = arguments(invocation)
         if name == "system.compact":
             return await self._compacted(given)
-        said = (await self._answer(_request(name, OFFERED[name], on, given))).content
+        said = (await self._answer(_request(name, OFFERED[name], invocation.on, given))).content
         try:
             if (within := OFFERED[name].within) is not None:
                 said = msgspec.json.decode(said, type=dict[str, msgspec.Raw])[within]

@@ -1,18 +1,12 @@
-"""A call of a client that has no result yet, and the message that asks for it."""
+"""A call of a client that has no result yet."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Final
 
-import anyio
-import msgspec
-
-from memory_actors.base.errors import InvalidInputError
 from memory_actors.sharing import frames
-from memory_actors.sharing.declaration import How, Invocation
+from memory_actors.sharing.declaration import How
 from memory_actors.sharing.declared import DECLARED
-from memory_actors.sharing.values import Found, packed, unpacked
 
 ERASURES: Final = "system.watch_erasures"
 FORGET: Final = "node.forget"
@@ -59,71 +53,3 @@ class Waiting:
             self.result.set_exception(error)
             self.result.exception()  # nobody may be waiting any more
         self.items.put_nowait(None)
-
-
-def call_of(
-    number: int, invocation: Invocation, deadline_s: float | None = None
-) -> tuple[frames.Call, list[Any]]:
-    """Return the message that asks for an operation, and what of its arguments stays here."""
-    kept: list[Any] = []
-    arguments = _packed(*_absolute(invocation), kept)
-    if len(arguments) > frames.VALUE_BYTES_MAX:
-        raise InvalidInputError(
-            f"the arguments take {len(arguments):,} bytes (max: {frames.VALUE_BYTES_MAX:,}): give "
-            "less at once"
-        )
-    return frames.Call(number, invocation.name, invocation.on, arguments, deadline_s), kept
-
-
-def deadline_s() -> float | None:
-    """Return the seconds that a caller on this event loop has left; None: all there are."""
-    until_s = anyio.current_effective_deadline()
-    if until_s == float("inf"):
-        return None
-    return max(0.0, until_s - asyncio.get_running_loop().time())
-
-
-def _packed(args: Sequence[Any], kwargs: Mapping[str, Any], kept: list[Any]) -> bytes:
-    def keep(one: Any) -> int:
-        kept.append(one)
-        return len(kept) - 1
-
-    return packed([list(args), dict(kwargs)], keep)
-
-
-def _absolute(invocation: Invocation) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return arguments with paths as they are for every process."""
-    _, _, args, kwargs = invocation
-    declared = DECLARED.get(invocation.name)
-    if declared is None or declared.path is None:
-        return args, kwargs
-    place, parameter = declared.path
-    if len(args) > place:
-        return [*args[:place], _whole(args[place]), *args[place + 1 :]], kwargs
-    return args, {**kwargs, parameter: _whole(kwargs.get(parameter))}
-
-
-def _whole(path: Any) -> Any:
-    return str(Path(path).absolute()) if isinstance(path, str | Path) and str(path) else path
-
-
-def invocation_of(call: frames.Call, found: Found) -> Invocation:
-    """Return what a call asks for.
-
-    :raises InvalidInputError: its arguments cannot be read.
-    """
-    args, kwargs = unpacked(call.arguments, found)
-    return Invocation(call.operation, call.on, args, kwargs)
-
-
-def from_here(message: frames.Call, position: int) -> frames.Call:
-    """Return the call that goes on behind a position."""
-    args, kwargs = unpacked(message.arguments, nothing)
-    return msgspec.structs.replace(
-        message, arguments=packed([args, {**kwargs, "after": position}], nothing)
-    )
-
-
-def nothing(*_: Any) -> Any:
-    """Stand for a function where there is none."""
-    return None

@@ -37,6 +37,7 @@ from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.client import Asked
 from memory_actors.sharing.declaration import Caller, Invocation, On, Then
+from memory_actors.sharing.invocations import user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
@@ -53,7 +54,7 @@ PATIENCE_S: Final = 30.0
 KNOWN_MAX: Final = 100_000
 """Users of whom it is known where they are: some 300 bytes each."""
 OF_ONE_USER: Final = {"system.compact", "system.compaction_stats", "system.erase"}
-"""Operations of the system that are about one user, if their first argument names one."""
+"""Operations of the system that a user's own actor carries out, if they name one."""
 
 
 class Node:
@@ -386,13 +387,9 @@ async def _awaited(value: Any) -> Any:
 
 
 def _stream(invocation: Invocation) -> str | None:
-    """Return the stream of the user who has to be live for an operation; None: nobody has to."""
-    name, on, args, kwargs = invocation
-    if on.then is not None:
+    """Return the stream of the user whose actor carries it out; None: the system does."""
+    on = invocation.on
+    if on.then is not None or (on.user_id is None and invocation.name not in OF_ONE_USER):
         return None
-    if on.user_id is not None:
-        return stream_of(on.user_id)
-    if name not in OF_ONE_USER:
-        return None
-    user_id = args[0] if args else kwargs.get("user_id")
+    user_id = user_of(invocation)
     return None if user_id is None else stream_of(check_name(user_id, "user_id"))

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -30,7 +29,7 @@ from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.sharing.client import Asked
 from memory_actors.sharing.declaration import Invocation, On
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.invocations import user_of
 from memory_actors.sharing.nodes import gathering
 from memory_actors.sharing.nodes.leaving import Leaving
 from memory_actors.sharing.nodes.node import AGAIN_S, PATIENCE_S, Node
@@ -153,7 +152,7 @@ class SeveralNodes:
         """
         if invocation.on.then is not None:
             return await self._replays.get(invocation.on, self.nodes[0]).call(invocation)
-        user_id = _user_of(invocation)
+        user_id = user_of(invocation)
         if user_id is None:
             return await gathering.gathered(self, invocation)
         done = await self._where(user_id, invocation)
@@ -184,7 +183,7 @@ class SeveralNodes:
 
     async def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
         """Yield what an operation does; where the user moves meanwhile, what was not yielded."""
-        user_id = _user_of(invocation)
+        user_id = user_of(invocation)
         if invocation.on.then is not None or user_id is None:
             async for item in self._everything(invocation):
                 yield item
@@ -321,17 +320,3 @@ class _DatabaseRoute:
 
 def _log(node: Node) -> Any:
     return node.memory._eventlog  # noqa: SLF001 - this process's own
-
-
-def _user_of(invocation: Invocation) -> str | None:
-    """Return whom an operation is about; None: all users."""
-    name, on, args, kwargs = invocation
-    if on.user_id is not None:
-        return on.user_id
-    if name not in DECLARED:
-        return None
-    with suppress(TypeError):  # the operation says better what is wrong
-        given = signature(DECLARED[name].takes).bind(None, *args, **kwargs).arguments
-        user_id = given.get("user_id")
-        return user_id if isinstance(user_id, str) else None
-    return None

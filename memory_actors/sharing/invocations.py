@@ -1,0 +1,110 @@
+"""Invocations: their arguments by name, the user concerned, and the messages that ask for them."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.sharing import frames
+from memory_actors.sharing.declaration import Invocation
+from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.values import Found, packed, unpacked
+
+
+def arguments(invocation: Invocation) -> dict[str, Any]:
+    """Return the arguments that were given, by the names of their parameters.
+
+    :raises TypeError: the operation does not take them.
+    """
+    takes = signature(DECLARED[invocation.name].takes)
+    given = takes.bind(None, *invocation.args, **invocation.kwargs).arguments
+    del given["self"]
+    return given
+
+
+def user_of(invocation: Invocation) -> str | None:
+    """Return the id of the user that an invocation concerns.
+
+    None: it concerns all users, or the operation refuses what it was given.
+    """
+    if invocation.on.user_id is not None:
+        return invocation.on.user_id
+    if invocation.name in DECLARED:
+        with suppress(TypeError):  # the operation says better what is wrong
+            user_id = arguments(invocation).get("user_id")
+            return user_id if isinstance(user_id, str) else None
+    return None
+
+
+def call_of(
+    number: int, invocation: Invocation, deadline_s: float | None = None
+) -> tuple[frames.Call, list[Any]]:
+    """Return the message that asks for an operation, and what of its arguments stays here."""
+    kept: list[Any] = []
+    arguments = _packed(*_absolute(invocation), kept)
+    if len(arguments) > frames.VALUE_BYTES_MAX:
+        raise InvalidInputError(
+            f"the arguments take {len(arguments):,} bytes (max: {frames.VALUE_BYTES_MAX:,}): give "
+            "less at once"
+        )
+    return frames.Call(number, invocation.name, invocation.on, arguments, deadline_s), kept
+
+
+def deadline_s() -> float | None:
+    """Return the seconds that a caller on this event loop has left; None: all there are."""
+    until_s = anyio.current_effective_deadline()
+    if until_s == float("inf"):
+        return None
+    return max(0.0, until_s - asyncio.get_running_loop().time())
+
+
+def _packed(args: Sequence[Any], kwargs: Mapping[str, Any], kept: list[Any]) -> bytes:
+    def keep(one: Any) -> int:
+        kept.append(one)
+        return len(kept) - 1
+
+    return packed([list(args), dict(kwargs)], keep)
+
+
+def _absolute(invocation: Invocation) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return arguments with paths as they are for every process."""
+    _, _, args, kwargs = invocation
+    declared = DECLARED.get(invocation.name)
+    if declared is None or declared.path is None:
+        return args, kwargs
+    place, parameter = declared.path
+    if len(args) > place:
+        return [*args[:place], _whole(args[place]), *args[place + 1 :]], kwargs
+    return args, {**kwargs, parameter: _whole(kwargs.get(parameter))}
+
+
+def _whole(path: Any) -> Any:
+    return str(Path(path).absolute()) if isinstance(path, str | Path) and str(path) else path
+
+
+def invocation_of(call: frames.Call, found: Found) -> Invocation:
+    """Return what a call asks for.
+
+    :raises InvalidInputError: its arguments cannot be read.
+    """
+    args, kwargs = unpacked(call.arguments, found)
+    return Invocation(call.operation, call.on, args, kwargs)
+
+
+def from_here(message: frames.Call, position: int) -> frames.Call:
+    """Return the call that goes on behind a position."""
+    args, kwargs = unpacked(message.arguments, nothing)
+    return msgspec.structs.replace(
+        message, arguments=packed([args, {**kwargs, "after": position}], nothing)
+    )
+
+
+def nothing(*_: Any) -> Any:
+    """Stand for a function where there is none."""
+    return None
