@@ -13,8 +13,8 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.clusters import Points, clusters, dbscan, topics
-from memory_actors.compaction.giving_way import one_thread
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
+from memory_actors.compaction.throttling import one_thread
 from memory_actors.kinds.compression import CompactedKind
 from memory_actors.kinds.kind import Events, last_true_us
 from memory_actors.search.embedding.protocol import Vectors

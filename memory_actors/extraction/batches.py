@@ -12,7 +12,7 @@ are no less trusted than its messages.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from memory_actors.base.asked import ASKED, CALL
+from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import ESCAPE, parsed
 from memory_actors.base.origins import wanted

@@ -14,8 +14,8 @@ import msgspec
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse, Tier
+from memory_actors.kinds.defaults import folding
 from memory_actors.kinds.kind import Command
-from memory_actors.kinds.usual import folding
 
 NAME = "account"
 WARNING, CRITICAL = "warning", "critical"

@@ -5,8 +5,8 @@ of their texts' versions, each decoded when it is asked for, in a microsecond; b
 persistent map of the rows that have changed since. `packed` puts both into one such piece again.
 The piece is also what a snapshot holds: nothing of it is decoded when it is read.
 
-A row is found by its id, which is its first field, through a table of open addressing (`names.py`
-has such a one), and by a key that rows have in common which may be the same, as duplicates are.
+A row is found by its id, which is its first field, through a table of open addressing, as
+interning.py has one, and by a key that several rows may share, as duplicates do.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from immutables import Map
 
-from memory_actors.base.names import addressed, places_for, probed
+from memory_actors.base.interning import addressed, places_for, probed
 from memory_actors.kinds.kind import Row
 
 R = TypeVar("R", bound=Row)

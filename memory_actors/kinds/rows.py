@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Memory
+from memory_actors.kinds.defaults import same_json
 from memory_actors.kinds.kind import Row, Update, Updated, last_true_us
 from memory_actors.kinds.packed import PackedRows
-from memory_actors.kinds.usual import same_json
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds
 

@@ -1,4 +1,4 @@
-"""The past of a memory without the words of a source: a purge makes of it what is left."""
+"""The events about a memory, with those marked that hold words of a source which is purged."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias

@@ -16,6 +16,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.defaults import folding, no_chain, no_rows, same_json, timeless
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import (
     Add,
@@ -31,7 +32,6 @@ from memory_actors.kinds.kind import (
 )
 from memory_actors.kinds.rows import new_row
 from memory_actors.kinds.tainted import TaintedPast
-from memory_actors.kinds.usual import folding, no_chain, no_rows, same_json, timeless
 
 NAME = "working"
 NATURE = Nature(is_indexed=False, export_place=2, is_cache=True)

@@ -8,7 +8,7 @@ import msgspec
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import to_datetime
-from memory_actors.base.asked import CALL
+from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
 from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
 from memory_actors.kinds.provenance import Provenance

@@ -11,7 +11,7 @@ from memory_actors.base.errors import KeyFileError, MissingExtraError
 from memory_actors.sharing.system import MemorySystem, settings_of
 
 if TYPE_CHECKING:
-    from memory_actors.server.admission import Doorway
+    from memory_actors.server.admission import Admission
 
 __all__ = [
     "ApiKey",
@@ -27,7 +27,7 @@ HOST, PORT = "127.0.0.1", 8765
 DASHBOARD = "/ui"
 
 
-def create_app(memory: MemorySystem, keys: KeyStore, **limits: Any) -> "Doorway":
+def create_app(memory: MemorySystem, keys: KeyStore, **limits: Any) -> "Admission":
     """Return an ASGI application over an open memory system. `limits` as for `app.create_app`.
 
     :raises MissingExtraError: Litestar is not installed.

@@ -43,7 +43,7 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 _logger = get_logger("memory_actors.server")
 
 
-class Doorway:
+class Admission:
     """The ASGI application: give it to any server, or mount it in another application.
 
     Its lifespan must run: it holds the background jobs.

@@ -25,7 +25,7 @@ from memory_actors.server.admission import (
     BODY_DEADLINE_S,
     HEALTH,
     IN_FLIGHT_MAX,
-    Doorway,
+    Admission,
     Receive,
     Scope,
     Send,
@@ -82,7 +82,7 @@ def create_app(
     body_deadline_s: float = BODY_DEADLINE_S,
     mcp_hosts: Sequence[str] = (),
     cors_origins: Sequence[str] = (),
-) -> Doorway:
+) -> Admission:
     """Return the ASGI application over an open memory system and a store of keys.
 
     At most `in_flight_max` requests are in work at a time. `body_deadline_s` is how long a body may
@@ -113,7 +113,7 @@ def create_app(
         logging_config=None,
         debug=False,
     )
-    return Doorway(
+    return Admission(
         routes, mcp, ending, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s
     )
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.server.admission import Doorway
+from memory_actors.server.admission import Admission
 from memory_actors.server.app import create_app
 from memory_actors.server.connections import Connections
 from memory_actors.sharing.system import MemorySystem
@@ -40,7 +40,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams of events, then all else."""
-        if isinstance(self.config.app, Doorway):
+        if isinstance(self.config.app, Admission):
             self.config.app.ending.set()
         await super().shutdown(sockets)
 

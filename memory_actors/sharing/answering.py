@@ -21,7 +21,7 @@ from eventlog import MeasuredStore, require
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
-from memory_actors.base.asked import ASKED, ClientCall
+from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import DeadlineExceededError, InvalidInputError, UnavailableError
 from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames

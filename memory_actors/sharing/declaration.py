@@ -1,4 +1,4 @@
-"""A call of an operation, whoever carries it out, and the declaration of one: see declared.py."""
+"""The declaration of an operation, a call of one, and the protocol of those that carry it out."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ class Then(msgspec.Struct, frozen=True, array_like=True):
     as_of: int | datetime
     dropped: str
     opening: int = 0
-    """Tells two replays of the same moment apart, where they are kept by this."""
+    """A number that tells two replays of the same moment apart."""
 
 
 class On(msgspec.Struct, frozen=True, array_like=True):

@@ -16,7 +16,7 @@ from typing import Any
 from eventlog import Recorded, replay
 from eventlog.core.subscription import version_at
 from memory_actors.actors.asking import Reply
-from memory_actors.base.asked import CALL
+from memory_actors.base.client_call import CALL
 from memory_actors.history.past_user import PastUser
 from memory_actors.kinds.user_state import UserState, fold_start
 from memory_actors.users.handles.scope import Scope

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from memory_actors import ClusterReport, Limits, Memory, MemorySystem, Receipt, Tier
 from memory_actors.base.streams import stream_of
-from memory_actors.compaction import giving_way
+from memory_actors.compaction import throttling
 from memory_actors.kinds import user_state
 from memory_actors.users import live_user
 from support.clients import (
@@ -47,9 +47,9 @@ class SystemMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.usual = live_user.SNAPSHOT_MIN_EVENTS, giving_way.REST_S_MAX
+        self.usual = live_user.SNAPSHOT_MIN_EVENTS, throttling.REST_S_MAX
         live_user.SNAPSHOT_MIN_EVENTS = 1  # every passivation leaves a snapshot to start from
-        giving_way.REST_S_MAX = 0.0  # nobody is to notice compaction less
+        throttling.REST_S_MAX = 0.0  # nobody is to notice compaction less
         self.directory = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
         self.clock, self.embedder, self.ids = FakeClock(), FakeEmbedder(), FakeIds()
@@ -62,7 +62,7 @@ class SystemMachine(RuleBasedStateMachine):
         self.run(self.stack.aclose())
         self.runner.close()
         self.directory.cleanup()
-        live_user.SNAPSHOT_MIN_EVENTS, giving_way.REST_S_MAX = self.usual
+        live_user.SNAPSHOT_MIN_EVENTS, throttling.REST_S_MAX = self.usual
 
     def run(self, call: Any) -> Any:
         return self.runner.run(call)

@@ -36,8 +36,8 @@ from memory_actors.kinds.context.state import (
     initial,
     load,
 )
+from memory_actors.kinds.defaults import deleting, no_chain, none_at_hand, timeless
 from memory_actors.kinds.kind import Events, Nature, Passage, Tally
-from memory_actors.kinds.usual import deleting, no_chain, none_at_hand, timeless
 
 NATURE = Nature(is_searched=False, export_place=3)
 """A document is loaded whole, and its archive has a search of its own."""

@@ -51,9 +51,9 @@ from memory_actors.kinds.context.sizes import (
     without,
 )
 from memory_actors.kinds.context.state import ContextState, Row, block, blocks, text
+from memory_actors.kinds.defaults import deciding, same_json
 from memory_actors.kinds.kind import Command, refuse_id
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.usual import deciding, same_json
 
 
 def _everything(state: ContextState, name: str) -> tuple[str, ...]:

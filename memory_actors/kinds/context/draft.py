@@ -233,13 +233,13 @@ def restored(command: RestoreEntries, state: ContextState) -> list[Event]:
 def _put_back(row: Row, raw: str, draft: DocumentDraft, *, in_state: bool) -> None:
     if row.memory_id in draft:  # a heading that came back with an entry
         return
-    if row.section is not None and _is_wanting(row, row.section, draft):
+    if row.section is not None and _is_missing(row, row.section, draft):
         draft.put_back(_heading(row, row.section, draft))
     rank = row.rank if in_state else draft.free_rank(row.rank)
     draft.put_back(derived(BlockRestored, row, document=draft.document, raw=raw, rank=rank))
 
 
-def _is_wanting(row: Row, section: Section, draft: DocumentDraft) -> bool:
+def _is_missing(row: Row, section: Section, draft: DocumentDraft) -> bool:
     """Say whether the heading is gone, and the one before the entry's place is another one."""
     if section.heading_id in draft:
         return False

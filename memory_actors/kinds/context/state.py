@@ -31,7 +31,7 @@ from memory_actors.kinds.context.events import (
     registry,
 )
 from memory_actors.kinds.context.markdown import render
-from memory_actors.kinds.lives import Lives
+from memory_actors.kinds.last_rows import Lives
 from memory_actors.kinds.rows import new_row
 
 # --- state

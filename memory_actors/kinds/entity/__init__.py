@@ -13,6 +13,7 @@ from typing import Any
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
 from memory_actors.kinds import kind
+from memory_actors.kinds.defaults import no_chain, none_at_hand, oldest_first, timeless
 from memory_actors.kinds.entity.decide import (
     COMMANDS,
     OBSERVATIONS_BYTES_MAX,
@@ -50,7 +51,6 @@ from memory_actors.kinds.entity.state import (
 from memory_actors.kinds.kind import Events, Nature, Passage, Tally, index_of, version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 from memory_actors.kinds.rows import record_data
-from memory_actors.kinds.usual import no_chain, none_at_hand, oldest_first, timeless
 
 Row = EntityRow | RelationshipRow
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
+from memory_actors.kinds.defaults import deciding
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
     EntityAdded,
@@ -46,7 +47,6 @@ from memory_actors.kinds.entity.state import (
 from memory_actors.kinds.kind import PASSAGES_MAX, Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.phrasing import observation_text, text_digest
 from memory_actors.kinds.rows import update_of
-from memory_actors.kinds.usual import deciding
 
 OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
 OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB

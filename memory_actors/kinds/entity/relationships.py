@@ -17,6 +17,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.validation import metadata_copy
+from memory_actors.kinds.defaults import same_json
 from memory_actors.kinds.entity.events import (
     Event,
     RelationshipAdded,
@@ -30,7 +31,6 @@ from memory_actors.kinds.entity.room import Room, make_room, oldest_relationship
 from memory_actors.kinds.entity.state import Entities, EntityRow, find, tentatively
 from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id
 from memory_actors.kinds.rows import changed_pin, update_of
-from memory_actors.kinds.usual import same_json
 
 A = TypeVar("A", bound=RelationshipAdded)
 

@@ -32,7 +32,7 @@ from memory_actors.kinds.entity.events import (
 )
 from memory_actors.kinds.entity.graph import Graph, RelationshipRow, name_key
 from memory_actors.kinds.kind import Events, Row, index_of, label, version_of
-from memory_actors.kinds.lives import Life, Lives
+from memory_actors.kinds.last_rows import Life, Lives
 from memory_actors.kinds.rows import Groups, Held, derived, kept, new_row, put_in, take_from
 
 _NONE: Map[str, str] = Map()

@@ -14,6 +14,7 @@ from typing import Any
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
 from memory_actors.kinds.compression import summary_data, summary_passages, summary_text
+from memory_actors.kinds.defaults import by_age, deleting, its_content, none_at_hand, timeless
 from memory_actors.kinds.episodic.decide import (
     COMMANDS,
     NAME,
@@ -56,7 +57,6 @@ from memory_actors.kinds.episodic.state import (
 )
 from memory_actors.kinds.kind import Events, Nature, Passage, Tally, version_of
 from memory_actors.kinds.rows import record_data
-from memory_actors.kinds.usual import by_age, deleting, its_content, none_at_hand, timeless
 
 TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
 LINE_CHARACTERS_MAX = 500  # of its goal, and of its result

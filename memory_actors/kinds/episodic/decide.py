@@ -20,6 +20,7 @@ from memory_actors.kinds.compression import (
     refuse_rewording,
     summary_to_undo,
 )
+from memory_actors.kinds.defaults import deciding
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
@@ -35,7 +36,7 @@ from memory_actors.kinds.episodic.events import (
     StepAdded,
     SummaryEvent,
 )
-from memory_actors.kinds.episodic.lives import LIVES, returning
+from memory_actors.kinds.episodic.last_rows import LIVES, returning
 from memory_actors.kinds.episodic.state import (
     Episodic,
     Row,
@@ -45,7 +46,6 @@ from memory_actors.kinds.episodic.state import (
 )
 from memory_actors.kinds.kind import Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.rows import oldest, update_of
-from memory_actors.kinds.usual import deciding
 
 NAME = "episodic"
 

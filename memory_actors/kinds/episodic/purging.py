@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.kinds.episodic import lives
+from memory_actors.kinds.episodic import last_rows
 from memory_actors.kinds.episodic.events import (
     EpisodeDeleted,
     EpisodeRestored,
@@ -42,7 +42,9 @@ def returning(past: TaintedPast, limits: Limits) -> list[RowEvent] | None:
     events = _each_step_once(past.cleaned(EpisodeStarted))
     left = [_without_markers(one, set(steps)) for one in events]
     try:
-        there = lives.returning(lives.LIVES.last(past.memory_id, left), limits.episode_steps)
+        there = last_rows.returning(
+            last_rows.LIVES.last(past.memory_id, left), limits.episode_steps
+        )
     except NotFoundError:
         return None
     first, *others = there.events

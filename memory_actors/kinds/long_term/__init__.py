@@ -19,6 +19,15 @@ from memory_actors.kinds.compression import (
     summary_passages,
     summary_text,
 )
+from memory_actors.kinds.defaults import (
+    by_age,
+    deleting,
+    its_content,
+    its_session,
+    none_at_hand,
+    own_version,
+    timeless,
+)
 from memory_actors.kinds.kind import Events, Nature, Passage, Tally
 from memory_actors.kinds.long_term.decide import (
     COMMANDS,
@@ -67,15 +76,6 @@ from memory_actors.kinds.long_term.state import (
 )
 from memory_actors.kinds.long_term.superseding import Pair, SupersedeMemories
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.usual import (
-    by_age,
-    deleting,
-    its_content,
-    its_session,
-    none_at_hand,
-    own_version,
-    timeless,
-)
 
 NATURE = Nature()
 

@@ -19,6 +19,7 @@ from memory_actors.kinds.compression import (
     refuse_rewording,
     summary_to_undo,
 )
+from memory_actors.kinds.defaults import deciding
 from memory_actors.kinds.kind import Add, Command, Delete, Restore, Update, added_before, refuse_id
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
@@ -51,7 +52,6 @@ from memory_actors.kinds.long_term.superseding import (
     supersede,
 )
 from memory_actors.kinds.rows import Held, oldest, update_of
-from memory_actors.kinds.usual import deciding
 
 NAME = "long_term"
 

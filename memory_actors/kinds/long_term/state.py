@@ -27,7 +27,7 @@ from memory_actors.kinds.compression import (
     summary_again,
     summary_row,
 )
-from memory_actors.kinds.lives import Life, Lives
+from memory_actors.kinds.last_rows import Life, Lives
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,

@@ -14,6 +14,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.defaults import its_content, its_session, no_data, no_rows, own_version
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -48,7 +49,6 @@ from memory_actors.kinds.short_term.state import (
     registry,
     without,
 )
-from memory_actors.kinds.usual import its_content, its_session, no_data, no_rows, own_version
 
 NAME = "short_term"
 NATURE = Nature(is_indexed=False, export_place=1)

@@ -9,11 +9,11 @@ from immutables import Map
 from eventlog import Recorded
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import kind
+from memory_actors.kinds.defaults import folding
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Updated
 from memory_actors.kinds.rows import derived, new_row, updated_row
 from memory_actors.kinds.tainted import TaintedPast
-from memory_actors.kinds.usual import folding
 
 registry = KindRegistry()
 

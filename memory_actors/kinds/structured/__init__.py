@@ -16,6 +16,16 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Document, QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.defaults import (
+    by_age,
+    deciding,
+    deleting,
+    no_chain,
+    none_at_hand,
+    own_version,
+    same_json,
+    timeless,
+)
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -51,16 +61,6 @@ from memory_actors.kinds.structured.state import (
     value_json,
     value_of,
     without,
-)
-from memory_actors.kinds.usual import (
-    by_age,
-    deciding,
-    deleting,
-    no_chain,
-    none_at_hand,
-    own_version,
-    same_json,
-    timeless,
 )
 
 NAME = "structured"

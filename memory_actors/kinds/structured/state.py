@@ -12,7 +12,7 @@ from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Events, Pruned
-from memory_actors.kinds.lives import Life, Lives
+from memory_actors.kinds.last_rows import Life, Lives
 from memory_actors.kinds.rows import (
     Groups,
     Held,

@@ -51,7 +51,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.names import Names
+from memory_actors.base.interning import Names
 from memory_actors.search.indexes.bm25 import Scores, SessionSteps, Term, Windows
 from memory_actors.search.indexes.labels import NONE, Rows
 from memory_actors.search.indexes.postings import (

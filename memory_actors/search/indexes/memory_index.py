@@ -22,7 +22,7 @@ import numpy as np
 
 from eventlog import Dropped, EventStore
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.base.names import Names
+from memory_actors.base.interning import Names
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, compacted

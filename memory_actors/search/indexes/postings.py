@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.names import Names
+from memory_actors.base.interning import Names
 from memory_actors.search.indexes.labels import (
     CAPACITY_MIN,
     GROWTH,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.records import DAY_US
-from memory_actors.base.names import Names
+from memory_actors.base.interning import Names
 from memory_actors.kinds.kind import last_true_us
 from memory_actors.kinds.phrasing import DIGEST_BYTES
 

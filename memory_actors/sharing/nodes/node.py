@@ -22,7 +22,7 @@ import msgspec
 from eventlog import EventLogError, Progress, SettingStore, require
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.purging import purge_users
-from memory_actors.base.asked import ASKED, ClientCall
+from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import (
     MovedError,
     ShardMovedError,

@@ -35,7 +35,7 @@ class LeasedPlacement:
         self.forget: Callable[[], Awaitable[None]]
         """Forgets every user."""
         self.claimed: set[str] | None = None
-        """Whoever was claimed, if that has to be known."""
+        """The users who are claimed; None: nobody has asked for them to be noted."""
         self._forgetting: asyncio.Task[None] | None = None
         leases.lapsed = self._lapsed
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
-from memory_actors.base.asked import ASKED, CALL
+from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
 from memory_actors.base.streams import recall_stream_of, stream_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from memory_actors.compaction import giving_way
-from memory_actors.compaction.giving_way import REST, REST_S_MAX, TURN_S_MAX, Pace, short_turns
+from memory_actors.compaction import throttling
+from memory_actors.compaction.throttling import REST, REST_S_MAX, TURN_S_MAX, Pace, short_turns
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(giving_way, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(throttling, "perf_counter", lambda: now[0])
     return now
 
 
@@ -53,7 +53,7 @@ async def test_it_rests_longer_than_it_worked_while_others_are_about(
 
 
 async def test_who_is_to_stop_rests_no_longer(monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
-    monkeypatch.setattr(giving_way, "REST_S_MAX", 60.0)
+    monkeypatch.setattr(throttling, "REST_S_MAX", 60.0)
     uses, halt = [5], asyncio.Event()
     pace = Pace(lambda: uses[0], halt)
     clock[0], uses[0] = 60.0, 7

@@ -22,7 +22,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.compaction import job, replacing
-from memory_actors.compaction.giving_way import Pace
+from memory_actors.compaction.throttling import Pace
 from memory_actors.kinds.phrasing import text_digest
 
 pytestmark = pytest.mark.anyio

@@ -153,8 +153,8 @@ def test_one_request_too_many_is_told_to_come_again(tmp_path: Path) -> None:
         path = f"/v1/users/{ALICE}/usage"
         with ThreadPoolExecutor() as threads:
             held = [threads.submit(service, "GET", path, service.alice) for _ in range(2)]
-            doorway = service.server.config.app
-            until(lambda: doorway._in_flight == 2)
+            admission = service.server.config.app
+            until(lambda: admission._in_flight == 2)
             answer = service("GET", path, service.alice)
             problem(answer, 503, "unavailable")
             assert answer.headers["retry-after"] == "1"
@@ -163,7 +163,7 @@ def test_one_request_too_many_is_told_to_come_again(tmp_path: Path) -> None:
             for one in held:
                 problem(one.result(), 404, "not-found")
         problem(service("GET", path, service.alice), 404, "not-found")
-        until(lambda: doorway._in_flight == 0)
+        until(lambda: admission._in_flight == 0)
 
 
 # --- quotas

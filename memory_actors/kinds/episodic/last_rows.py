@@ -30,7 +30,7 @@ from memory_actors.kinds.episodic.state import (
     without_steps,
 )
 from memory_actors.kinds.kind import version_of
-from memory_actors.kinds.lives import Life, Lives
+from memory_actors.kinds.last_rows import Life, Lives
 from memory_actors.kinds.rows import derived
 
 LIVES = Lives("memory", registry, initial, fold, find)

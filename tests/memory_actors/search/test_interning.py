@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.base.names import Names
+from memory_actors.base.interning import Names
 from memory_actors.search.indexes import labels as of_labels
 from memory_actors.search.indexes.labels import Labels
 

@@ -1,4 +1,4 @@
-"""Giving way: a run takes a tenth of the time while others are at work, and all of it otherwise.
+"""Throttling: a run takes a tenth of the time while others are at work, and all of it otherwise.
 
 Clustering and summaries run in threads, but threads share cores, caches and the interpreter's lock
 with the loop. Somebody who adds or searches meanwhile would notice every one of them.

@@ -1,4 +1,4 @@
-"""The last row of a memory that has gone, told by the events about it.
+"""The last row of a memory that has gone, folded from the events about it.
 
 The kind's own fold tells it: folded alone, the events about one memory, but for its end, give the
 row that it had. They name others, too, of which this fold knows nothing; every fold passes over
