@@ -339,6 +339,10 @@ class Kind(Part, Protocol):
         """Return what the state holds and has lost."""
         ...
 
+    def held_bytes(self, state: Any, /) -> int:
+        """Return the memory that the state takes, roughly; texts that are in the log are not."""
+        ...
+
     def quotas(self, state: Any, limits: Limits, scope: str | None, /) -> Sequence[QuotaUse]:
         """Return how full each limit is; of this session or agent, or of the fullest one."""
         ...

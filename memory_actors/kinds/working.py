@@ -16,7 +16,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.defaults import folding, no_chain, no_rows, same_json, timeless
+from memory_actors.kinds.defaults import by_rows, folding, no_chain, no_rows, same_json, timeless
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import (
     Add,
@@ -276,6 +276,11 @@ at = timeless
 def tally(state: Working) -> Tally:
     """Return counts and bytes."""
     return Tally(len(state.held), state.size_bytes, state.stored_bytes, state.evicted)
+
+
+def held_bytes(state: Working) -> int:
+    """Return the memory that the state takes: its values are in it."""
+    return by_rows(tally)(state) + state.size_bytes
 
 
 def quotas(state: Working, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:

@@ -46,7 +46,6 @@ SNAPSHOT_EVERY_MEMORIES = 1_000  # written in a tail: so many are indexed again 
 SNAPSHOT_SHARE = 0.1  # of all memories, if that is more: a snapshot takes longer the more there are
 SNAPSHOT_MIN_EVENTS = 100  # a shorter tail is quicker read than a snapshot written
 BASE_BYTES = 8_000  # measured: an actor, an empty index and their maps
-ROW_BYTES = 900  # measured: a row with a small metadata dict, its place in a map, its label
 BUSY_S = 0.05  # between two tries to read a log that nobody can read at the moment
 ORIGIN_BYTES = 200  # an entry in a map, and a tuple; the origins themselves are shared
 
@@ -363,10 +362,8 @@ class LiveUser:
 
 
 def _state_bytes(state: UserState) -> int:
-    """Return what the rows take, and the texts in the state: of working memory and documents."""
-    texts = state.working.size_bytes + state.context.living_bytes
-    rows = ROW_BYTES * (_rows(state) - len(state.long_term.rows)) + state.long_term.rows.size_bytes
-    return rows + ORIGIN_BYTES * len(state.provenance.origins) + texts
+    held_bytes = sum(kind.held_bytes(state.of(kind)) for kind in KINDS)
+    return held_bytes + ORIGIN_BYTES * len(state.provenance.origins)
 
 
 def _rows(state: UserState) -> int:

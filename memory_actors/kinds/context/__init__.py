@@ -36,7 +36,7 @@ from memory_actors.kinds.context.state import (
     initial,
     load,
 )
-from memory_actors.kinds.defaults import deleting, no_chain, none_at_hand, timeless
+from memory_actors.kinds.defaults import by_rows, deleting, no_chain, none_at_hand, timeless
 from memory_actors.kinds.kind import Events, Nature, Passage, Tally
 
 NATURE = Nature(is_searched=False, export_place=3)
@@ -50,6 +50,11 @@ at = timeless
 def tally(state: ContextState) -> Tally:
     """Return counts and bytes: entries are counted, the bytes of headings too."""
     return Tally(state.entries, state.size_bytes, state.stored_bytes)
+
+
+def held_bytes(state: ContextState) -> int:
+    """Return the memory that the state takes: the texts of what lives are in it."""
+    return by_rows(tally)(state) + state.living_bytes
 
 
 def quotas(state: ContextState, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:

@@ -13,7 +13,7 @@ from typing import Any
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
 from memory_actors.kinds import kind
-from memory_actors.kinds.defaults import no_chain, none_at_hand, oldest_first, timeless
+from memory_actors.kinds.defaults import by_rows, no_chain, none_at_hand, oldest_first, timeless
 from memory_actors.kinds.entity.decide import (
     COMMANDS,
     OBSERVATIONS_BYTES_MAX,
@@ -72,6 +72,9 @@ def tally(state: Entities) -> Tally:
         pruned=state.pruned,
         relationships=len(state.graph.held),
     )
+
+
+held_bytes = by_rows(tally)
 
 
 def quotas(state: Entities, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:

@@ -14,7 +14,14 @@ from typing import Any
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
 from memory_actors.kinds.compression import summary_data, summary_passages, summary_text
-from memory_actors.kinds.defaults import by_age, deleting, its_content, none_at_hand, timeless
+from memory_actors.kinds.defaults import (
+    by_age,
+    by_rows,
+    deleting,
+    its_content,
+    none_at_hand,
+    timeless,
+)
 from memory_actors.kinds.episodic.decide import (
     COMMANDS,
     NAME,
@@ -73,6 +80,9 @@ def tally(state: Episodic) -> Tally:
     """Return counts and bytes."""
     held, told = state.held, state.summaries.tallied()
     return Tally(len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, **told)
+
+
+held_bytes = by_rows(tally)
 
 
 def quotas(state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:

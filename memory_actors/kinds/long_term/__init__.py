@@ -90,6 +90,11 @@ def tally(state: LongTerm) -> Tally:
     return Tally(len(held), held.size_bytes, held.stored_bytes, pruned=state.pruned, **told)
 
 
+def held_bytes(state: LongTerm) -> int:
+    """Return the memory that the state takes: its rows are packed."""
+    return state.rows.size_bytes
+
+
 def quotas(state: LongTerm, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
     """Return how full each limit is."""
     return (

@@ -14,7 +14,14 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.defaults import its_content, its_session, no_data, no_rows, own_version
+from memory_actors.kinds.defaults import (
+    by_rows,
+    its_content,
+    its_session,
+    no_data,
+    no_rows,
+    own_version,
+)
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -168,6 +175,9 @@ indexed_rows = no_rows
 def tally(state: ShortTerm) -> Tally:
     """Return counts and bytes over all sessions."""
     return Tally(len(state.session_of), state.size_bytes, state.stored_bytes, state.evicted)
+
+
+held_bytes = by_rows(tally)
 
 
 def quotas(state: ShortTerm, limits: Limits, session_id: str | None) -> Sequence[QuotaUse]:

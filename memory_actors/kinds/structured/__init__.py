@@ -18,6 +18,7 @@ from memory_actors.base.records import Document, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.defaults import (
     by_age,
+    by_rows,
     deciding,
     deleting,
     no_chain,
@@ -229,6 +230,9 @@ def tally(state: Structured) -> Tally:
     """Return counts and bytes."""
     held = state.held
     return Tally(len(held), held.size_bytes, held.stored_bytes, pruned=state.pruned)
+
+
+held_bytes = by_rows(tally)
 
 
 def quotas(state: Structured, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
