@@ -105,6 +105,10 @@ class LogUnavailable(EventLogError):
     """The directory or file cannot be opened: see the cause for the reason."""
 
 
+class MoveTakenOver(LogUnavailable):
+    """Another mover goes on with the move of a shard: wait for that one, or run the move again."""
+
+
 class LogBusy(LogUnavailable):
     """Nobody can read at this moment: a write has failed, or too many read. Try again."""
 
