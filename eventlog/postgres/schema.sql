@@ -578,17 +578,18 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
     PERFORM FROM shard WHERE shard = p_shard AND state = 'arriving' AND mover = p_mover FOR SHARE;
+    IF FOUND THEN
+        INSERT INTO arriving AS a (sid, shard, mark, erased_version, step)
+        VALUES (p_sid, p_shard, '', p_erased, p_step)
+        ON CONFLICT (sid) DO UPDATE SET shard = p_shard, mark = '', erased_version = p_erased,
+            step = p_step, name = NULL, names = '{}', totals = '{}' -- they come with the mark
+        WHERE a.erased_version <= p_erased AND a.step <= p_step;
+    END IF;
     o_taken := FOUND;
-    PERFORM FROM arriving WHERE sid = p_sid AND (erased_version > p_erased OR step > p_step);
-    IF FOUND OR NOT o_taken THEN
+    IF NOT o_taken THEN
         ROLLBACK;
-        o_taken := false;
         RETURN;
     END IF;
-    INSERT INTO arriving (sid, shard, mark, erased_version, step)
-    VALUES (p_sid, p_shard, '', p_erased, p_step)
-    ON CONFLICT (sid) DO UPDATE SET shard = p_shard, mark = '', erased_version = p_erased,
-        step = p_step, name = NULL, names = '{}', totals = '{}'; -- they come with the mark
     IF e_version = '{}' THEN -- only what is beside the events has changed
         COMMIT;
         RETURN;

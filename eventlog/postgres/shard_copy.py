@@ -5,9 +5,7 @@ and pieces. Nothing is kept under a mark before it was read back, its chain was 
 rows were counted at both places. Of a stream that is erased meanwhile, the new place takes nothing
 any more that is older than that.
 
-Whatever changes the new place says which mover sends it and which step of the copying it is, and is
-void if another mover has taken over or a later step of the same stream was done. So it does no harm
-when it is sent twice, nor when it comes after its time.
+The statements are in shard_rows.py.
 """
 
 import asyncio
@@ -20,6 +18,27 @@ from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, MoveTakenOver
 from eventlog.postgres.database import Bytes, Database, Ints, Row, cancel_all
+from eventlog.postgres.shard_rows import (
+    ARCHIVE,
+    CHAIN_AT,
+    COPIED,
+    COUNTS,
+    COUNTS_FIXED,
+    DROP_PIECES,
+    EVENTS,
+    HEADS,
+    IS_MINE,
+    KEEP,
+    KEYS,
+    PIECES,
+    PUT_PIECES,
+    READ_PIECES,
+    RECEIVE,
+    REQUESTS,
+    SIDS,
+    SNAPSHOTS,
+    CopiedTable,
+)
 
 EVENTS_AT_ONCE = 256
 ROWS_AT_ONCE = 1024
@@ -28,105 +47,9 @@ STREAMS_AT_ONCE = 6  # fewer than a pool has connections
 HEADS_AT_ONCE = 1024
 TIME_MIN, VERSION_MAX = -(2**63), 2**63 - 1
 
-SIDS = "SELECT sid FROM stream WHERE shard = %b AND version > 0 ORDER BY sid"
-HEADS = """
-    SELECT s.sid, s.name, s.version, s.epoch, s.stored_bytes, s.chain, s.recorded_at,
-        s.erased_version, s.erased_at, a.archived, a.archived_at,
-        (SELECT coalesce(max(n.version), 0) FROM snapshot AS n WHERE n.sid = s.sid),
-        (SELECT count(*) FROM derived AS d WHERE d.sid = s.sid)
-    FROM stream AS s, LATERAL (
-        SELECT count(*) AS archived, coalesce(max(e.archived_at), 0) AS archived_at
-        FROM event_archive AS e WHERE e.sid = s.sid
-    ) AS a
-    WHERE s.sid = ANY (%b) AND s.version > 0
-"""
-COPIED = "SELECT sid, mark, names, totals, step FROM arriving WHERE shard = %b"
-IS_MINE = "SELECT true FROM shard WHERE shard = %b AND state = 'arriving' AND mover = %b"
-RECEIVE = "CALL receive_events(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, NULL)"
-EVENTS = """
-    SELECT version, frame, payload, gone_at FROM event
-    WHERE sid = %b AND version > %b AND version <= %b ORDER BY version LIMIT %b::bigint
-"""
-CHAIN_AT = "SELECT frame FROM event WHERE sid = %b AND version = %b"
-# What changes the new place is done only while the shard arrives by this mover, the stream is not
-# erased any further, and no later step was done: the locks of the rows order that with each.
-MINE = f"WITH mine AS ({IS_MINE} FOR SHARE)"
-WHERE_TAKEN = "sid = %b AND erased_version = %b AND step <= %b AND EXISTS (SELECT FROM mine)"
-TAKEN = f"{MINE}, ok AS (UPDATE arriving SET step = %b WHERE {WHERE_TAKEN} RETURNING true)"  # noqa: S608 - of constants
-KEEP = f"""
-    {MINE} UPDATE arriving SET step = %b, mark = %b, name = %b, epoch = %b, stored_bytes = %b,
-        recorded_at = %b, erased_at = %b, names = %b, totals = %b
-    WHERE {WHERE_TAKEN} RETURNING true
-"""  # noqa: S608 - of constants
-COUNTS = """
-    SELECT (SELECT count(*) FROM event WHERE sid = %b AND version > %b AND version <= %b),
-        (SELECT count(*) FROM event_archive WHERE sid = %b AND version > %b AND version <= %b),
-        (SELECT count(*) FROM event_key WHERE sid = %b AND version > %b AND version <= %b),
-        (SELECT count(*) FROM request
-            WHERE sid = %b AND last_version > %b AND last_version <= %b),
-        (SELECT count(*) FROM snapshot WHERE sid = %b AND version > %b AND version <= %b),
-        (SELECT count(*) FROM derived WHERE sid = %b)
-"""
-COUNTS_FIXED = 4  # of versions that are there these change only with the mark that they are under
-
-TAKEN_OVER = (
-    "another mover goes on with the move of shard {shard}: wait for it, or run the move again"
-)
-
 T = TypeVar("T")
 Counted: TypeAlias = Callable[[str], Awaitable[Mapping[str, int]]]
 """Says what a stream has added to the totals of the old place."""
-
-
-class _Table(NamedTuple):
-    """A table beside the events: how its rows are read in order, and put."""
-
-    read: str
-    put: str
-    kinds: str
-    """Of the columns: i for an integer, b for bytes."""
-    clear: str
-    first: Sequence[Any]
-    """The values before the first row: as many as the order has columns."""
-
-
-def _table(name: str, columns: str, kinds: str, order: str, version: str, first: Any) -> _Table:
-    """Return how a table is copied: its columns but for that of the stream, which is the first."""
-    marks = ", ".join({"i": "%b::bigint", "b": "%b::bytea"}[kinds[at]] for at in range(len(first)))
-    arrays = ", ".join(["%b"] * len(kinds))
-    return _Table(
-        f"""
-            SELECT {columns} FROM {name}
-            WHERE sid = %b AND {version} > %b AND {version} <= %b AND ({order}) > ({marks})
-            ORDER BY {order} LIMIT %b::bigint
-        """,  # noqa: S608 - of constants
-        f"""
-            {TAKEN} INSERT INTO {name} (sid, {columns})
-            SELECT %b, {columns} FROM unnest({arrays}) AS t ({columns})
-            WHERE EXISTS (SELECT FROM ok) ON CONFLICT (sid, {order}) DO NOTHING
-        """,  # noqa: S608 - of constants
-        kinds,
-        f"{TAKEN} DELETE FROM {name} WHERE sid = %b AND EXISTS (SELECT FROM ok)",  # noqa: S608 - of constants
-        first,
-    )
-
-
-ARCHIVE = _table("event_archive", "version, payload, archived_at", "ibi", "version", "version", [0])
-KEYS = _table("event_key", "key, version", "bi", "key, version", "version", [b"", 0])
-REQUESTS = _table(
-    "request", "key, digest, first_version, last_version", "bbii", "key", "last_version", [b""]
-)
-SNAPSHOTS = _table("snapshot", "version, fingerprint, data", "ibb", "version", "version", [0])
-PIECES = "SELECT name, decode(md5(piece), 'hex') FROM derived WHERE sid = %b"
-READ_PIECES = "SELECT name, piece FROM derived WHERE sid = %b AND name = ANY (%b)"
-PUT_PIECES = f"""
-    {TAKEN} INSERT INTO derived (sid, name, piece)
-    SELECT %b, name, piece FROM unnest(%b, %b) AS t (name, piece) WHERE EXISTS (SELECT FROM ok)
-    ON CONFLICT (sid, name) DO UPDATE SET piece = excluded.piece
-"""  # noqa: S608 - of constants
-DROP_PIECES = f"""
-    {TAKEN} DELETE FROM derived WHERE sid = %b AND name = ANY (%b) AND EXISTS (SELECT FROM ok)
-"""  # noqa: S608 - of constants
 
 
 class _StreamMark(msgspec.Struct, frozen=True, array_like=True):
@@ -194,7 +117,7 @@ class ShardCopy:
         self.mover = b""
         """Who copies, as the new place has to know it."""
         self._step = 0
-        self._differed: set[bytes] = set()
+        self.differed: set[bytes] = set()
         """Streams that had other rows than the old place when they were last copied."""
         self._shard = shard
         self._old, self._new = databases
@@ -244,7 +167,7 @@ class ShardCopy:
 
     async def _check_mover(self) -> None:
         if not await self._new.run(IS_MINE, [self._shard, self.mover]):
-            raise MoveTakenOver(TAKEN_OVER.format(shard=self._shard))
+            raise MoveTakenOver(self._shard)
 
     def _next(self, head: _StreamHead) -> list[Any]:
         """Return the values of `TAKEN` for the next step of copying a stream."""
@@ -281,18 +204,18 @@ class ShardCopy:
         [mine] = await self._old.run(COUNTS, _ranges(head, after, head.version))
         [there] = await self._new.run(COUNTS, _ranges(head, after, VERSION_MAX))
         if mine == there:
-            self._differed.discard(head.sid)
+            self.differed.discard(head.sid)
             return head.mark
         [now] = await self._old.run(HEADS, [Bytes([head.sid])])
         has_changed = _StreamHead(*now).mark != head.mark
         if has_changed and mine[:COUNTS_FIXED] == there[:COUNTS_FIXED]:
             return msgspec.structs.replace(head.mark, pieces=-1)
-        if not has_changed and head.sid in self._differed:
+        if not has_changed and head.sid in self.differed:
             raise CorruptLog(
                 f"of a stream of shard {self._shard} there are rows {there} where the old place "
                 f"has {mine}: verify that, and move it again"
             )
-        self._differed.add(head.sid)
+        self.differed.add(head.sid)
         raise _Changed
 
     async def _count(self, head: _StreamHead) -> dict[str, int]:
@@ -332,7 +255,7 @@ class ShardCopy:
         if not is_taken:
             raise _Changed
 
-    async def _copy_rows(self, table: _Table, head: _StreamHead, after: int) -> None:
+    async def _copy_rows(self, table: CopiedTable, head: _StreamHead, after: int) -> None:
         """Copy rows that are newer than a version; from 0 on, in the place of those there."""
         is_anew = table is SNAPSHOTS or not after
         after = head.erased_version if is_anew else after

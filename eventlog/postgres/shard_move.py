@@ -28,7 +28,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 
 import msgspec
@@ -49,13 +49,8 @@ from eventlog.postgres.database import (
     patiently,
     run,
 )
-from eventlog.postgres.shard_copy import (
-    COPIED,
-    STREAMS_AT_ONCE,
-    TAKEN_OVER,
-    Counted,
-    ShardCopy,
-)
+from eventlog.postgres.shard_copy import STREAMS_AT_ONCE, Counted, ShardCopy
+from eventlog.postgres.shard_rows import COPIED
 
 ROUNDS_MAX = 5  # while users go on: what is left then is copied while they wait
 NODES_S = 30.0  # how long nodes may take to forget whoever has left
@@ -198,7 +193,7 @@ class ShardMove:
     async def _handed_over(self) -> float:
         """Copy it and hand it over; return how long nobody could use it."""
         for _ in range(ROUNDS_MAX):
-            if await self._copy.changed() <= STREAMS_AT_ONCE:
+            if await self._copy.changed() <= STREAMS_AT_ONCE and not self._copy.differed:
                 break
         began_s, had_left, self._has_left = time.monotonic(), self._has_left, True
         [[version]] = await self._old.run(LEAVE, [self._shard, self._mover, self._new_id])
@@ -253,7 +248,7 @@ class ShardMove:
                 "one: run the move of before again"
             )
         if new.mover != self._mover:
-            raise MoveTakenOver(TAKEN_OVER.format(shard=self._shard))
+            raise MoveTakenOver(self._shard)
         return True
 
     async def _state(self, database: Database) -> _ShardState | None:
@@ -264,13 +259,13 @@ class ShardMove:
         """See that this mover moves it from the old place, where it is in one of these states."""
         old = await self._state(self._old)
         if old is None or old.mover != self._mover or old.state not in states:
-            raise MoveTakenOver(TAKEN_OVER.format(shard=self._shard))
+            raise MoveTakenOver(self._shard)
 
     async def _drop(self, database: Database, sid: bytes, until: int) -> None:
         values = [sid, self._shard, self._mover, until, system_clock_us()]
         [[is_done]] = await database.run(DROP, values)
         if not is_done:
-            raise MoveTakenOver(TAKEN_OVER.format(shard=self._shard))
+            raise MoveTakenOver(self._shard)
 
     async def _until_nodes_said(self, said: str, version: int) -> None:
         """Wait until every node that lives has forgotten who has left; its lease may end instead.
@@ -298,12 +293,12 @@ class ShardMove:
                     sums[name] = sums.get(name, 0) + total
             names, totals = Bytes(sums), Ints(sums.values())
             if not await self._old.run(KEEP_TOTALS, [names, totals, self._shard, self._mover]):
-                raise MoveTakenOver(TAKEN_OVER.format(shard=self._shard))
+                raise MoveTakenOver(self._shard)
             values = [self._shard, self._mover, self._copy.streams, names, totals]
             await self._new.run(ADMIT, values)
             new = await self._state(self._new)
             if new is None or new.mover != self._mover:
-                raise MoveTakenOver(TAKEN_OVER.format(shard=self._shard))
+                raise MoveTakenOver(self._shard)
             if new.state == "here":
                 return
             await self._begun()  # an erasure came late; no sums of this turn may come after it
@@ -376,7 +371,8 @@ class ShardMoves:
         try:
             yield
         finally:
-            await self._locked(UNLOCK, shard)
+            with suppress(LogUnavailable):  # then the session is over, and the lock with it
+                await self._locked(UNLOCK, shard)
 
     async def _locked(self, query: str, shard: int) -> bool:
         try:
