@@ -411,5 +411,29 @@ async def test_rows_that_are_missing_at_the_new_place_are_found_before_the_shard
         await assert_whole(memory)
 
 
+async def test_an_erasure_that_comes_when_all_was_copied_has_the_stream_copied_again(urls, watched):
+    """It is one that was asked for before: what the user wrote since is there, and counted."""
+    await filled(urls)
+    await shards_in(urls)
+    here, there = urls
+    whole, turns = await rows_of(here, "user:ada", *TABLES), iter([True])
+    async with opened(urls) as memory:
+        before_counts = (await memory.usage()).counts
+
+    async def before(_database: Database, sent: Sent) -> None:
+        if sent[1] == shard_move.ADMIT and next(turns, False):
+            change(there, "CALL drop_foreign(%s, %s, 0, 1)", stream_id("user:ada"), ADA)
+            assert (await rows_of(there, "user:ada", "derived")) == [0]
+
+    watched(before)
+    await move_shards(urls, [ADA], there)
+
+    assert next(turns, None) is None
+    assert await rows_of(there, "user:ada", *TABLES) == whole
+    async with opened(urls) as memory:
+        assert (await memory.usage()).counts == before_counts
+        await assert_whole(memory)
+
+
 async def nothing(_database: Database, _sent: Sent) -> None:
     pass
