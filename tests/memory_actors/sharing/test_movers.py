@@ -271,6 +271,7 @@ async def test_a_shard_that_has_left_may_be_moved_back(urls):
 
         assert await move_shards(urls, [ADA], here) == []
 
+        assert await memory.user("ada").count() == 12  # a call waits until the process has heard
         assert url_of(memory, urls, "ada") == here
         assert not any(one.moving for one in await shards_in(urls))
         assert await rows_of(there, "user:ada", *TABLES, "arriving") == [0] * 7
@@ -278,8 +279,8 @@ async def test_a_shard_that_has_left_may_be_moved_back(urls):
         await memory.user("ada").add("ada rows")
         await assert_whole(memory, 1)
         [moved] = await move_shards(urls, [ADA], there)
-        assert (moved.shard, url_of(memory, urls, "ada")) == (ADA, there)
         await assert_whole(memory, 1)
+        assert (moved.shard, url_of(memory, urls, "ada")) == (ADA, there)
         await memory.erase("ada")
         assert await memory.users() == []
 
