@@ -38,6 +38,7 @@ from eventlog.core.errors import LogUnavailable as LogUnavailable
 from eventlog.core.errors import MissingCapability as MissingCapability
 from eventlog.core.errors import MissingCodec as MissingCodec
 from eventlog.core.errors import MissingExtra as MissingExtra
+from eventlog.core.errors import MoveTakenOver as MoveTakenOver
 from eventlog.core.errors import PayloadDropped as PayloadDropped
 from eventlog.core.errors import PayloadErased as PayloadErased
 from eventlog.core.errors import PoisonedStream as PoisonedStream

@@ -105,6 +105,17 @@ class LogUnavailable(EventLogError):
     """The directory or file cannot be opened: see the cause for the reason."""
 
 
+class MoveTakenOver(LogUnavailable):
+    """Another mover goes on with the move of a shard: wait for that one, or run the move again."""
+
+    def __init__(self, shard: int):
+        super().__init__(
+            f"another mover goes on with the move of shard {shard}: wait for it, or run the move "
+            "again"
+        )
+        self.shard = shard
+
+
 class LogBusy(LogUnavailable):
     """Nobody can read at this moment: a write has failed, or too many read. Try again."""
 

@@ -119,7 +119,8 @@ CREATE TABLE IF NOT EXISTS shard ( -- of a store that is one of several; of any 
     state text NOT NULL, -- arriving, here, left, cleared: see docs/internals/shards.md
     other text, -- the store that it comes from, or goes to
     names bytea[] NOT NULL DEFAULT '{}', -- left: what its streams have in the totals
-    totals bigint[] NOT NULL DEFAULT '{}'
+    totals bigint[] NOT NULL DEFAULT '{}',
+    mover bytea NOT NULL DEFAULT '' -- who moved it last: any other mover changes nothing here
 );
 
 CREATE TABLE IF NOT EXISTS arriving ( -- the streams of a shard that arrives, as they were last copied
@@ -133,7 +134,8 @@ CREATE TABLE IF NOT EXISTS arriving ( -- the streams of a shard that arrives, as
     recorded_at bigint NOT NULL DEFAULT 0,
     erased_at bigint NOT NULL DEFAULT 0,
     names bytea[] NOT NULL DEFAULT '{}', -- what it has in the totals
-    totals bigint[] NOT NULL DEFAULT '{}'
+    totals bigint[] NOT NULL DEFAULT '{}',
+    step bigint NOT NULL DEFAULT 0 -- of the copying: what was sent before it, and comes later, is void
 );
 CREATE INDEX IF NOT EXISTS arriving_by_shard ON arriving (shard);
 
@@ -143,6 +145,8 @@ ON CONFLICT DO NOTHING;
 -- Tables of an earlier version get what they lack. Only they: to alter a table waits for everybody.
 -- In the order of a batch that is appended meanwhile: first the lock of the tail, last the nodes.
 DO $$
+DECLARE
+    v_older regprocedure;
 BEGIN
     PERFORM FROM pg_attribute WHERE attrelid = 'stream'::regclass AND attname = 'owner';
     IF NOT FOUND THEN
@@ -157,6 +161,20 @@ BEGIN
         ALTER TABLE node ADD COLUMN shards bigint NOT NULL DEFAULT 0,
             ADD COLUMN cleared bigint NOT NULL DEFAULT 0;
         ALTER TABLE store ADD COLUMN shards bigint NOT NULL DEFAULT 0;
+    END IF;
+    PERFORM FROM pg_attribute WHERE attrelid = 'shard'::regclass AND attname = 'mover';
+    IF NOT FOUND THEN
+        PERFORM FROM log_tail FOR UPDATE;
+        ALTER TABLE shard ADD COLUMN mover bytea NOT NULL DEFAULT '';
+        ALTER TABLE arriving ADD COLUMN step bigint NOT NULL DEFAULT 0;
+        FOR v_older IN -- they ask for no mover: one of an earlier version does not go on by them
+            SELECT oid::regprocedure FROM pg_proc
+            WHERE pronamespace = current_schema()::regnamespace
+                AND proname IN ('receive_events', 'leave_shard', 'count_shard', 'admit_shard')
+                AND 'p_mover' <> ALL (proargnames)
+        LOOP
+            EXECUTE 'DROP PROCEDURE ' || v_older;
+        END LOOP;
     END IF;
 END
 $$;
@@ -543,13 +561,15 @@ BEGIN
 END
 $$;
 
--- What follows moves a shard from one store to another: docs/internals/shards.md.
+-- What follows moves a shard from one store to another: docs/internals/shards.md. All of it is done only
+-- for the mover that the row of the shard names. Each locks that row first, and the tail after it.
 
 -- Take events of a stream of a shard that arrives. Until the shard is admitted they read as erased, as
 -- the mark of the stream says. Those that were here before keep their positions. o_taken is false if
--- the shard does not arrive, or the stream was erased meanwhile: then nothing was done.
+-- the shard does not arrive by this mover, if the stream was erased meanwhile, or if a later step of
+-- its copying was done: then nothing was done.
 CREATE OR REPLACE PROCEDURE receive_events(
-    p_sid bytea, p_shard bigint, p_erased bigint, p_chain bytea,
+    p_sid bytea, p_shard bigint, p_mover bytea, p_step bigint, p_erased bigint, p_chain bytea,
     e_version bigint[], e_frame bytea[], e_payload bytea[], e_gone_at bigint[],
     INOUT o_taken boolean
 ) LANGUAGE plpgsql AS $$
@@ -557,16 +577,19 @@ DECLARE
     v_events bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
-    PERFORM FROM shard WHERE shard = p_shard AND state = 'arriving' FOR SHARE;
+    PERFORM FROM shard WHERE shard = p_shard AND state = 'arriving' AND mover = p_mover FOR SHARE;
+    IF FOUND THEN
+        INSERT INTO arriving AS a (sid, shard, mark, erased_version, step)
+        VALUES (p_sid, p_shard, '', p_erased, p_step)
+        ON CONFLICT (sid) DO UPDATE SET shard = p_shard, mark = '', erased_version = p_erased,
+            step = p_step, name = NULL, names = '{}', totals = '{}' -- they come with the mark
+        WHERE a.erased_version <= p_erased AND a.step <= p_step;
+    END IF;
     o_taken := FOUND;
-    PERFORM FROM arriving WHERE sid = p_sid AND erased_version > p_erased;
-    IF FOUND OR NOT o_taken THEN
+    IF NOT o_taken THEN
         ROLLBACK;
-        o_taken := false;
         RETURN;
     END IF;
-    INSERT INTO arriving (sid, shard, mark, erased_version) VALUES (p_sid, p_shard, '', p_erased)
-    ON CONFLICT (sid) DO UPDATE SET shard = p_shard, mark = '', erased_version = p_erased;
     IF e_version = '{}' THEN -- only what is beside the events has changed
         COMMIT;
         RETURN;
@@ -597,13 +620,15 @@ $$;
 
 -- Let nobody claim or write what is in a shard any more: it goes to another store. o_shards is what
 -- nodes have to know before it may be claimed there; null if the shard is not here.
-CREATE OR REPLACE PROCEDURE leave_shard(p_shard bigint, p_other text, INOUT o_shards bigint)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE leave_shard(
+    p_shard bigint, p_mover bytea, p_other text, INOUT o_shards bigint
+) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM log_tail FOR UPDATE;
-    UPDATE shard SET state = 'left', other = p_other
-    WHERE shard = p_shard AND (state = 'here' OR state = 'left' AND other = p_other);
+    PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover
+        AND (state = 'here' OR state = 'left' AND other = p_other) FOR UPDATE;
     IF FOUND THEN
+        PERFORM FROM log_tail FOR UPDATE;
+        UPDATE shard SET state = 'left', other = p_other WHERE shard = p_shard;
         UPDATE store SET shards = shards + 1 RETURNING shards INTO o_shards;
     END IF;
     COMMIT;
@@ -612,12 +637,14 @@ $$;
 
 -- Change the totals by what a shard has of them, and its state; only if it was in another one.
 CREATE OR REPLACE PROCEDURE count_shard(
-    p_shard bigint, p_from text, p_to text, p_sign bigint, p_names bytea[], p_totals bigint[]
+    p_shard bigint, p_mover bytea, p_from text, p_to text, p_sign bigint,
+    p_names bytea[], p_totals bigint[]
 ) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM log_tail FOR UPDATE;
-    UPDATE shard SET state = p_to WHERE shard = p_shard AND state = p_from;
+    PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover AND state = p_from FOR UPDATE;
     IF FOUND THEN
+        PERFORM FROM log_tail FOR UPDATE;
+        UPDATE shard SET state = p_to WHERE shard = p_shard;
         UPDATE log_tail AS l SET revision = l.revision + 1, names = a.o_names, totals = a.o_totals
         FROM log_tail AS before, added_totals(before.names, before.totals, p_names,
             (SELECT coalesce(array_agg(p_sign * t), '{}') FROM unnest(p_totals) AS t)::numeric[]) AS a;
@@ -627,19 +654,24 @@ BEGIN
 END
 $$;
 
--- Have the streams of a shard that has arrived read as what they are, and then be claimed.
-CREATE OR REPLACE PROCEDURE admit_shard(p_shard bigint, p_names bytea[], p_totals bigint[])
-LANGUAGE plpgsql AS $$
+-- Have the streams of a shard that has arrived read as what they are, and then be claimed; if as many
+-- as the old place has are whole, for an erasure may have marked one of them just now. One commit: of
+-- two calls, the later one finds nothing to do.
+CREATE OR REPLACE PROCEDURE admit_shard(
+    p_shard bigint, p_mover bytea, p_streams bigint, p_names bytea[], p_totals bigint[]
+) LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE stream AS s SET name = a.name, epoch = greatest(s.epoch, a.epoch) + 1,
-        stored_bytes = a.stored_bytes, recorded_at = a.recorded_at,
-        erased_version = a.erased_version, erased_at = a.erased_at
-    FROM arriving AS a JOIN shard AS h ON h.shard = a.shard AND h.state = 'arriving'
-    WHERE a.shard = p_shard AND s.sid = a.sid;
-    COMMIT;
-    CALL count_shard(p_shard, 'arriving', 'here', 1, p_names, p_totals);
-    DELETE FROM arriving AS a USING shard AS h
-    WHERE a.shard = p_shard AND h.shard = p_shard AND h.state = 'here';
+    PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover AND state = 'arriving' FOR UPDATE;
+    IF FOUND AND p_streams = (
+        SELECT count(*) FROM arriving WHERE shard = p_shard AND mark <> ''
+    ) THEN
+        UPDATE stream AS s SET name = a.name, epoch = greatest(s.epoch, a.epoch) + 1,
+            stored_bytes = a.stored_bytes, recorded_at = a.recorded_at,
+            erased_version = a.erased_version, erased_at = a.erased_at
+        FROM arriving AS a WHERE a.shard = p_shard AND a.mark <> '' AND s.sid = a.sid;
+        DELETE FROM arriving WHERE shard = p_shard;
+        CALL count_shard(p_shard, p_mover, 'arriving', 'here', 1, p_names, p_totals);
+    END IF;
     COMMIT;
 END
 $$;
@@ -660,7 +692,8 @@ BEGIN
     IF v_state = 'arriving' THEN
         INSERT INTO arriving (sid, shard, mark, erased_version) VALUES (p_sid, p_shard, '', p_until)
         ON CONFLICT (sid) DO UPDATE
-        SET mark = '', erased_version = greatest(arriving.erased_version, p_until);
+        SET mark = '', erased_version = greatest(arriving.erased_version, p_until),
+            name = NULL, names = '{}', totals = '{}';
     END IF;
     UPDATE stream SET name = NULL, owner = NULL, erased_version = version, erased_at = p_at
     WHERE sid = p_sid;
@@ -671,6 +704,21 @@ BEGIN
     DELETE FROM request WHERE sid = p_sid AND last_version <= p_until;
     DELETE FROM snapshot WHERE sid = p_sid AND version <= p_until;
     DELETE FROM derived WHERE sid = p_sid;
+    COMMIT;
+END
+$$;
+
+-- The same, for a mover: o_done is false if another one has taken over.
+CREATE OR REPLACE PROCEDURE drop_left(
+    p_sid bytea, p_shard bigint, p_mover bytea, p_until bigint, p_at bigint, INOUT o_done boolean
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
+    PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover FOR SHARE;
+    o_done := FOUND;
+    IF o_done THEN
+        CALL drop_foreign(p_sid, p_shard, p_until, p_at);
+    END IF;
     COMMIT;
 END
 $$;

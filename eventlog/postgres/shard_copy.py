@@ -1,8 +1,11 @@
 """Copying the streams of a shard that moves: as they are, and then what has changed.
 
 A stream is copied as it is at a mark: version, epoch, how far it is erased, its archive, snapshots
-and pieces. Nothing is kept under a mark before it was read back and its chain was checked. Of a
-stream that is erased meanwhile, the new place takes nothing any more that is older than that.
+and pieces. Nothing is kept under a mark before it was read back, its chain was checked, and its
+rows were counted at both places. Of a stream that is erased meanwhile, the new place takes nothing
+any more that is older than that.
+
+The statements are in shard_rows.py.
 """
 
 import asyncio
@@ -13,94 +16,40 @@ import msgspec
 
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
-from eventlog.core.errors import CorruptLog
+from eventlog.core.errors import CorruptLog, MoveTakenOver
 from eventlog.postgres.database import Bytes, Database, Ints, Row, cancel_all
+from eventlog.postgres.shard_rows import (
+    ARCHIVE,
+    CHAIN_AT,
+    COPIED,
+    COUNTS,
+    COUNTS_FIXED,
+    DROP_PIECES,
+    EVENTS,
+    HEADS,
+    IS_MINE,
+    KEEP,
+    KEYS,
+    PIECES,
+    PUT_PIECES,
+    READ_PIECES,
+    RECEIVE,
+    REQUESTS,
+    SIDS,
+    SNAPSHOTS,
+    CopiedTable,
+)
 
 EVENTS_AT_ONCE = 256
 ROWS_AT_ONCE = 1024
 PIECES_AT_ONCE = 64
 STREAMS_AT_ONCE = 6  # fewer than a pool has connections
-TIME_MIN = -(2**63)
-
-HEADS = """
-    SELECT s.sid, s.name, s.version, s.epoch, s.stored_bytes, s.chain, s.recorded_at,
-        s.erased_version, s.erased_at, a.archived, a.archived_at,
-        (SELECT coalesce(max(n.version), 0) FROM snapshot AS n WHERE n.sid = s.sid),
-        (SELECT count(*) FROM derived AS d WHERE d.sid = s.sid)
-    FROM stream AS s, LATERAL (
-        SELECT count(*) AS archived, coalesce(max(e.archived_at), 0) AS archived_at
-        FROM event_archive AS e WHERE e.sid = s.sid
-    ) AS a
-    WHERE s.shard = %b AND s.version > 0
-"""
-COPIED = "SELECT sid, mark, names, totals FROM arriving WHERE shard = %b"
-RECEIVE = "CALL receive_events(%b, %b, %b, %b, %b, %b, %b, %b, NULL)"
-EVENTS = """
-    SELECT version, frame, payload, gone_at FROM event
-    WHERE sid = %b AND version > %b AND version <= %b ORDER BY version LIMIT %b::bigint
-"""
-CHAIN_AT = "SELECT frame FROM event WHERE sid = %b AND version = %b"
-KEEP = """
-    UPDATE arriving SET mark = %b, name = %b, epoch = %b, stored_bytes = %b, recorded_at = %b,
-        erased_at = %b, names = %b, totals = %b
-    WHERE sid = %b AND erased_version = %b RETURNING true
-"""
-# What goes into the new place is taken only while the stream is not erased any further: the lock of
-# its row orders that with an erasure.
-TAKEN = "WITH ok AS (SELECT FROM arriving WHERE sid = %b AND erased_version = %b FOR UPDATE)"
+HEADS_AT_ONCE = 1024
+TIME_MIN, VERSION_MAX = -(2**63), 2**63 - 1
 
 T = TypeVar("T")
 Counted: TypeAlias = Callable[[str], Awaitable[Mapping[str, int]]]
 """Says what a stream has added to the totals of the old place."""
-
-
-class _Table(NamedTuple):
-    """A table beside the events: how its rows are read in order, and put."""
-
-    read: str
-    put: str
-    kinds: str
-    """Of the columns: i for an integer, b for bytes."""
-    clear: str
-    first: Sequence[Any]
-    """The values before the first row: as many as the order has columns."""
-
-
-def _table(name: str, columns: str, kinds: str, order: str, version: str, first: Any) -> _Table:
-    """Return how a table is copied: its columns but for that of the stream, which is the first."""
-    marks = ", ".join({"i": "%b::bigint", "b": "%b::bytea"}[kinds[at]] for at in range(len(first)))
-    arrays = ", ".join(["%b"] * len(kinds))
-    return _Table(
-        f"""
-            SELECT {columns} FROM {name}
-            WHERE sid = %b AND {version} > %b AND {version} <= %b AND ({order}) > ({marks})
-            ORDER BY {order} LIMIT %b::bigint
-        """,  # noqa: S608 - of constants
-        f"""
-            {TAKEN} INSERT INTO {name} (sid, {columns})
-            SELECT %b, {columns} FROM unnest({arrays}) AS t ({columns})
-            WHERE EXISTS (SELECT FROM ok) ON CONFLICT (sid, {order}) DO NOTHING
-        """,  # noqa: S608 - of constants
-        kinds,
-        f"DELETE FROM {name} WHERE sid = %b",  # noqa: S608 - of constants
-        first,
-    )
-
-
-ARCHIVE = _table("event_archive", "version, payload, archived_at", "ibi", "version", "version", [0])
-KEYS = _table("event_key", "key, version", "bi", "key, version", "version", [b"", 0])
-REQUESTS = _table(
-    "request", "key, digest, first_version, last_version", "bbii", "key", "last_version", [b""]
-)
-SNAPSHOTS = _table("snapshot", "version, fingerprint, data", "ibb", "version", "version", [0])
-PIECES = "SELECT name, decode(md5(piece), 'hex') FROM derived WHERE sid = %b"
-READ_PIECES = "SELECT name, piece FROM derived WHERE sid = %b AND name = ANY (%b)"
-PUT_PIECES = f"""
-    {TAKEN} INSERT INTO derived (sid, name, piece)
-    SELECT %b, name, piece FROM unnest(%b, %b) AS t (name, piece) WHERE EXISTS (SELECT FROM ok)
-    ON CONFLICT (sid, name) DO UPDATE SET piece = excluded.piece
-"""  # noqa: S608 - of constants
-DROP_PIECES = "DELETE FROM derived WHERE sid = %b AND name = ANY (%b)"
 
 
 class _StreamMark(msgspec.Struct, frozen=True, array_like=True):
@@ -147,7 +96,7 @@ class _StreamHead(NamedTuple):
 
 
 class _Changed(Exception):
-    """A stream was erased while it was copied: look again."""
+    """A stream has changed at either place while it was copied, or the mover: look again."""
 
 
 class ShardCopy:
@@ -163,18 +112,33 @@ class ShardCopy:
         """Take a shard, its old and new place, and what says what a stream has in the totals."""
         self.events = 0
         """The number of events that were copied."""
+        self.streams = 0
+        """The number of streams that the old place had when they were last looked at."""
+        self.mover = b""
+        """Who copies, as the new place has to know it."""
+        self._step = 0
+        self.differed: set[bytes] = set()
+        """Streams that had other rows than the old place when they were last copied."""
         self._shard = shard
         self._old, self._new = databases
         self._counted = counted
         self._progress = progress
 
     async def changed(self) -> int:
-        """Copy every stream that has changed since it was last copied; return how many had."""
-        heads = [_StreamHead(*row) for row in await self._old.run(HEADS, [self._shard])]
+        """Copy every stream that has changed since it was last copied; return how many had.
+
+        :raises MoveTakenOver: another mover goes on.
+        :raises CorruptLog: what has arrived is not what is at the old place.
+        """
+        heads, copied = await self._heads(), await self._new.run(COPIED, [self._shard])
+        self.streams, self._step = len(heads), max([self._step, *(row[4] for row in copied)])
         known = {
-            sid: msgspec.json.decode(mark, type=_StreamMark) if mark else None
-            for sid, mark, _, _ in await self._new.run(COPIED, [self._shard])
+            sid: msgspec.json.decode(mark, type=_StreamMark) for sid, mark, *_ in copied if mark
         }
+        if known.keys() - {head.sid for head in heads}:
+            raise CorruptLog(
+                f"of shard {self._shard} there are streams that the old place has not: verify that"
+            )
         changed = [head for head in heads if head.mark != known.get(head.sid)]
         done, turns = len(heads) - len(changed), asyncio.Semaphore(STREAMS_AT_ONCE)
 
@@ -184,12 +148,32 @@ class ShardCopy:
                 try:
                     await self._copy(head, known.get(head.sid))
                 except _Changed:
+                    await self._check_mover()
                     return
             done += 1
             self._progress(done, len(heads))
 
         await all_of([one(head) for head in changed])
         return len(changed)
+
+    async def _heads(self) -> list[_StreamHead]:
+        """Return the streams of the old place, read in parts, however many there are."""
+        sids = [sid for [sid] in await self._old.run(SIDS, [self._shard])]
+        return [
+            _StreamHead(*row)
+            for start in range(0, len(sids), HEADS_AT_ONCE)
+            for row in await self._old.run(HEADS, [Bytes(sids[start : start + HEADS_AT_ONCE])])
+        ]
+
+    async def _check_mover(self) -> None:
+        if not await self._new.run(IS_MINE, [self._shard, self.mover]):
+            raise MoveTakenOver(self._shard)
+
+    def _next(self, head: _StreamHead) -> list[Any]:
+        """Return the values of `TAKEN` for the next step of copying a stream."""
+        self._step += 1
+        step = self._step
+        return [self._shard, self.mover, step, head.sid, head.erased_version, step]
 
     async def _copy(self, head: _StreamHead, before: _StreamMark | None) -> None:
         """Copy a stream as it is at its mark, and keep that only once it was read back."""
@@ -199,13 +183,40 @@ class ShardCopy:
         for table in (ARCHIVE, KEYS, REQUESTS, SNAPSHOTS):
             await self._copy_rows(table, head, after)
         await self._copy_pieces(head)
+        mark, step = await self._counted_mark(head, after), self._next(head)
         values = [
-            msgspec.json.encode(head.mark), head.name, head.epoch, head.stored_bytes,
+            *step[:3], msgspec.json.encode(mark), head.name, head.epoch, head.stored_bytes,
             head.recorded_at, head.erased_at, Bytes(name.encode() for name in counts),
-            Ints(counts.values()), head.sid, head.erased_version,
+            Ints(counts.values()), *step[3:],
         ]  # fmt: skip
         if not await self._new.run(KEEP, values):
             raise _Changed
+
+    async def _counted_mark(self, head: _StreamHead, after: int) -> _StreamMark:
+        """Count what was copied at both places; return the mark that it may be kept under.
+
+        Here, and not when the shard has left: its users would wait for the count of all its rows.
+        Rows that differ are copied anew once, as an erasure that came late may have deleted some.
+        If the old place has other snapshots and pieces by now, the mark says to copy these again.
+
+        :raises CorruptLog: they differ again, and nothing has changed.
+        """
+        [mine] = await self._old.run(COUNTS, _ranges(head, after, head.version))
+        [there] = await self._new.run(COUNTS, _ranges(head, after, VERSION_MAX))
+        if mine == there:
+            self.differed.discard(head.sid)
+            return head.mark
+        [now] = await self._old.run(HEADS, [Bytes([head.sid])])
+        has_changed = _StreamHead(*now).mark != head.mark
+        if has_changed and mine[:COUNTS_FIXED] == there[:COUNTS_FIXED]:
+            return msgspec.structs.replace(head.mark, pieces=-1)
+        if not has_changed and head.sid in self.differed:
+            raise CorruptLog(
+                f"of a stream of shard {self._shard} there are rows {there} where the old place "
+                f"has {mine}: verify that, and move it again"
+            )
+        self.differed.add(head.sid)
+        raise _Changed
 
     async def _count(self, head: _StreamHead) -> dict[str, int]:
         if head.name is None or head.version == head.erased_version:
@@ -234,20 +245,22 @@ class ShardCopy:
 
     async def _receive(self, head: _StreamHead, chain: bytes, rows: Sequence[Row]) -> None:
         columns = list(zip(*rows, strict=True)) or [()] * 4
+        self._step += 1
         values = [
-            head.sid, self._shard, head.erased_version, chain, Ints(columns[0]), Bytes(columns[1]),
-            Bytes(columns[2]), Ints(TIME_MIN if at is None else at for at in columns[3]),
+            head.sid, self._shard, self.mover, self._step, head.erased_version, chain,
+            Ints(columns[0]), Bytes(columns[1]), Bytes(columns[2]),
+            Ints(TIME_MIN if at is None else at for at in columns[3]),
         ]  # fmt: skip
         [[is_taken]] = await self._new.run(RECEIVE, values)
         if not is_taken:
             raise _Changed
 
-    async def _copy_rows(self, table: _Table, head: _StreamHead, after: int) -> None:
+    async def _copy_rows(self, table: CopiedTable, head: _StreamHead, after: int) -> None:
         """Copy rows that are newer than a version; from 0 on, in the place of those there."""
         is_anew = table is SNAPSHOTS or not after
         after = head.erased_version if is_anew else after
         if is_anew:
-            await self._new.run(table.clear, [head.sid])
+            await self._new.run(table.clear, [*self._next(head), head.sid])
         last = list(table.first)
         while True:
             values = [
@@ -263,21 +276,26 @@ class ShardCopy:
             made = {"i": Ints, "b": Bytes}
             columns = zip(*rows, strict=True)
             arrays = [made[kind](one) for kind, one in zip(table.kinds, columns, strict=True)]
-            await self._new.run(table.put, [head.sid, head.erased_version, head.sid, *arrays])
+            await self._new.run(table.put, [*self._next(head), head.sid, *arrays])
             last = list(rows[-1][: len(last)])
 
     async def _copy_pieces(self, head: _StreamHead) -> None:
         mine: dict[bytes, bytes] = dict(await self._old.run(PIECES, [head.sid]))
         there: dict[bytes, bytes] = dict(await self._new.run(PIECES, [head.sid]))
         if gone := Bytes(there.keys() - mine.keys()):
-            await self._new.run(DROP_PIECES, [head.sid, gone])
+            await self._new.run(DROP_PIECES, [*self._next(head), head.sid, gone])
         wanted = sorted(name for name, digest in mine.items() if there.get(name) != digest)
         for start in range(0, len(wanted), PIECES_AT_ONCE):
             some = Bytes(wanted[start : start + PIECES_AT_ONCE])
             rows = await self._old.run(READ_PIECES, [head.sid, some])
             names, pieces = Bytes(name for name, _ in rows), Bytes(piece for _, piece in rows)
-            values = [head.sid, head.erased_version, head.sid, names, pieces]
-            await self._new.run(PUT_PIECES, values)
+            await self._new.run(PUT_PIECES, [*self._next(head), head.sid, names, pieces])
+
+
+def _ranges(head: _StreamHead, after: int, until: int) -> list[Any]:
+    """Return the values of `COUNTS`: of each table, the versions that were copied just now."""
+    afters = [after, *[max(after, head.erased_version)] * 3, head.erased_version]
+    return [part for one in afters for part in (head.sid, one, until)] + [head.sid]
 
 
 def _as_erased(row: Row, head: _StreamHead) -> Row:

@@ -4,12 +4,18 @@
     2.             its streams are copied, and what has changed meanwhile is copied again
     3. left        the old place refuses every claim and write of it, in one commit; then each node
                    there that lives says that it has forgotten whoever was live in it
-    4.             the rest is copied; all of it is compared
+    4.             the rest is copied
     5. here        the new place admits it: from here on it is claimed there
     6. cleared     the old place takes it out of its totals, and deletes what it has of it
 
 A shard is `here` in one store at most, so it can be claimed in one at most. Each step is a commit
-that may be repeated: a move that was killed goes on when it is run again.
+that may be repeated: a move that was killed goes on when it is run again. Until it is `here` at the
+new place it may be given up as well: the new place refuses it first, then the old one has it again.
+
+A lock of the session keeps a second mover out. But a session may end while its mover goes on: at a
+restart, a failover, a dead link. So each mover writes a name of its own, which is random, into the
+row of the shard at both places before it does anything, and everything that changes anything there
+does so only while the row has that name. Whoever comes later thereby stops whoever was before.
 
 Positions are the store's: events get new ones where they arrive, behind all that were there. What
 the old place keeps of each event is what an erasure leaves, so that its positions have no gaps and
@@ -19,15 +25,16 @@ How streams are copied is in shard_copy.py.
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 
 import msgspec
 
 from eventlog.core.capabilities import Progress
-from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable
+from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable, MoveTakenOver
 from eventlog.core.requests import system_clock_us
 from eventlog.postgres.database import (
     CONNECT_S,
@@ -42,7 +49,8 @@ from eventlog.postgres.database import (
     patiently,
     run,
 )
-from eventlog.postgres.shard_copy import COPIED, STREAMS_AT_ONCE, Counted, ShardCopy
+from eventlog.postgres.shard_copy import STREAMS_AT_ONCE, Counted, ShardCopy
+from eventlog.postgres.shard_rows import COPIED
 
 ROUNDS_MAX = 5  # while users go on: what is left then is copied while they wait
 NODES_S = 30.0  # how long nodes may take to forget whoever has left
@@ -50,16 +58,24 @@ LOOK_S = 0.02
 
 LOCK = "SELECT pg_try_advisory_lock(hashtextextended('shard ' || current_schema(), %b))"
 UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('shard ' || current_schema(), %b))"
-STATE = "SELECT state, other, names, totals FROM shard WHERE shard = %b"
+STATE = "SELECT state, other, mover, names, totals FROM shard WHERE shard = %b"
+# Both name the mover of before, so that they take nothing over from a later one if they come late.
+TAKE_OVER = "UPDATE shard SET mover = %b WHERE shard = %b AND mover = %b"
 ARRIVE = """
-    INSERT INTO shard (shard, state, other) VALUES (%b, 'arriving', %s) ON CONFLICT DO NOTHING
+    INSERT INTO shard AS h (shard, state, other, mover) VALUES (%b, 'arriving', %s, %b)
+    ON CONFLICT (shard) DO UPDATE SET mover = excluded.mover
+    WHERE h.state = 'arriving' AND h.other = excluded.other AND h.mover = %b
 """
-LEAVE = "CALL leave_shard(%b, %s, NULL)"
-KEEP_TOTALS = "UPDATE shard SET names = %b, totals = %b WHERE shard = %b AND state = 'left'"
-ADMIT = "CALL admit_shard(%b, %b, %b)"
-CLEAR = "CALL count_shard(%b, 'left', 'cleared', -1, %b, %b)"
-DROP = "CALL drop_foreign(%b, %b, %b, %b)"
-END = "DELETE FROM shard WHERE shard = %b AND state = 'cleared'"
+LEAVE = "CALL leave_shard(%b, %b, %s, NULL)"
+KEEP_TOTALS = """
+    UPDATE shard SET names = %b, totals = %b
+    WHERE shard = %b AND state = 'left' AND mover = %b RETURNING true
+"""
+ADMIT = "CALL admit_shard(%b, %b, %b, %b, %b)"
+CLEAR = "CALL count_shard(%b, %b, 'left', 'cleared', -1, %b, %b)"
+COME_BACK = "CALL count_shard(%b, %b, 'left', 'here', 1, '{}', '{}')"
+DROP = "CALL drop_left(%b, %b, %b, %b, %b, NULL)"
+END = "DELETE FROM shard WHERE shard = %b AND state = 'cleared' AND mover = %b"
 BEHIND = """
     SELECT count(*) FROM node
     WHERE address IS NOT NULL AND expires_at > clock_timestamp() AND {said} < %b
@@ -71,21 +87,9 @@ ARRIVED = """
 """
 GIVE_UP = """
     WITH gone AS (
-        DELETE FROM shard WHERE shard = %b AND state = 'arriving' AND other = %s RETURNING shard
+        DELETE FROM shard WHERE shard = %b AND state = 'arriving' AND mover = %b RETURNING shard
     )
     DELETE FROM arriving AS a USING gone WHERE a.shard = gone.shard
-"""
-AGAIN = "UPDATE arriving SET mark = '' WHERE shard = %b"
-COUNTS = """
-    WITH h AS (SELECT sid, erased_version FROM {streams} WHERE shard = %b)
-    SELECT (SELECT count(*) FROM event JOIN h USING (sid)),
-        (SELECT count(*) FROM event_archive AS a JOIN h USING (sid)
-            WHERE a.version > h.erased_version),
-        (SELECT count(*) FROM event_key AS k JOIN h USING (sid) WHERE k.version > h.erased_version),
-        (SELECT count(*) FROM request AS r JOIN h USING (sid)
-            WHERE r.last_version > h.erased_version),
-        (SELECT count(*) FROM snapshot AS n JOIN h USING (sid) WHERE n.version > h.erased_version),
-        (SELECT count(*) FROM derived JOIN h USING (sid))
 """
 
 
@@ -107,6 +111,16 @@ class ShardMoved(msgspec.Struct, frozen=True, kw_only=True):
     """The time for which nobody could use it; 0 if an earlier run had come so far."""
 
 
+class _ShardState(NamedTuple):
+    """The row of the shard at one of the places."""
+
+    state: str
+    other: str | None
+    mover: bytes
+    names: list[bytes]
+    totals: list[int]
+
+
 class ShardMove:
     """The move of one shard."""
 
@@ -123,6 +137,7 @@ class ShardMove:
         self._old_id, self._new_id = old.store, new.store
         self._old, self._new = databases
         self._copy = ShardCopy(shard, databases, counted, progress)
+        self._mover = b""
         self._has_left = False
         """As far as is known: nobody can use it until it is here at the new place."""
 
@@ -131,18 +146,21 @@ class ShardMove:
 
         :raises LogUnavailable: it is not there, or on its way to another store; a database or a
             node is away for too long.
+        :raises MoveTakenOver: another mover goes on.
         :raises CorruptLog: what has arrived is not what is at the old place.
         """
         waited_s = 0.0
         if await self._begun():
             try:
                 waited_s = await self._handed_over()
+            except MoveTakenOver:
+                raise
             except (LogUnavailable, CorruptLog, DiskFull) as error:
                 if not self._has_left:
                     raise
                 raise type(error)(
                     f"{error}. Shard {self._shard} has left its place and has not arrived: its "
-                    "users wait until the move is run again"
+                    "users wait until the move is run again, or the shard is moved back"
                 ) from error
         streams = await self._cleared()
         return ShardMoved(
@@ -150,59 +168,104 @@ class ShardMove:
         )
 
     async def give_up(self) -> None:
-        """Delete what has arrived at the new place, if it arrives from the old one.
+        """Have the old place have it again if it had left, and delete what has arrived.
 
-        For a shard that has gone elsewhere since: neither place of this move has it.
+        Nothing is done if it does not arrive at the new place from the old one. First that place
+        knows this mover, so that no other one has it admitted there any more.
+
+        :raises LogUnavailable: it is at the new place by now, or a database is away.
         """
-        if await self._state(self._new) != ("arriving", self._old_id):
+        old, new = await self._state(self._old), await self._state(self._new)
+        has_left = old is not None and old.state == "left"
+        goes_there = old is not None and has_left and old.other == self._new_id
+        arrives = new is not None and (new.state, new.other) == ("arriving", self._old_id)
+        if not goes_there and (has_left or not arrives):
             return
-        state = await self._state(self._old)
-        if state is not None and state[0] in ("here", "left"):
-            return
+        if not await self._taken_over(old, new):
+            raise LogUnavailable(f"shard {self._shard} has arrived: move it from there")
+        if goes_there:
+            await self._old.run(COME_BACK, [self._shard, self._mover])
+            await self._check_old("here")
         for sid, until in await self._new.run(ARRIVED, [self._shard]):
-            await self._new.run(DROP, [sid, self._shard, until, system_clock_us()])
-        await self._new.run(GIVE_UP, [self._shard, self._old_id])
+            await self._drop(self._new, sid, until)
+        await self._new.run(GIVE_UP, [self._shard, self._mover])
 
     async def _handed_over(self) -> float:
         """Copy it and hand it over; return how long nobody could use it."""
         for _ in range(ROUNDS_MAX):
-            if await self._copy.changed() <= STREAMS_AT_ONCE:
+            if await self._copy.changed() <= STREAMS_AT_ONCE and not self._copy.differed:
                 break
         began_s, had_left, self._has_left = time.monotonic(), self._has_left, True
-        [[version]] = await self._old.run(LEAVE, [self._shard, self._new_id])
+        [[version]] = await self._old.run(LEAVE, [self._shard, self._mover, self._new_id])
         if version is None:
             self._has_left = had_left
+            await self._check_old("here", "left")
             raise LogUnavailable(f"shard {self._shard} has left its place: move it again")
         await self._until_nodes_said("shards", version)
-        while await self._copy.changed():
-            pass
         await self._admit()
         return time.monotonic() - began_s
 
     async def _begun(self) -> bool:
         """Have the new place take it in; return whether it is still to be copied."""
         old, new = await self._state(self._old), await self._state(self._new)
-        if new is not None and new[0] == "here":
+        if new is None or new.state != "here":
+            self._check_leaves(old)
+        if not await self._taken_over(old, new):
             return False
-        if old is None or old[0] not in ("here", "left"):
+        old = await self._state(self._old)
+        self._check_leaves(old)
+        self._has_left = old is not None and old.state == "left"
+        return True
+
+    def _check_leaves(self, old: _ShardState | None) -> None:
+        """See that it is at the old place, or has left that for the new one."""
+        if old is None or old.state not in ("here", "left"):
             raise LogUnavailable(f"shard {self._shard} is not in the place it is to leave")
-        if old[0] == "left" and old[1] != self._new_id:
+        if old.state == "left" and old.other != self._new_id:
             raise LogUnavailable(
                 f"shard {self._shard} is on its way to another database: finish that first"
             )
-        self._has_left = old[0] == "left"
-        await self._new.run(ARRIVE, [self._shard, self._old_id])
+
+    async def _taken_over(self, old: _ShardState | None, new: _ShardState | None) -> bool:
+        """Stop whoever moved it before, at both places; return whether it arrives at the new one.
+
+        If it is there already, the new place is left alone: it may be about to go further.
+
+        :raises LogUnavailable: it does not arrive there, and not from the old place.
+        """
+        self._mover = self._copy.mover = secrets.token_bytes(16)
+        if old is not None:
+            await self._old.run(TAKE_OVER, [self._mover, self._shard, old.mover])
+            await self._check_old(old.state, "left", "cleared")
+        before = b"" if new is None else new.mover
+        await self._new.run(ARRIVE, [self._shard, self._old_id, self._mover, before])
         new = await self._state(self._new)
-        if new != ("arriving", self._old_id):
+        if new is None or (new.state, new.other) != ("arriving", self._old_id):
+            if new is not None and new.state == "here":
+                return False
             raise LogUnavailable(
                 f"shard {self._shard} has not left that database, or arrives there from another "
                 "one: run the move of before again"
             )
+        if new.mover != self._mover:
+            raise MoveTakenOver(self._shard)
         return True
 
-    async def _state(self, database: Database) -> tuple[str, str | None] | None:
+    async def _state(self, database: Database) -> _ShardState | None:
         rows = await database.run(STATE, [self._shard])
-        return (rows[0][0], rows[0][1]) if rows else None
+        return _ShardState(*rows[0]) if rows else None
+
+    async def _check_old(self, *states: str) -> None:
+        """See that this mover moves it from the old place, where it is in one of these states."""
+        old = await self._state(self._old)
+        if old is None or old.mover != self._mover or old.state not in states:
+            raise MoveTakenOver(self._shard)
+
+    async def _drop(self, database: Database, sid: bytes, until: int) -> None:
+        values = [sid, self._shard, self._mover, until, system_clock_us()]
+        [[is_done]] = await database.run(DROP, values)
+        if not is_done:
+            raise MoveTakenOver(self._shard)
 
     async def _until_nodes_said(self, said: str, version: int) -> None:
         """Wait until every node that lives has forgotten who has left; its lease may end instead.
@@ -221,39 +284,48 @@ class ShardMove:
     # --- handing over
 
     async def _admit(self) -> None:
-        """Have the new place admit it, once all of it is there.
+        """Have the new place admit it, once all of it is there."""
+        while True:
+            await self._copy_rest()
+            sums: dict[bytes, int] = {}
+            for _, _, names, totals, _ in await self._new.run(COPIED, [self._shard]):
+                for name, total in zip(names, totals, strict=True):
+                    sums[name] = sums.get(name, 0) + total
+            names, totals = Bytes(sums), Ints(sums.values())
+            if not await self._old.run(KEEP_TOTALS, [names, totals, self._shard, self._mover]):
+                raise MoveTakenOver(self._shard)
+            values = [self._shard, self._mover, self._copy.streams, names, totals]
+            await self._new.run(ADMIT, values)
+            new = await self._state(self._new)
+            if new is None or new.mover != self._mover:
+                raise MoveTakenOver(self._shard)
+            if new.state == "here":
+                return
+            await self._begun()  # an erasure came late; no sums of this turn may come after it
 
-        :raises CorruptLog: it is not.
+    async def _copy_rest(self) -> None:
+        """Copy what has changed until it left: then nothing changes any more.
+
+        :raises LogUnavailable: something does.
         """
-        mine = await self._old.run(COUNTS.format(streams="stream"), [self._shard])
-        there = await self._new.run(COUNTS.format(streams="arriving"), [self._shard])
-        if mine != there:
-            await self._new.run(AGAIN, [self._shard])
-            raise CorruptLog(
-                f"of shard {self._shard} there are rows {there[0]} where the old place has "
-                f"{mine[0]}: verify that, and move it again"
-            )
-        sums: dict[bytes, int] = {}
-        for _, _, names, totals in await self._new.run(COPIED, [self._shard]):
-            for name, total in zip(names, totals, strict=True):
-                sums[name] = sums.get(name, 0) + total
-        names, totals = Bytes(sums), Ints(sums.values())
-        await self._old.run(KEEP_TOTALS, [names, totals, self._shard])
-        await self._new.run(ADMIT, [self._shard, names, totals])
+        for _ in range(ROUNDS_MAX):
+            if not await self._copy.changed():
+                return
+        raise LogUnavailable(f"shard {self._shard} changes after it has left: move it again")
 
     async def _cleared(self) -> int:
         """Have the old place forget it; return how many streams it had."""
-        rows = await self._old.run(STATE, [self._shard])
+        old = await self._state(self._old)
         streams = await self._old.run(STREAMS, [self._shard])
-        if not rows or rows[0][0] not in ("left", "cleared"):
+        if old is None or old.state not in ("left", "cleared"):
             return len(streams)
-        _, _, names, totals = rows[0]
-        await self._old.run(CLEAR, [self._shard, Bytes(names), Ints(totals)])
+        await self._old.run(CLEAR, [self._shard, self._mover, Bytes(old.names), Ints(old.totals)])
+        await self._check_old("cleared")
         [[version]] = await self._old.run("SELECT shards FROM store")
         await self._until_nodes_said("cleared", version)
         for sid, until in streams:
-            await self._old.run(DROP, [sid, self._shard, until, system_clock_us()])
-        await self._old.run(END, [self._shard])
+            await self._drop(self._old, sid, until)
+        await self._old.run(END, [self._shard, self._mover])
         return len(streams)
 
 
@@ -299,7 +371,8 @@ class ShardMoves:
         try:
             yield
         finally:
-            await self._locked(UNLOCK, shard)
+            with suppress(LogUnavailable):  # then the session is over, and the lock with it
+                await self._locked(UNLOCK, shard)
 
     async def _locked(self, query: str, shard: int) -> bool:
         try:

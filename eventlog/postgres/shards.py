@@ -19,7 +19,7 @@ import msgspec
 from eventlog.core.errors import LogUnavailable
 from eventlog.postgres.database import (
     CONNECT_S,
-    FORMAT,
+    SHARDS_FORMAT,
     Busy,
     Bytes,
     Connection,
@@ -342,7 +342,7 @@ async def _looked(url: str) -> tuple[str | None, StoreSet | None]:
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
         made = await found_format(place, connection)
-        if made is None or made < FORMAT:
+        if made is None or made < SHARDS_FORMAT:
             return None, None
         rows = await _asked(connection, LOAD, [ID])
         return rows[0][0].decode() if rows else None, await _load(connection)

@@ -86,6 +86,7 @@ def _show(app: App, found: "Sequence[ShardsAt]") -> None:
     print_table(shown)
     if any(one.moving for one in found):
         say("A move is under way, or was cut off: run it again, and it goes on.", "yellow")
+        say("To give it up instead, move the shards back to where they came from.", "yellow")
 
 
 def _ways(one: "ShardsAt", names: Mapping[str, str]) -> list[str]:
@@ -113,8 +114,8 @@ def move(
     """Move shards to another database, while their users go on.
 
     Each is copied, verified and handed over; its users wait for the last moments of that. Run it
-    again if it was cut off: it goes on where it was. Every process that has the memory open has to
-    have it open with all databases.
+    again if it was cut off: it goes on where it was. To give it up, move the shards back to where
+    they came from. Every process that has the memory open has to have it open with all databases.
     """
     wanted = [one for given in shard for one in _range(given)] + [shard_of(one) for one in of_users]
     if even == bool(wanted) or even == bool(to):
@@ -142,7 +143,7 @@ async def _moved(
 
 def _say_moved(done: "Sequence[ShardMoved]") -> None:
     if not done:
-        say("There was nothing to move.")
+        say("Nothing was moved: all of these shards are where they are to be.")
         return
     streams, longest = sum(one.streams for one in done), max(one.waited_s for one in done)
     say(f"✓ {len(done):,} shards with {streams:,} streams have moved, verified.", "green")

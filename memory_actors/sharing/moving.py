@@ -47,12 +47,14 @@ async def move_shards(
     That is one of `urls`, or the id or the name of its store.
 
     Each is copied, verified, and handed over; its users wait for the last moments of that, for as
-    long as the result says. What was cut off goes on when it is repeated. `progress(done, total)`
-    is called on the loop.
+    long as the result says. What was cut off goes on when it is repeated. Or it is given up: a
+    shard that has left `to`, or was being copied from there, and has not arrived stays there, and
+    what was copied of it is deleted. `progress(done, total)` is called on the loop.
 
     :raises InvalidInputError: there is no such shard; or a process has the memory open without the
         database that the shards go to.
     :raises LogUnavailable: these are not the databases of one memory, or one cannot be reached.
+    :raises MoveTakenOver: another mover goes on with one of them.
     :raises CorruptLog: what has arrived is not what was there: nothing was handed over.
     """
     if not shards or any(not 0 <= shard < SHARDS for shard in shards):
@@ -61,6 +63,10 @@ async def move_shards(
     new = next((one for one in places if to in (one.url, one.store, one.name)), None)
     if new is None:
         raise InvalidInputError("name the database that shards go to among those of the memory")
+    if begun := _begun_from(new, places, shards):
+        await _give_up(begun)
+        places = await shards_in(urls)
+        new = next(one for one in places if one.store == new.store)
     leaving = dict[str, list[int]]()
     for shard in dict.fromkeys(shards):
         old = _place_of(shard, places, new)
@@ -96,9 +102,7 @@ async def _finished(
     for old, new, shard in left:
         await _moved([shard], old, new, lambda *_: None)
     given_up = _given_up(await shards_in(urls) if left else places, shards)
-    for old, new, shard in given_up:
-        async with moving(_place(old), _place(new), _nothing) as moves:
-            await moves.give_up(shard)
+    await _give_up(given_up)
     return await shards_in(urls) if left or given_up else places
 
 
@@ -114,6 +118,25 @@ def _given_up(
         for shard in {*shards} & one.moving.keys() & here.keys()
         if one.moving[shard] == "arriving" and one.others[shard] in by_store.keys() - {here[shard]}
     ]
+
+
+def _begun_from(
+    old: ShardsAt, places: Sequence[ShardsAt], shards: Sequence[int]
+) -> list[tuple[ShardsAt, ShardsAt, int]]:
+    """Return the shards that are on their way from a place, whether they have left it or not."""
+    return [
+        (old, one, shard)
+        for one in places
+        for shard in dict.fromkeys(shards)
+        if (one.moving.get(shard), one.others.get(shard)) == ("arriving", old.store)
+        or (old.moving.get(shard), old.others.get(shard)) == ("left", one.store)
+    ]
+
+
+async def _give_up(begun: Sequence[tuple[ShardsAt, ShardsAt, int]]) -> None:
+    for old, new, shard in begun:
+        async with moving(_place(old), _place(new), _nothing) as moves:
+            await moves.give_up(shard)
 
 
 async def finish_moves(urls: Sequence[str]) -> list[ShardMoved]:

@@ -73,3 +73,34 @@ def found_in(directory: Path) -> set[tuple[str, str]]:
         if any(b"canary" in part for part in whole):
             found.add((path.name, "canary"))
     return found
+
+
+def found_in_database(url: str, *words: str) -> set[tuple[str, str, str]]:
+    """Return which columns of which tables of a schema have which of these words.
+
+    All of them are looked into, also what decompresses, and the parts of arrays.
+    """
+    import psycopg
+
+    base, _, schema = url.partition("?schema=")
+    found = set()
+    with psycopg.connect(base, autocommit=True) as connection:
+        names = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+        for [table] in connection.execute(names, [schema]).fetchall():
+            rows = connection.execute(f'SELECT * FROM "{schema}"."{table}"')
+            columns = [column.name for column in rows.description or ()]
+            for row in rows:
+                for column, value in zip(columns, row, strict=True):
+                    whole = [part for one in _values(value) for part in parts(one)]
+                    hits = [word for word in words if any(word.encode() in one for one in whole)]
+                    found |= {(table, column, word) for word in hits}
+    return found
+
+
+def _values(value: object) -> Iterator[bytes]:
+    """Yield the value of a column as bytes; of an array, each part."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _values(one)
+    elif value is not None:
+        yield value if isinstance(value, bytes) else str(value).encode()

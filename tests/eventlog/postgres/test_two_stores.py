@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, suppress
 import anyio
 import pytest
 from contracts.stores import Noted, registry
+from support.canaries import found_in_database
 from support.postgres import lent_url, server
 
 from eventlog import (
@@ -239,6 +240,24 @@ async def test_what_one_erases_the_other_does_not_find(stores):
     result = await other.append("s", [Noted("new")], 1, idempotency_key="k")
     assert (result.first_version, result.duplicate) == (2, False)
     assert (await one.read_stream("s", 1))[0].data == Noted("new")
+
+
+async def test_what_is_erased_is_in_no_column_of_any_table(stores, url):
+    """Wherever a caller may put something: texts, keys, snapshots, pieces, the archive."""
+    one, other = stores
+    name, events = "a canary", [Noted(f"canary {n}", (f"canary key {n}",)) for n in range(4)]
+    await one.append(name, events, 0, meta={"by": "canary"}, idempotency_key="canary once")
+    await other.archive(name, [2, 3])
+    await one.save_snapshot(name, Snapshot(4, b"canary state"), "canary fingerprint")
+    await one.save_derived(name, {b"canary piece": b"canary vector"}, epoch=0)
+    await other.append("t", [Noted("stays")], 0)
+    tables = {table for table, _, _ in found_in_database(url, "canary")}
+    assert tables == {"stream", "event", "event_archive", "snapshot", "derived"}
+
+    await other.erase(name)
+
+    assert found_in_database(url, "canary") == set()
+    assert found_in_database(url, "stays")
 
 
 # --- what is derived

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
@@ -152,7 +153,7 @@ async def test_damaged_keys_open_nothing_and_are_not_written_over(store):
     assert await store.load_setting(api_keys.SETTING) == b"{"
 
 
-async def test_an_erased_users_keys_are_revoked_everywhere(nodes):
+async def test_an_erased_users_keys_are_revoked_everywhere(nodes, url):
     one, other = nodes
     keys = KeyStore(settings_of(one))
     one.watch_erasures(keys.look_again)
@@ -165,6 +166,7 @@ async def test_an_erased_users_keys_are_revoked_everywhere(nodes):
     receipt = await other.erase("ada")
 
     assert receipt.api_keys == 1
+    assert found_in_database(url, "ada", "Ada enjoys") == set()
     await keys.refresh()
     assert keys.find(token) is None
     assert keys.find(others) is not None

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
 from support.postgres import fresh_url
 
@@ -190,6 +191,7 @@ async def test_of_an_erased_user_no_ray_actor_keeps_anything(url, memory) -> Non
     await memory.user("erased").add(canary)
     assert await memory.user("erased").retrieve("canary")
     await memory.erase("erased")
+    assert found_in_database(url, "user:erased", canary) == set()
     assert await memory.user("erased").retrieve("canary") == []
     caches = Path(os.environ["XDG_CACHE_HOME"])
     files = [path for path in caches.rglob("*") if path.is_file()]

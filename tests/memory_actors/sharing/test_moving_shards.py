@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
+from support.moving import TABLES, all_at_first, cut_off, opened, rows_of, url_of
 from support.postgres import lent_url
 
 from eventlog import DiskFull, LogUnavailable
@@ -33,56 +35,6 @@ def cache(tmp_path, monkeypatch) -> None:
 def urls() -> Iterator[list[str]]:
     with ExitStack() as held:
         yield [held.enter_context(lent_url()) for _ in range(2)]
-
-
-def opened(urls: Any, **more: Any) -> Any:
-    settings = Settings(latency_targets_ms={}, **more)
-    return MemorySystem.open(urls, embedder=FakeEmbedder(), settings=settings)
-
-
-async def all_at_first(urls: list[str], user_ids: list[str]) -> None:
-    """Make a memory whose users are all in the first database."""
-    async with opened(urls[0]) as alone:
-        for user_id in user_ids:
-            await alone.user(user_id).add(f"{user_id} enjoys skiing")
-
-
-def url_of(memory: MemorySystem, urls: list[str], user_id: str) -> str:
-    caller: Any = memory._caller
-    schema = caller.nodes[caller.at(user_id)].memory._eventlog._database.place.schema
-    return next(url for url in urls if url.endswith(schema))
-
-
-async def rows_of(url: str, stream: str, *tables: str) -> list[int]:
-    """Return how many rows with bytes of a stream there are in tables of a database."""
-    import psycopg
-
-    from eventlog import stream_id
-
-    base, _, schema = url.partition("?schema=")
-    counts = []
-    async with await psycopg.AsyncConnection.connect(base, autocommit=True) as connection:
-        for table in tables:
-            also = " AND payload IS NOT NULL" if table == "event" else ""
-            query = f"SELECT count(*) FROM {schema}.{table} WHERE sid = %s{also}"
-            [count] = await (await connection.execute(query, [stream_id(stream)])).fetchone()
-            counts.append(count)
-    return counts
-
-
-async def cut_off(urls: list[str], user_id: str, to: str, step: str) -> None:
-    """Begin to move a user's shard, up to a step of the move."""
-
-    async def ended(_self):
-        raise LogUnavailable("cut off")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_move.ShardMove, step, ended)
-        with pytest.raises(LogUnavailable):
-            await move_shards(urls, [shard_of(user_id)], to)
-
-
-TABLES = ("event", "event_archive", "event_key", "request", "snapshot", "derived")
 
 
 async def test_a_moved_user_has_the_same_memory_in_the_other_database(urls):
@@ -257,10 +209,12 @@ async def test_a_user_who_is_erased_while_their_shard_moves_is_at_neither_place(
         await memory.erase("ada")
 
         assert await rows_of(there, "user:ada", *TABLES) == [0] * 6
+        assert_erased(urls)
         go_on.set()
         await moving
         for url in urls:
             assert await rows_of(url, "user:ada", *TABLES) == [0] * 6
+        assert_erased(urls)
         assert await memory.users() == ["bob"]
         await memory.user("ada").add("somebody new")
         assert (await memory.verify()).ok
@@ -284,9 +238,58 @@ async def test_a_user_who_is_erased_after_a_move_that_was_cut_off_is_at_neither_
 
         for url in urls:
             assert await rows_of(url, "user:ada", *TABLES) == [0] * 6
+        assert_erased(urls)
         await move_shards(urls, [shard_of("ada")], there)
         assert (await memory.verify()).ok
         assert await memory.check_replay() == []
+
+
+def assert_erased(urls: list[str]) -> None:
+    """See that no column of any table of any database has anything that was ada's."""
+    for url in urls:
+        assert found_in_database(url, "user:ada", "ada enjoys", "a secret") == set()
+
+
+async def test_a_user_who_is_erased_after_a_move_was_cut_off_while_it_copied_is_at_neither_place(
+    urls,
+):
+    """Their name is not left in the list of what has arrived, nor what they have in the totals."""
+    await all_at_first(urls, ["ada", "bob"])
+    async with opened(urls) as memory:
+        await memory.user("ada").add("a secret")
+        here = url_of(memory, urls, "ada")
+        [there] = [url for url in urls if url != here]
+        await cut_off(urls, "ada", there, "_admit")
+        await move_shards(urls, [shard_of("ada")], here)
+        copied = shard_copy.ShardCopy.changed
+
+        async def then_killed(self):
+            await copied(self)
+            raise LogUnavailable("killed")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shard_copy.ShardCopy, "changed", then_killed)
+            with pytest.raises(LogUnavailable, match="killed"):
+                await move_shards(urls, [shard_of("ada")], there)
+        assert ("arriving", "name", "user:ada") in found_in_database(there, "user:ada")
+
+        await memory.erase("ada")
+
+        assert_erased(urls)
+        assert await arriving(there) == [(None, [], [])]
+        await move_shards(urls, [shard_of("ada")], there)
+        assert await memory.users() == ["bob"]
+        assert (await memory.verify()).ok
+
+
+async def arriving(url: str) -> list[tuple[Any, ...]]:
+    """Return what is listed there of streams that were copied and have not arrived."""
+    import psycopg
+
+    base, _, schema = url.partition("?schema=")
+    async with await psycopg.AsyncConnection.connect(base, autocommit=True) as connection:
+        query = f"SELECT DISTINCT name, names, totals FROM {schema}.arriving"
+        return await (await connection.execute(query)).fetchall()
 
 
 async def test_a_shard_goes_on_to_a_third_place_although_the_first_was_not_emptied(

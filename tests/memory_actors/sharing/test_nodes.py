@@ -9,6 +9,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import pytest
+from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
@@ -254,7 +255,7 @@ async def test_totals_are_those_of_all_nodes(nodes):
             await asyncio.sleep(0.05)
 
 
-async def test_an_erased_user_is_forgotten_by_every_node(nodes):
+async def test_an_erased_user_is_forgotten_by_every_node(nodes, url):
     """Also by one that had the user before."""
     one, other = nodes
     heard = []
@@ -270,6 +271,7 @@ async def test_an_erased_user_is_forgotten_by_every_node(nodes):
 
     assert receipt.events > 0
     assert heard == ["ada"]
+    assert found_in_database(url, "user:ada", "Ada skis") == set()
     for memory in nodes:
         assert await memory.users() == ["bob"]
         assert await memory.user("ada").count() == 0
@@ -277,7 +279,7 @@ async def test_an_erased_user_is_forgotten_by_every_node(nodes):
         assert not [one for one in left.iterdir() if stream_id(stream_of("ada")).hex() in one.name]
 
 
-async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes):
+async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes, url):
     """Nothing of the user is left on its disk once it answers again."""
     one, other = nodes
     await one.user("ada").add_many([Item(content=f"Ada skis {n}") for n in range(3)])
@@ -293,6 +295,7 @@ async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes):
     with services.embeddings._table._env.read() as txn:
         assert txn.stat(services.embeddings._table._env.tables["embeddings"])["entries"] == 0
     assert list((node_of(one).memory._erasing._directory / "indexes").iterdir()) == []
+    assert found_in_database(url, "user:ada", "Ada skis") == set()
 
 
 async def test_recalls_are_kept_wherever_a_user_is(url):
@@ -321,6 +324,7 @@ async def test_a_node_that_was_stopped_keeps_no_recall_of_an_erased_user(url):
 
         assert recalls.failed == 1
         assert await other.recalls("ada") == []
+        assert found_in_database(url, "user:ada", "Ada enjoys", "skiing", "a secret") == set()
 
 
 async def test_a_node_that_was_stopped_while_it_erased_erases_nothing_of_the_next_owner(nodes):
@@ -357,6 +361,7 @@ async def test_the_first_recall_of_an_erased_user_is_not_kept_by_a_late_node(url
 
         assert recalls.failed == 1
         assert await node_of(other).memory._eventlog.streams() == []
+        assert found_in_database(url, "user:ada", "Ada enjoys", "a secret") == set()
 
 
 async def test_a_client_of_a_node_that_is_lost_is_told_so(url):
@@ -403,7 +408,7 @@ def test_an_address_that_cannot_be_told_has_to_be_given():
         opening._own_host("postgresql://no.such.host.invalid/db")
 
 
-async def test_a_user_who_is_being_erased_is_refused_at_every_node(nodes):
+async def test_a_user_who_is_being_erased_is_refused_at_every_node(nodes, url):
     one, other = nodes
     await one.user("ada").add("Ada enjoys skiing")
     erasing, go_on = asyncio.Event(), asyncio.Event()
@@ -421,6 +426,7 @@ async def test_a_user_who_is_being_erased_is_refused_at_every_node(nodes):
             await memory.user("ada").add("Ada is back")
     go_on.set()
     await erased
+    assert found_in_database(url, "user:ada", "Ada enjoys", "is back") == set()
     assert await other.user("ada").count() == 0
 
 

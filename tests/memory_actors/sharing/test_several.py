@@ -6,10 +6,12 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
 from support.postgres import Server, lent_url, server
 
 from eventlog import LogUnavailable, MissingCapability
+from eventlog.postgres.shards import are_one
 from memory_actors import (
     GlobalLimits,
     GlobalQuotaExceededError,
@@ -226,14 +228,19 @@ async def test_the_past_and_the_events_of_a_user_are_read_where_the_user_is(memo
         assert (await memory.diff(user_id, adds[0].position)).user_id == user_id
 
 
-async def test_an_erased_user_is_gone_from_all_databases(memory):
+async def test_an_erased_user_is_gone_from_all_databases(memory, urls):
     heard = []
     memory.watch_erasures(heard.append)
     for user_id in USERS:
-        await memory.user(user_id).add("tea")
+        await memory.user(user_id).add(f"{user_id} likes tea", metadata={"k": f"k of {user_id}"})
 
     for user_id in USERS[:4]:
         assert (await memory.erase(user_id)).events > 0
+
+    erased = [word for user in USERS[2:4] for word in (f"user:{user}", f"{user} li", f"of {user}")]
+    for url in urls:
+        assert found_in_database(url, *erased) == set()
+        assert found_in_database(url, "likes tea")
 
     assert heard == USERS[:4]
     assert await memory.users() == sorted(USERS[4:])
@@ -393,6 +400,44 @@ async def test_no_procedure_of_an_older_format_claims_in_one_of_several_database
             [schema],
         )
         assert left.fetchone() == (1,)
+
+
+async def test_databases_from_before_movers_had_names_get_what_they_lack(urls):
+    """They are known as one memory before, and a mover of before does not go on afterwards."""
+    import psycopg
+
+    async with opened(urls) as memory:
+        await memory.user("ada").add("likes tea")
+    base = urls[0].partition("?schema=")[0]
+    older = """
+        ALTER TABLE shard DROP mover;
+        ALTER TABLE arriving DROP step;
+        DROP PROCEDURE leave_shard;
+        CREATE PROCEDURE leave_shard(p_shard bigint, p_other text, INOUT o_shards bigint)
+        LANGUAGE plpgsql AS 'BEGIN END';
+        UPDATE store SET format = 4;
+    """
+    with psycopg.connect(base, autocommit=True) as connection:
+        for url in urls:
+            connection.execute(f"SET search_path = {url.partition('?schema=')[2]}; {older}")
+
+        assert await are_one(urls)
+        with pytest.raises(LogUnavailable, match="is one of 2 databases"):
+            await opened(urls[0])
+        await move_shards(urls, [shard_of("ada")], urls[0])
+        await move_shards(urls, [shard_of("ada")], urls[1])
+
+        for url in urls:
+            schema = url.partition("?schema=")[2]
+            found = connection.execute(
+                "SELECT proargnames FROM pg_proc WHERE proname = 'leave_shard' "
+                "AND pronamespace = %s::regnamespace",
+                [schema],
+            )
+            [[names]] = found.fetchall()
+            assert "p_mover" in names
+    async with opened(urls) as memory:
+        assert await memory.user("ada").count() == 1
 
 
 async def test_a_database_that_was_written_to_alone_before_it_joined_is_refused(urls):

@@ -8,6 +8,7 @@ import anyio.to_thread
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
 from support.postgres import fresh_url
 
@@ -60,6 +61,7 @@ async def test_a_moved_store_is_the_same_memory(tmp_path, url):
     done = await _moved(directory, url)
 
     assert done.events == heads.position
+    assert found_in_database(url, "user:eve", "Eve is") == set()
     async with opened(url) as memory:
         assert (await memory.verify(against=heads)).ok
         assert await told(memory, memory_id) == before
