@@ -17,7 +17,18 @@ from eventlog.core.requests import (
     check_text,
 )
 from eventlog.core.rows import key_id, seal, unseal
-from eventlog.postgres.database import Bytes, Database
+from eventlog.postgres.database import (
+    CONNECT_S,
+    SHARDS_FORMAT,
+    Bytes,
+    Database,
+    DatabasePlace,
+    connect,
+    found_format,
+    patiently,
+    reaching,
+    run,
+)
 from eventlog.postgres.plan import U64
 
 PIECES_MAX = 4096  # read at once: 4 MB of embeddings
@@ -57,6 +68,7 @@ LOAD_DERIVED, FIND_DERIVED = (
     for named in ("", "AND d.name = ANY (%b)")
 )
 LOAD_SETTING = "SELECT value FROM setting WHERE name = %b"
+LOAD_SETTINGS = "SELECT name, value FROM setting WHERE name = ANY (%b)"
 NEW_SETTING = """
     INSERT INTO setting (name, value) VALUES (%b, %b) ON CONFLICT (name)
     DO UPDATE SET value = excluded.value WHERE setting.value = excluded.value RETURNING true
@@ -64,6 +76,24 @@ NEW_SETTING = """
 CHANGE_SETTING = (
     "UPDATE setting SET value = %b WHERE name = %b AND value IN (%b, %b) RETURNING true"
 )
+
+
+async def settings_at(url: str, *names: bytes) -> list[bytes | None]:
+    """Return the values under some names in the store at a URL, None for none; make nothing.
+
+    :raises LogUnavailable: the database cannot be reached.
+    """
+    place = DatabasePlace.parse(url)
+    connection = await patiently(lambda: connect(place), CONNECT_S)
+    found = dict[bytes, bytes]()
+    try:
+        with reaching("try again"):
+            made = await found_format(place, connection)
+            if made is not None and made >= SHARDS_FORMAT:  # else it is upgraded when it is opened
+                found |= await run(connection, LOAD_SETTINGS, [Bytes(names)])
+    finally:
+        await connection.close()
+    return [found.get(name) for name in names]
 
 
 class Beside:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from importlib.resources import files
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from eventlog.core.errors import (
     DiskFull,
@@ -28,7 +28,7 @@ try:
     from psycopg import sql
     from psycopg.adapt import Dumper
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    from psycopg.pq import Format
+    from psycopg.pq import Conninfo, Format
     from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 except ImportError as error:
     raise MissingExtra(
@@ -42,6 +42,7 @@ SERVER_VERSION_MIN = 160_000
 TRANSACTION_TIMEOUT_VERSION = 170_000
 SCHEMA = "eventlog"
 READERS_MAX = 8  # connections of one store that read at once
+CONNECTIONS_MAX = READERS_MAX + 3  # of a node: it also writes, listens, and renews its lease
 PATIENCE_S = 30.0  # how long a store tries to reach a database that is away
 ANSWER_S = 15.0  # how long one answer may take before the connection counts as lost
 LOCK_S = 10  # how long a call waits for a lock before it is tried again
@@ -66,6 +67,14 @@ _DEFAULTS: dict[str, Any] = {
     "target_session_attrs": "read-write",
     "application_name": "eventlog",
 }
+# The server ends the connection with what it says: transactions that take or wait too long.
+_ENDED = ("25P03", "25P04")
+# Of a server or a pooler that refuses to connect psycopg has a text alone.
+_TOO_MANY = ("too many", "connection slots", "no more connections")
+_ENOUGH = (
+    f"A node takes up to {CONNECTIONS_MAX} connections: have the database, the role and the pooler "
+    "between allow as many, or close other nodes"
+)
 _BYTEA, _BYTEA_ARRAY = 17, 1001
 _INT8, _INT8_ARRAY = 20, 1016
 _ARRAY = struct.Struct(">iiIii")  # dimensions, has nulls, type, length, first index
@@ -124,15 +133,12 @@ class DatabasePlace(NamedTuple):
 
     @classmethod
     def parse(cls, url: str, schema: str | None = None) -> Self:
-        """Take `?schema=` out of a URL, which psycopg does not know.
+        """Take `schema=` out of a URL, which libpq does not know.
 
         :raises LogUnavailable: it is no URL of a database, or no name of a schema.
         """
         try:
-            parts = urlsplit(url)
-            query = dict(parse_qsl(parts.query))
-            named = query.pop("schema", SCHEMA)
-            url = urlunsplit(parts._replace(query=urlencode(query)))
+            url, named = _without_schema(url)
             given = conninfo_to_dict(url)
         except (ValueError, psycopg.Error):
             # What they say may quote the password, where that is what is wrong with the URL.
@@ -140,7 +146,7 @@ class DatabasePlace(NamedTuple):
                 "this is no URL of a database: write postgresql://user@host:port/name?schema=name, "
                 "and percent-encode what is special in a password"
             ) from None
-        name = schema or named
+        name = schema or named or SCHEMA
         if not 0 < len(name.encode()) < 64 or "\0" in name:
             raise LogUnavailable(f"schema {name!r:.100} is no name of 1 to 63 bytes")
         missing = {key: value for key, value in _DEFAULTS.items() if key not in given}
@@ -150,6 +156,50 @@ class DatabasePlace(NamedTuple):
     def channel(self) -> str:
         """The channel on which appends are told."""
         return f"{self.schema:.50}:log"
+
+
+def _without_schema(url: str) -> tuple[str, str]:
+    """Return a URL without `schema=`, and its value; all else as it is, for libpq to read.
+
+    The query begins at the first `?` behind user and password, which end, as libpq has it, at the
+    first `@` if no `/` comes before.
+    """
+    rest = url.partition("://")[2]
+    login = rest.partition("/")[0].find("@") + 1
+    at = url.find("?", len(url) - len(rest) + login)
+    if at < 0:
+        return url, ""
+    parts, name = [], ""
+    for part in url[at + 1 :].split("&"):
+        if part.startswith("schema="):
+            name = unquote(part.removeprefix("schema="), errors="strict")
+        else:
+            parts.append(part)
+    return url[:at] + ("?" + "&".join(parts) if parts else ""), name
+
+
+def hosts_of(url: str) -> list[tuple[str, str]]:
+    """Return host and port of each server that a URL leads to, as libpq finds them; [] for sockets.
+
+    What the URL does not say is in variables, as `PGHOST`, or in the service of `PGSERVICE`.
+
+    :raises LogUnavailable: it is no URL of a database.
+    """
+    given = conninfo_to_dict(DatabasePlace.parse(url).url)
+    known = {one.keyword.decode(): (one.val or b"").decode() for one in Conninfo.get_defaults()}
+
+    def said(name: str) -> list[str]:
+        return str(given.get(name) or known.get(name) or "").split(",")
+
+    named = said("hostaddr") if any(said("hostaddr")) else said("host")
+    ports = said("port")
+    if len(ports) < len(named):
+        ports *= len(named)
+    return [
+        (host, port)
+        for host, port in zip(named, ports, strict=False)
+        if host and not host.startswith(("/", "@"))
+    ]
 
 
 class Looked(NamedTuple):
@@ -177,7 +227,7 @@ def look(url: str) -> Looked:
             made = connection.execute(sql.SQL("SELECT format FROM {}").format(table)).fetchone()
             return Looked(version, None if made is None else made[0])
     except (Lost, Busy) as error:
-        raise LogUnavailable(f"the database cannot be reached: {error}") from error
+        raise away(error) from error
 
 
 async def connect(place: DatabasePlace, *, calls: bool = False) -> Connection:
@@ -215,7 +265,7 @@ async def _configure(connection: Connection, place: DatabasePlace, *, calls: boo
             settings["transaction_timeout"] = f"{TRANSACTION_S}s"
     query = ", ".join(["set_config(%s, %s, false)"] * len(settings))
     parts = [part for item in settings.items() for part in item]
-    await connection.execute(f"SELECT {query}", parts)
+    await run(connection, f"SELECT {query}", parts)  # which waits no longer than for any answer
 
 
 @asynccontextmanager
@@ -278,7 +328,33 @@ def translated() -> Iterator[None]:
     except (psycopg.OperationalError, psycopg.InterfaceError, said.ReadOnlySqlTransaction) as error:
         raise Lost(str(error)) from error
     except psycopg.Error as error:
-        raise StorageFailed(f"the database failed: {error}") from error
+        raise _failure(error) from error
+    except UnicodeError as error:  # of a host that is no name: nobody has been asked
+        raise LogUnavailable(f"the database cannot be reached: no such host: {error}") from error
+
+
+def _failure(error: psycopg.Error) -> Exception:
+    if error.sqlstate in _ENDED:
+        return Lost(str(error))
+    return StorageFailed(f"the database failed: {error}")
+
+
+def away(error: Lost | Busy, then: str = "") -> LogUnavailable:
+    """Return what callers are told of a database that cannot be reached, and what to do then."""
+    hint = f". {_ENOUGH}" if any(sign in str(error) for sign in _TOO_MANY) else ""
+    return LogUnavailable(f"the database cannot be reached: {error}{then and ': '}{then}{hint}")
+
+
+@contextmanager
+def reaching(then: str) -> Iterator[None]:
+    """Say of a connection that is lost, or of a lock that is held, what to do then.
+
+    :raises LogUnavailable: that.
+    """
+    try:
+        yield
+    except (Lost, Busy) as error:
+        raise away(error, then) from error
 
 
 class Database:
@@ -298,9 +374,16 @@ class Database:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Keep the pool open."""
+        """Keep the pool open.
+
+        :raises LogUnavailable: the database gives it no connection.
+        """
         await self._pool.open()
         try:
+            try:
+                await patiently(lambda: self._once("SELECT", ()), CONNECT_S)
+            except LogUnavailable as error:  # the pool does not tell why
+                raise LogUnavailable(f"{error}. {_ENOUGH}") from error
             yield
         finally:
             await self._pool.close()
@@ -332,7 +415,7 @@ async def patiently(attempt: Callable[[], Awaitable[T]], patience_s: float = PAT
             return await attempt()
         except (Lost, Busy) as error:
             if asyncio.get_running_loop().time() > deadline:
-                raise LogUnavailable(f"the database cannot be reached: {error}") from error
+                raise away(error) from error
         await asyncio.sleep(RETRY_S)
 
 
@@ -357,7 +440,7 @@ async def prepare(
     :raises LogUnavailable: the database is too old, or lets us make none; or it is away, or others
         hold its locks for too long.
     """
-    try:
+    with reaching("try again"):
         found = await _find(place, connection)
         if found is None:
             await make_tables(connection, place, make_identity())
@@ -366,8 +449,6 @@ async def prepare(
         found = await _find(place, connection)
         assert found is not None
         names = await run(connection, READABLE) if found[1] else []
-    except (Lost, Busy) as error:
-        raise LogUnavailable(f"the database cannot be prepared now: {error}: try again") from error
     return found[1], [name.decode() for [name] in names]
 
 

@@ -30,6 +30,7 @@ from eventlog.postgres.database import (
     cancel_all,
     connect,
     patiently,
+    reaching,
     run,
 )
 from eventlog.postgres.plan import ShardOf, alone
@@ -69,7 +70,8 @@ async def live_nodes(url: str) -> list[LiveNode]:
     place = DatabasePlace.parse(url)
     connection = await patiently(lambda: connect(place), CONNECT_S)
     try:
-        rows = await patiently(lambda: run(connection, NODES, [b""]), CONNECT_S)
+        with reaching("try again"):
+            rows = await run(connection, NODES, [b""])
     finally:
         await connection.close()
     return [LiveNode(node.hex(), address) for node, address in rows]
@@ -124,14 +126,12 @@ class PgLeases:
         lease_s: float = LEASE_S,
         shard_of: ShardOf = alone,
     ) -> AsyncIterator[Self]:
-        """Hold a lease for a node whose row is there, and renew it until the end of the block."""
+        """Hold a lease for a node whose row is there, and renew it until the end of the block.
+
+        :raises LogUnavailable: the database cannot be reached.
+        """
         leases = cls(database, writer, node, address, lease_s, shard_of)
-        connection = await connect(database.place)
-        try:
-            await leases._renew(connection)
-        except BaseException:
-            await connection.close()
-            raise
+        connection = await patiently(leases._begun, CONNECT_S)
         renewing = asyncio.create_task(leases._renew_forever(database.place, connection))
         try:
             yield leases
@@ -195,6 +195,16 @@ class PgLeases:
 
     # --- renewing
 
+    async def _begun(self) -> Connection:
+        """Connect, and renew the lease for the first time."""
+        connection = await connect(self._database.place)
+        try:
+            await self._renew(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
     async def _renew(self, connection: Connection) -> None:
         """Renew the lease once.
 
@@ -206,7 +216,11 @@ class PgLeases:
         """
         asked_s, was_lost, self._is_unanswered = _now_s(), self._is_unanswered, True
         values = [self._node, self._address, self._lease_s, self.forgotten, self.cleared]
-        [(is_held, shards)] = await asyncio.wait_for(run(connection, RENEW, values), self._lease_s)
+        try:
+            async with asyncio.timeout(self._lease_s):
+                [(is_held, shards)] = await run(connection, RENEW, values)
+        except TimeoutError:
+            raise Lost("no answer in the time of a lease") from None
         self._is_unanswered, held_until_s = False, self._held_until_s
         is_unsure = was_lost and held_until_s is not None and _now_s() > held_until_s
         if held_until_s is not None and (not is_held or is_unsure):
@@ -228,7 +242,7 @@ class PgLeases:
                     if connection.closed:
                         connection = await connect(place)
                     await self._renew(connection)
-                except (Lost, Busy, TimeoutError, EventLogError):
+                except (Lost, Busy, EventLogError):
                     await connection.close()
                     await asyncio.sleep(RETRY_S)
         finally:

@@ -6,8 +6,8 @@ format of the schema is `MOVING`, which nobody opens. A lock of the session keep
 for as long as the first one lives.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,11 +25,11 @@ from eventlog.postgres.database import (
     Database,
     DatabasePlace,
     Ints,
-    Lost,
     connect,
     found_format,
     make_tables,
     patiently,
+    reaching,
     run,
     translated,
 )
@@ -50,18 +50,6 @@ TOTALS = "SELECT names, totals FROM log_tail"
 OPEN = "UPDATE store SET format = %b"
 
 AGAIN = "run the move again, it goes on where it was"
-
-
-@contextmanager
-def _lost_is_unavailable() -> Iterator[None]:
-    """Say of a lost connection that the move can go on.
-
-    :raises LogUnavailable: it was lost.
-    """
-    try:
-        yield
-    except (Lost, Busy) as error:
-        raise LogUnavailable(f"the database cannot be reached: {error}: {AGAIN}") from error
 
 
 class MoveProgress(msgspec.Struct, frozen=True):
@@ -98,7 +86,7 @@ class MoveTarget:
     async def put(self, statements: Sequence[SqlStatement], reached: MoveProgress) -> None:
         """Put rows, and how far that is, in one transaction."""
         values = [SETTING, msgspec.json.encode(reached)]
-        with _lost_is_unavailable(), translated():
+        with reaching(AGAIN), translated():
             async with self._connection.transaction():
                 for query, columns in (*statements, SqlStatement(SAVE, values)):
                     await run(self._connection, query, columns)
@@ -112,7 +100,7 @@ class MoveTarget:
         :raises CorruptLog: it is not what the source has.
         """
         values = [heads.position, Bytes(name.encode() for name in totals), Ints(totals.values())]
-        with _lost_is_unavailable():
+        with reaching(AGAIN):
             await run(self._connection, PUT_TAIL, values)
         database = Database(self._place)
         async with database.opened():
@@ -129,7 +117,7 @@ class MoveTarget:
 
     async def finish(self, done: Moved, settings: Mapping[str, bytes]) -> None:
         """Make it a store, with settings in it."""
-        with _lost_is_unavailable():
+        with reaching(AGAIN):
             await run(self._connection, NOW)
         statements = [
             SqlStatement(SAVE, [name.encode(), value]) for name, value in settings.items()
@@ -155,7 +143,7 @@ async def target(url: str, digest: str) -> AsyncIterator[MoveTarget]:
 
 
 async def _begun(place: DatabasePlace, connection: Connection, digest: str) -> MoveTarget:
-    with _lost_is_unavailable():
+    with reaching(AGAIN):
         found = await found_format(place, connection)
         if found is None:
             await make_tables(connection, place, b"", MOVING)

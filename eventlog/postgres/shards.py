@@ -17,20 +17,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog.core.errors import LogUnavailable
+from eventlog.postgres.beside import settings_at
 from eventlog.postgres.database import (
     CONNECT_S,
-    SHARDS_FORMAT,
-    Busy,
     Bytes,
     Connection,
     DatabasePlace,
     Ints,
-    Lost,
     Row,
     connect,
-    found_format,
     patiently,
     prepare,
+    reaching,
     run,
 )
 from eventlog.postgres.plan import ShardOf
@@ -155,10 +153,8 @@ async def _asked(connection: Connection, query: str, values: Sequence[Any] = ())
 
     :raises LogUnavailable: the database is away, or another one holds a lock for too long.
     """
-    try:
+    with reaching("try again"):
         return await run(connection, query, values)
-    except (Lost, Busy) as error:
-        raise LogUnavailable(f"the database does not answer: {error}: try again") from error
 
 
 async def _found(url: str, held: AsyncExitStack) -> _FoundStore:
@@ -197,7 +193,11 @@ async def store_id(url: str) -> str:
 
 async def _load(connection: Connection) -> StoreSet | None:
     rows = await _asked(connection, LOAD, [SETTING])
-    return msgspec.json.decode(rows[0][0], type=StoreSet) if rows else None
+    return _decoded(rows[0][0] if rows else None)
+
+
+def _decoded(known: bytes | None) -> StoreSet | None:
+    return None if known is None else msgspec.json.decode(known, type=StoreSet)
 
 
 async def _make(found: Sequence[_FoundStore], count: int) -> None:
@@ -338,16 +338,8 @@ async def _known(url: str) -> StoreSet | None:
 
 async def _looked(url: str) -> tuple[str | None, StoreSet | None]:
     """Return the id of the store at a URL, and its set, as far as it has them; make nothing."""
-    place = DatabasePlace.parse(url)
-    connection = await patiently(lambda: connect(place), CONNECT_S)
-    try:
-        made = await found_format(place, connection)
-        if made is None or made < SHARDS_FORMAT:
-            return None, None
-        rows = await _asked(connection, LOAD, [ID])
-        return rows[0][0].decode() if rows else None, await _load(connection)
-    finally:
-        await connection.close()
+    store, known = await settings_at(url, ID, SETTING)
+    return None if store is None else store.decode(), _decoded(known)
 
 
 class ShardsAt(msgspec.Struct, frozen=True, kw_only=True):

@@ -133,6 +133,8 @@ class LogTail:
                         while await heard(POLL_S) == self._node:
                             pass  # what this node says itself it knows
                         await asyncio.sleep(TELL_S)
+            with suppress(EventLogError):
+                await self.look()  # nobody listens, as long as there is no connection for that
             await asyncio.sleep(RETRY_S)
 
     async def _tell(self) -> None:

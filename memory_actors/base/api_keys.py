@@ -14,7 +14,8 @@ server, which notices a new version at its next request.
 
 Of a store that several processes share they are kept in the store itself, as one setting, which is
 replaced if it is still what it was. A server looks for a new version once a second, if it is asked
-for anything, and at once when a user is erased.
+for anything, and at once when a user is erased. While the store is away it believes the keys that
+it has read, but not for long: a key that is revoked meanwhile is let in for no longer than that.
 """
 
 import asyncio
@@ -47,6 +48,12 @@ from memory_actors.base.validation import check_name, check_tier
 
 FILE, LOCK, SETTING = "api_keys.json", "api_keys.lock", "api keys"
 FRESH_S = 1.0
+BELIEVED_S = 60.0
+"""Keys that were read are believed for so long while the store cannot be asked: a database that is
+restarted, or whose standby is promoted, is back by then, and users of other databases need not
+wait. Much longer would be too long for who revokes a key."""
+LOOK_S = 0.5
+"""A look that takes longer goes on while what is believed answers."""
 KEYS_MAX = 10_000  # the file is written as a whole: 3 MB
 ID_BYTES, SECRET_BYTES = 8, 32
 _PATTERN: Final = re.compile(r"ma_([0-9a-f]{16})_[0-9a-f]{64}")
@@ -168,6 +175,12 @@ class _InFile:
             os.close(descriptor)
 
 
+def _heard(look: asyncio.Task[None]) -> None:
+    """Take what a look raised that nobody waited for to the end."""
+    if not look.cancelled():
+        look.exception()
+
+
 class _InStore:
     """The keys of a store that several processes share, in a setting of it.
 
@@ -178,31 +191,46 @@ class _InStore:
         self._setting = SharedSetting(store, SETTING)
         self._loop_thread = threading.get_ident()
         self._seen: bytes | None = None
-        self._fresh_until_s = 0.0
+        self._fresh_until_s = self._believed_until_s = 0.0
         self._refreshing: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
         return "the database"
 
     async def refresh(self) -> None:
-        """Look for a new version, if the last look was a second ago. Who comes meanwhile waits."""
+        """Look for a new version, if the last look was a second ago. Who comes meanwhile waits.
+
+        Where that takes long, or fails, what was seen is believed for a while.
+
+        :raises LogUnavailable: the store is away, and was for longer.
+        """
         while time.monotonic() >= self._fresh_until_s:
             if self._refreshing is None:
                 self._refreshing = asyncio.create_task(self._refresh())
-            await asyncio.shield(self._refreshing)
+                self._refreshing.add_done_callback(_heard)
+            looking, left_s = self._refreshing, self._believed_until_s - time.monotonic()
+            if left_s <= 0:
+                await asyncio.shield(looking)
+                continue
+            await asyncio.wait([looking], timeout=LOOK_S)
+            if self._believed_until_s and (not looking.done() or looking.exception() is not None):
+                self._fresh_until_s = time.monotonic() + min(FRESH_S, left_s)
 
     async def _refresh(self) -> None:
         try:
             found = await self._setting.store.load_setting(SETTING)
             if self._refreshing is asyncio.current_task():  # else it began before `look_again`
-                self._seen, self._fresh_until_s = found, time.monotonic() + FRESH_S
+                now_s = time.monotonic()
+                self._seen, self._fresh_until_s = found, now_s + FRESH_S
+                self._believed_until_s = now_s + BELIEVED_S
         finally:
             if self._refreshing is asyncio.current_task():
                 self._refreshing = None
 
     def look_again(self) -> None:
         """Have the next `refresh` look, and trust no look that has begun."""
-        self._fresh_until_s, self._refreshing = 0.0, None
+        self._fresh_until_s = self._believed_until_s = 0.0
+        self._refreshing = None
 
     def version(self) -> bytes | None:
         """Return what is there: it is its own version."""

@@ -19,7 +19,7 @@ from eventlog import EventLogError
 from eventlog.core.lazy import collector_at_rest
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.version import version
-from memory_actors.cli.options import App, Group
+from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
 from memory_actors.cli.output import print_error
 from memory_actors.cli.running import log_to_stderr
 
@@ -122,7 +122,7 @@ def _report(error: Exception, app: App) -> int:
     return REFUSED
 
 
-@click.group(cls=Program, commands=cast("Any", Commands()))
+@click.group(cls=Program, commands=cast("Any", Commands()), shared=(*OF_NEW, *OF_NODE))
 @click.version_option(version())
 def main() -> None:
     """Long-term memory for AI agents: add, search, audit.

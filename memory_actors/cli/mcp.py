@@ -21,6 +21,8 @@ from memory_actors.integrations.mcp.clients import (
 )
 from memory_actors.sharing.address import has_password
 
+OF_SERVER = (*options.OF_NEW, *options.OF_NODE)
+
 tools_option = click.option(
     "--tools",
     "tool_sets",
@@ -37,7 +39,7 @@ yes_option = click.option("--yes", is_flag=True, help="Write without asking.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the change.")
 
 
-@click.group(cls=Group, invoke_without_command=True, shared=options.OF_NEW)
+@click.group(cls=Group, invoke_without_command=True, shared=OF_SERVER)
 @tools_option
 @click.pass_context
 def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
@@ -57,7 +59,7 @@ def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
     run(whole)
 
 
-@mcp.command(cls=SharedCommand, shared=options.OF_NEW)
+@mcp.command(cls=SharedCommand, shared=OF_SERVER)
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @tools_option
 @project_option
@@ -133,6 +135,9 @@ def _command(app: App, tool_sets: tuple[str, ...]) -> list[str]:
         named.append("--encrypt")
     if isinstance(app.embedder, str):
         named += ["--embedder", app.embedder]
+    for option, given in (("--node-host", app.node_host), ("--node-port", app.node_port)):
+        if given is not None:
+            named += [option, str(given)]
     if tool_sets != TOOL_SETS[:1]:
         named += [part for name in tool_sets for part in ("--tools", name)]
     return named

@@ -23,8 +23,11 @@ from memory_actors.sharing.address import place_of, shown
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
 EMBEDDER_VARIABLE = "MEMORY_ACTORS_EMBEDDER"
+HOST_VARIABLE = "MEMORY_ACTORS_NODE_HOST"
+PORT_VARIABLE = "MEMORY_ACTORS_NODE_PORT"
 DEFAULT_DATA = "./memory"
 DEFAULT_USER = "default"
+PORT_MAX = 65535
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class App:
     trust: str | None = None
     embedder: Embedder | str | None = None
     """One's own, or the name of one; None: what the environment says, or the default model."""
+    node_host: str | None = None
+    node_port: int | None = None
     extractor: Extractor | Extract | None = None
     """Finds facts in messages, where the store is open nowhere else."""
 
@@ -101,6 +106,24 @@ class App:
         return known_key_file(self.directory, named)
 
     @property
+    def node(self) -> dict[str, Any]:
+        """The settings of a node that are named: by the options, or by the environment.
+
+        :raises InvalidInputError: an option names one, and the store is in a directory.
+        """
+        if self.urls is None:
+            if self.node_host is not None or self.node_port is not None:
+                raise InvalidInputError("--node-host and --node-port are for a store in a database")
+            return {}
+        host = self.node_host or os.environ.get(HOST_VARIABLE) or None
+        port = self.node_port
+        if port is None and (said := os.environ.get(PORT_VARIABLE)):
+            if not said.isdecimal():
+                raise InvalidInputError(f"{PORT_VARIABLE} is {said!r:.80}, and no number")
+            port = int(said)
+        return {"node_host": host, "node_port": port or 0}
+
+    @property
     def user_id(self) -> str:
         """The user whose memory it is about: the one named, or the one that `chosen_user` found."""
         return DEFAULT_USER if self.user is None else self.user
@@ -120,6 +143,8 @@ OF_NEW = (*OF_USER, "encrypt")
 """Of one that may make the store."""
 OF_STORE = ("data", "key_file", "embedder", "json", "debug")
 """Of one that is about all of a store."""
+OF_NODE = ("node_host", "node_port")
+"""Of one that keeps the store: of a database it is a node, which other nodes reach."""
 OF_DIRECTORY = ("data", "json", "debug")
 OF_NOTHING = ("json", "debug")
 
@@ -166,6 +191,20 @@ def _shared_options() -> list[click.Option]:
             "embedder",
             type=click.Choice(list(EMBEDDERS)),
             help=f"The embedding model.  [default: {DEFAULT}; variable: {EMBEDDER_VARIABLE}]",
+        ),
+        _shared(
+            "--node-host",
+            "node_host",
+            metavar="HOST",
+            help="Of a store in a database: the address at which its other processes reach this "
+            "one.  [default: that of the network the database is reached through; variable: "
+            f"{HOST_VARIABLE}]",
+        ),
+        _shared(
+            "--node-port",
+            "node_port",
+            type=click.IntRange(0, PORT_MAX),
+            help=f"The port there.  [default: any free one; variable: {PORT_VARIABLE}]",
         ),
         _shared("--json", "json", is_flag=True, help="Print JSON, for programs."),
         _shared("--debug", "debug", is_flag=True, help="Print a traceback with an error."),

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import anyio
 import click
+import msgspec
 import structlog
 
 from memory_actors.api.user import UserMemory
@@ -62,6 +63,7 @@ def opening(
         "embedder": app.model, "encrypt": app.key_file or app.encrypt_new, "settings": ONE_CALL,
         "extractor": app.extractor, **parts,
     }  # fmt: skip
+    its["settings"] = msgspec.structs.replace(its["settings"], **app.node)
     return open_or_join(app.store, asked=(*app.asked, *asked), keeps=keeps, **its)
 
 

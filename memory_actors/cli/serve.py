@@ -1,6 +1,5 @@
 """serve, ui, keys: the memory over HTTP, in a browser, and who may use it."""
 
-import ipaddress
 import webbrowser
 from collections.abc import Callable
 from functools import partial
@@ -41,7 +40,7 @@ from memory_actors.server import (
     settings_of,
 )
 from memory_actors.server import serve as serve_http
-from memory_actors.sharing.address import is_shared, read_address
+from memory_actors.sharing.address import is_loopback, is_shared, read_address
 from memory_actors.sharing.shards import settings_of_all
 
 NEVER = "never"
@@ -49,7 +48,7 @@ NEVER = "never"
 T = TypeVar("T")
 
 
-@click.command(cls=SharedCommand, shared=(*options.OF_STORE, "encrypt"))
+@click.command(cls=SharedCommand, shared=(*options.OF_STORE, *options.OF_NODE, "encrypt"))
 @click.option("--host", default=HOST, show_default=True, help="Where to listen.")
 @click.option(
     "--port",
@@ -133,7 +132,7 @@ def serve(
         say("Stopped.")
 
 
-@click.command(cls=SharedCommand, shared=options.OF_STORE)
+@click.command(cls=SharedCommand, shared=(*options.OF_STORE, *options.OF_NODE))
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="0, which is usual: any free one."
 )
@@ -190,14 +189,6 @@ def _say_owner(app: App) -> None:
     address = read_address(app.directory)
     if address is not None and is_shared(app.directory):
         note(f"Process {address.pid} has {app.directory} open: its embedder and its settings hold.")
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @click.group(cls=Group, shared=(*options.OF_DIRECTORY, "user"))

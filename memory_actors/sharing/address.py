@@ -11,6 +11,7 @@ sockets, it is a port of the loopback interface, and the secret keeps others out
 import asyncio
 import errno
 import fcntl
+import ipaddress
 import os
 import secrets
 import socket
@@ -51,6 +52,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     process: str | None = None
     """Of a node: the name of its process, which is the same at all databases."""
+    machine: str | None = None
+    """Of a node: what it has in common with the processes that reach its loopback addresses."""
     settings: Mapping[str, str] = {}
     """Of a node: those that all nodes have to agree on."""
 
@@ -210,6 +213,14 @@ def _forgotten(directory: Path, secrets: Container[str]) -> bool:
         return is_our_turn
     finally:
         turn.ended()
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def family_of(host: str) -> socket.AddressFamily:

@@ -4,6 +4,7 @@ Functions and objects cannot be compared across processes; their types can. A ch
 made is not there, and agrees with all.
 """
 
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ def _settings(settings: Settings) -> str:
 def as_text(value: Any) -> str:
     """Say what a value is, without what differs from process to process."""
     if isinstance(value, str | int | float | bool | None):
-        return repr(value)
+        return repr(value.value if isinstance(value, Enum) else value)
     try:
         plain = msgspec.to_builtins(value, order="sorted", str_keys=True)
         return msgspec.json.encode(plain, order="sorted").decode()

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
 from memory_actors.api.parts import StoreParts
@@ -73,7 +75,9 @@ class MemorySystem(Operations):
         Each user is live at one of them, and reached from all (docs/internals/nodes.md). It needs
         the extra `postgres`; `encrypt` and `share=False` are for directories. Several URLs open
         several databases that have the users between them (docs/scale.md#many-databases): give all
-        of them, in any order.
+        of them, in any order. Settings that decide what becomes of a write are kept in the
+        database: those of the nodes that live have to be given again, or none, which takes them as
+        they are; where no node lives, those that are given replace them.
 
         `async with MemorySystem.open(...) as memory:` does that; so does
         `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
@@ -132,7 +136,7 @@ class MemorySystem(Operations):
         async def opened() -> Any:
             store = place_of(directory)
             if not isinstance(store, Path):
-                return await _node(store, parts, share=share)
+                return await _node(store, parts, share=share, as_it_is=settings is None)
             if settings is not None and settings.placement != "leases":
                 raise InvalidInputError("placement is for a store in a database: leave it out")
             if share:
@@ -257,20 +261,28 @@ async def _client_or_node(urls: Sequence[str], parts: Mapping[str, Any], *, is_n
 
     if not is_node and (client := await joined(urls)) is not None:
         return _remote(client)
-    return await _node(urls, StoreParts(**parts), share=True)
+    return await _node(urls, StoreParts(**parts), share=True, as_it_is=True)
 
 
-async def _node(urls: Sequence[str], parts: StoreParts, *, share: bool) -> Any:
-    """Open a store in a database, or in several, as one of its nodes."""
+async def _node(urls: Sequence[str], parts: StoreParts, *, share: bool, as_it_is: bool) -> Any:
+    """Open a store in a database, or in several, as one of its nodes.
+
+    `as_it_is` leaves the settings that nodes agree on as the store has them.
+    """
     if not share:
         raise InvalidInputError(
             "a store in a database is there for all who may connect to it: leave share=False out"
         )
     with collector_at_rest():
-        from memory_actors.sharing.nodes.opening import opened_node
+        from memory_actors.sharing.nodes.opening import opened_node, with_stored
         from memory_actors.sharing.nodes.several import opened_several
-    [first, *others] = urls
-    return _remote(await (opened_several(urls, parts) if others else opened_node(first, parts)))
+    [url, *others] = urls
+    if others:
+        return _remote(await opened_several(urls, parts, as_it_is=as_it_is))
+    if as_it_is:
+        settings = await with_stored(url, parts.settings or Settings())
+        parts = msgspec.structs.replace(parts, settings=settings)
+    return _remote(await opened_node(url, parts, replaces=not as_it_is))
 
 
 def _engine() -> Any:

@@ -38,7 +38,6 @@ SETTINGS = {
     "max_connections": "300",
     "shared_buffers": "32MB",
     "autovacuum_naptime": "5s",
-    "unix_socket_directories": "",
 }
 
 
@@ -62,7 +61,8 @@ class Server:
         self.directory = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._data = self.directory / "data"
         self.port = free_port()
-        self._settings = SETTINGS | (settings or {})
+        self._settings = SETTINGS | {"unix_socket_directories": str(self.directory)}
+        self._settings |= settings or {}
         self._process: subprocess.Popen[bytes] | None = None
         if self._user is not None:
             shutil.chown(self.directory, self._user)

@@ -222,7 +222,7 @@ class NodeActor:
 
 def _sent(parts: StoreParts) -> StoreParts:
     """Return the parts of a store for another process, on a machine with another address."""
-    settings = msgspec.structs.replace(parts.settings or Settings(), node_host=None)
+    settings = msgspec.structs.replace(parts.settings or Settings(), node_host=None, node_port=0)
     return msgspec.structs.replace(parts, settings=settings, metrics=None, reindex=False)
 
 

@@ -20,16 +20,19 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from eventlog import EventLogError, Progress, SettingStore, require
+from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.purging import purge_users
 from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import (
+    MemoryActorsError,
     MovedError,
     ShardMovedError,
     SystemClosedError,
     UnavailableError,
     WrongLoopError,
 )
+from memory_actors.base.privacy import reason
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import CompactionReport, Moment, Purged, PurgeReport
 from memory_actors.base.streams import stream_of
@@ -55,6 +58,8 @@ KNOWN_MAX: Final = 100_000
 """Users of whom it is known where they are: some 300 bytes each."""
 OF_ONE_USER: Final = {"system.compact", "system.compaction_stats", "system.erase"}
 """Operations of the system that a user's own actor carries out, if they name one."""
+
+_logger = get_logger("memory_actors.sharing")
 
 
 class Node:
@@ -238,15 +243,19 @@ class Node:
     # --- all users
 
     async def _compact_everywhere(self, invocation: Invocation, asked: Asked) -> CompactionReport:
-        """Have each node compact the users that it has, and those whom nobody has by then."""
+        """Have each node compact the users that it has, and those whom nobody has by then.
+
+        The users of a node that fails are compacted where they are next time.
+        """
         whole: CompactionReport = await self._here(invocation, asked)
         for other in await self.placement.leases.nodes():
             peer, number = self.peers.at(other.address.decode()), self._next()
             try:
                 report = await peer.carried_out(Asked(number), invocation)
-            except PeerLostError:  # its users are compacted where they are next time
-                continue
-            whole = together(whole, report)
+            except (PeerLostError, MemoryActorsError, EventLogError) as error:
+                _logger.warning("a node has not compacted its users", error=reason(error))
+            else:
+                whole = together(whole, report)
         return whole
 
     async def _purge_everywhere(
@@ -328,6 +337,8 @@ class _Route:
         self._stream = stream
         self._until_s: float | None = None
         """None: nothing has failed yet."""
+        self._lost: PeerLostError | None = None
+        """What is known of a node that has the user, and could not be reached."""
 
     async def changed(self, error: Exception) -> None:
         """Look where the user is, after a node was gone, or no longer had them.
@@ -339,14 +350,15 @@ class _Route:
             raise error
         known = error.address if isinstance(error, MovedError) else None
         if isinstance(error, PeerLostError) and self.address is not None:
+            self._lost = error
             with suppress(Exception):
                 await self._node.peers.lost(self.address)
         now_s = asyncio.get_running_loop().time()
         self._until_s = self._until_s or now_s + PATIENCE_S
         if now_s > self._until_s:
             raise UnavailableError(
-                f"the node that has this user does not answer: {error}. A write may have been "
-                "carried out: read, then try again"
+                f"the node that has this user does not answer: {self._lost or error}. A write may "
+                "have been carried out: read, then try again"
             ) from error
         if known is None or known == self.address:
             await asyncio.sleep(AGAIN_S)

@@ -18,7 +18,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import platformdirs
@@ -26,14 +25,17 @@ import platformdirs
 from eventlog import EventStore, Leases, LogUnavailable
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import MADE, open_regular
+from eventlog.postgres.beside import settings_at
+from eventlog.postgres.database import hosts_of
 from memory_actors.api.parts import StoreParts
+from memory_actors.api.settings_check import check as check_settings
 from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.declaration import Invocation
-from memory_actors.sharing.nodes.agreeing import agree, shown
+from memory_actors.sharing.nodes.agreeing import DECIDING, Proposal, agree, shown, taken
 from memory_actors.sharing.nodes.node import Node
 from memory_actors.sharing.nodes.peers import Peers, listening_for_peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement, leased
@@ -42,7 +44,6 @@ from memory_actors.upkeep.database import LogInDatabase
 
 LOCK: Final = "lock"
 NODE_ID_BYTES: Final = 9
-PORT: Final = 5432
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -64,16 +65,20 @@ async def opened_node(
     named: Named | None = None,
     shard_of: Callable[[str], int] | None = None,
     place: Callable[[Leases], LeasedPlacement] | None = None,
+    *,
+    replaces: bool = True,
 ) -> Node:
     """Open a store in a database, as one of its nodes.
 
     `shard_of` is for one of several databases, whose nodes have the same names in one process;
-    `place` for another placement than the settings name.
+    `place` for another placement than the settings name. `replaces` says whether the settings may
+    take the place of those that the store has.
 
     :raises InvalidInputError: a choice that a store in a database cannot have.
     """
     is_part, named = named is not None, named or Named.anew()
     _check(parts)
+    check_settings(parts.settings or Settings())
     place = place or await _placement(url, parts)
     held = AsyncExitStack()
     try:
@@ -82,6 +87,7 @@ async def opened_node(
         listening, address = _listening(settings.node_host or _own_host(url), settings)
         held.callback(listening.close)
         address = msgspec.structs.replace(address, process=named.node)
+        proposal = Proposal(address, settings, embedder.fingerprint, parts.reindex, replaces)
         placed: list[LeasedPlacement] = []
         made: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         scheduled = partial(_compact_everywhere, made)
@@ -90,8 +96,7 @@ async def opened_node(
         async def placing(log: EventStore) -> AsyncIterator[LeasedPlacement]:
             async with leased(log, msgspec.json.encode(address), place) as placement:
                 placed.append(placement)
-                model, reindex = embedder.fingerprint, parts.reindex
-                await agree(log, placement.leases, settings, model, reindex=reindex)
+                await agree(log, placement.leases, proposal)
                 yield placement
 
         parts = msgspec.structs.replace(parts, embedder=embedder)
@@ -102,9 +107,7 @@ async def opened_node(
         )
         held.push_async_callback(memory.close)
         [placement] = placed
-        placement.forget = partial(
-            _forget_everybody, memory, placement, settings, embedder.fingerprint
-        )
+        placement.forget = partial(_forget_everybody, memory, placement, proposal)
         server = OwnerServer(memory, {}, listen=lambda: (listening, address))
         server.is_part = is_part
         held.push_async_callback(server.close)
@@ -117,6 +120,15 @@ async def opened_node(
         raise
 
 
+async def with_stored(url: str, settings: Settings) -> Settings:
+    """Return settings with those that the store at a URL has.
+
+    :raises LogUnavailable: the database cannot be reached.
+    """
+    [kept] = await settings_at(url, DECIDING.encode())
+    return taken(settings, kept)
+
+
 async def _placement(url: str, parts: StoreParts) -> Callable[[Leases], LeasedPlacement]:
     if parts.settings is None or parts.settings.placement == "leases":
         return LeasedPlacement
@@ -127,20 +139,22 @@ async def _placement(url: str, parts: StoreParts) -> Callable[[Leases], LeasedPl
 
 def _listening(host: str, settings: Settings) -> tuple[socket.socket, Address]:
     try:
-        return listening_for_peers(host, shown(settings))
-    except OSError as error:
+        return listening_for_peers(host, settings.node_port, shown(settings))
+    except (OSError, UnicodeError) as error:
         raise InvalidInputError(
-            f"this machine cannot listen for other nodes at {host!r}: {error.strerror}: set "
-            "Settings.node_host to an address of it that they reach"
+            f"this machine cannot listen for other nodes at {host!r}, port {settings.node_port}: "
+            f"{error}: set Settings.node_host (--node-host, MEMORY_ACTORS_NODE_HOST) to an address "
+            "of it that they reach, node_port to one that is free, or to 0"
         ) from error
 
 
 async def _forget_everybody(
-    memory: MemorySystem, placement: LeasedPlacement, settings: Settings, model: str
+    memory: MemorySystem, placement: LeasedPlacement, proposal: Proposal
 ) -> None:
     """Forget all users, after a time in which others may have erased them, or agreed anew."""
     await memory._erasing.forget_everybody()  # noqa: SLF001 - its own
-    await agree(memory._eventlog, placement.leases, settings, model, reindex=False)  # noqa: SLF001
+    proposal = proposal._replace(reindex=False, replaces=False)
+    await agree(memory._eventlog, placement.leases, proposal)  # noqa: SLF001 - the same
 
 
 async def _compact_everywhere(made: asyncio.Future[Node]) -> None:
@@ -162,30 +176,19 @@ def _own_host(url: str) -> str:
 
     :raises InvalidInputError: that cannot be told.
     """
-    parts = urlsplit(url)
-    named = dict(parse_qsl(parts.query)).get("host") or parts.netloc.rpartition("@")[2]
-    hosts = [host for host in named.split(",") if host and not host.startswith("/")]
+    hosts = hosts_of(url)
     if not hosts:  # a socket of this machine
         return LOOPBACK
-    for host in hosts:
-        name, port = _split(host)
-        with suppress(OSError):
-            family, _, _, _, where = socket.getaddrinfo(name, port, type=socket.SOCK_DGRAM)[0]
+    for host, port in hosts:
+        with suppress(OSError, UnicodeError):
+            family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, socket.SOCK_DGRAM) as one:
                 one.connect(where)  # sends nothing: it asks which way it would go
                 return str(one.getsockname()[0])
     raise InvalidInputError(
         "it cannot be told at which address other nodes reach this one: the way to the database is "
-        "not known. Set Settings.node_host"
+        "not known. Set Settings.node_host (--node-host, MEMORY_ACTORS_NODE_HOST)"
     )
-
-
-def _split(host: str) -> tuple[str, int]:
-    """Return name and port of a host as a URL has them: an IPv6 address stands in brackets."""
-    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
-    if not name or not port.isdigit():
-        name, port = host, str(PORT)
-    return name.strip("[]"), int(port)
 
 
 @contextmanager

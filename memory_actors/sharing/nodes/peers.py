@@ -10,14 +10,16 @@ import os
 import secrets
 import socket
 import time
+import uuid
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from memory_actors.base.errors import SystemClosedError, UnavailableError
-from memory_actors.sharing.address import BACKLOG, Address, family_of
+from memory_actors.sharing.address import BACKLOG, Address, family_of, is_loopback
 from memory_actors.sharing.client import Asked, Client
 from memory_actors.sharing.connecting import Connection, RefusedError
 from memory_actors.sharing.declaration import Invocation, On
@@ -26,6 +28,12 @@ from memory_actors.sharing.declared import DECLARED
 CONNECT_S: Final = 1.0
 """A node that lives takes a connection at once; where another one is, the database says."""
 GIVEN_UP: Final = "another call could not reach this node"
+HOW_TO_BE_REACHED: Final = (
+    "set Settings.node_host (--node-host, MEMORY_ACTORS_NODE_HOST) there, to an address at which "
+    "other machines reach it"
+)
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+NETWORK: Final = Path("/proc/self/ns/net")
 
 
 class PeerLostError(ConnectionError):
@@ -44,12 +52,16 @@ class _PeerConnection(Connection):
             raise PeerLostError(  # a client is known to this node alone: nobody else can go on
                 "the node is gone. A write may have been carried out: read, then try again"
             )
+        address = self._address()
+        assert address is not None
+        if is_loopback(address.host) and is_elsewhere(address):
+            raise PeerLostError(
+                f"node {address.host}:{address.port} is on another machine: {HOW_TO_BE_REACHED}"
+            )
         try:
             async with asyncio.timeout(CONNECT_S):
                 await self.join()
         except (OSError, RefusedError) as error:
-            address = self._address()
-            assert address is not None
             raise PeerLostError(f"node {address.host}:{address.port}: {error}") from error
 
     def _silence(self, pid: int) -> Exception:
@@ -65,6 +77,8 @@ class Peer(Client):
 
     def __init__(self, address: Address, node: str, *, is_node: bool = True):
         super().__init__(Path(), {}, _never, keeps=is_node)
+        self.gone: Callable[[], object] = lambda: None
+        """Called when the node cannot be reached any more."""
         self._at_address = address
         self._node = node
 
@@ -80,8 +94,10 @@ class Peer(Client):
         )  # fmt: skip
 
     def _fail(self, error: BaseException) -> None:
-        if isinstance(error, PeerLostError) and not self.keeps:
-            error = UnavailableError(str(error))  # nobody asks elsewhere for a client
+        if isinstance(error, PeerLostError):
+            self.gone()
+            if not self.keeps:
+                error = UnavailableError(str(error))  # nobody asks elsewhere for a client
         super()._fail(error)
 
     async def carried_out(self, asked: Asked, invocation: Invocation) -> Any:
@@ -128,6 +144,7 @@ class Peers:
         self.node = node
         """The id of this node."""
         self._at: dict[str, Peer] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def at(self, address: str) -> Peer:
@@ -138,8 +155,17 @@ class Peers:
         if self._is_closed:
             raise PeerLostError("this node is closing")
         if address not in self._at:
-            self._at[address] = Peer(msgspec.json.decode(address, type=Address), self.node)
+            peer = Peer(msgspec.json.decode(address, type=Address), self.node)
+            peer.gone = partial(self._gone, address, peer)
+            self._at[address] = peer
         return self._at[address]
+
+    def _gone(self, address: str, peer: Peer) -> None:
+        """Let go of a node that has ended: nobody may ever ask for it again."""
+        if self._at.get(address) is peer:
+            ending = asyncio.create_task(self.lost(address))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
 
     async def lost(self, address: str) -> None:
         """Forget a node that cannot be reached."""
@@ -152,16 +178,37 @@ class Peers:
         self._is_closed = True
         for address in list(self._at):
             await self.lost(address)
+        await asyncio.gather(*self._ending)
 
 
-def listening_for_peers(host: str, settings: Mapping[str, str]) -> tuple[socket.socket, Address]:
-    """Return a socket that listens for other nodes, on a port of its own, and its address."""
-    found = socket.create_server((host, 0), family=family_of(host), backlog=BACKLOG)
+@cache
+def this_machine() -> str:
+    """Return what only processes have in common that reach each other at a loopback address.
+
+    On Linux that is a running kernel and a network of it: each container has one of its own.
+    """
+    try:
+        return f"{BOOT_ID.read_text().strip()} {NETWORK.readlink()}"
+    except OSError:
+        return f"{socket.gethostname()} {uuid.getnode():x}"
+
+
+def is_elsewhere(address: Address) -> bool:
+    """Say whether a node is surely on another machine."""
+    return address.machine is not None and address.machine != this_machine()
+
+
+def listening_for_peers(
+    host: str, port: int, settings: Mapping[str, str]
+) -> tuple[socket.socket, Address]:
+    """Return a socket that listens for other nodes, and its address; on any port, if that is 0."""
+    found = socket.create_server((host, port), family=family_of(host), backlog=BACKLOG)
     return found, Address(
         pid=os.getpid(),
         since=time.time(),
         secret=secrets.token_hex(32),
         port=found.getsockname()[1],
         host=host,
+        machine=this_machine(),
         settings=settings,
     )

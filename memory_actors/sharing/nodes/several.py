@@ -33,7 +33,7 @@ from memory_actors.sharing.invocations import user_of
 from memory_actors.sharing.nodes import gathering
 from memory_actors.sharing.nodes.leaving import Leaving
 from memory_actors.sharing.nodes.node import AGAIN_S, PATIENCE_S, Node
-from memory_actors.sharing.nodes.opening import Named, opened_node
+from memory_actors.sharing.nodes.opening import Named, opened_node, with_stored
 from memory_actors.sharing.shards import SHARDS, shard_of, shard_of_stream
 
 if TYPE_CHECKING:
@@ -43,8 +43,10 @@ LOOK_S: Final = 2.0
 """A database that does not say in this time what it has is believed to have what it had."""
 
 
-async def opened_several(urls: Sequence[str], parts: StoreParts) -> "SeveralNodes":
-    """Open a memory in several databases, as a node of each.
+async def opened_several(
+    urls: Sequence[str], parts: StoreParts, *, as_it_is: bool = False
+) -> "SeveralNodes":
+    """Open a memory in several databases, as a node of each; `as_it_is` with its own settings.
 
     :raises LogUnavailable: these are not the databases of one memory, or not all of them.
     """
@@ -52,6 +54,8 @@ async def opened_several(urls: Sequence[str], parts: StoreParts) -> "SeveralNode
     if settings.placement == "ray":
         raise InvalidInputError("placement='ray' is for one database: of several, leave it out")
     ids, home = await assemble(urls, shard_of_stream, SHARDS)
+    if as_it_is:
+        settings = await with_stored(urls[home], settings)
     each = msgspec.structs.replace(settings, live_bytes_max=settings.live_bytes_max // len(urls))
     shared = gathering.MetricsOfSeveral.of(parts.metrics)
     parts = msgspec.structs.replace(
@@ -59,8 +63,13 @@ async def opened_several(urls: Sequence[str], parts: StoreParts) -> "SeveralNode
     )
     named, nodes = Named.anew(), dict[str, Node]()
     try:
-        for store, url in sorted(zip(ids, urls, strict=True)):
-            nodes[store] = await opened_node(url, parts, named, shard_of_stream)
+        for at, (store, url) in enumerate(sorted(zip(ids, urls, strict=True))):
+            if each.node_port:
+                its = msgspec.structs.replace(each, node_port=each.node_port + at)
+                parts = msgspec.structs.replace(parts, settings=its)
+            nodes[store] = await opened_node(
+                url, parts, named, shard_of_stream, replaces=not as_it_is
+            )
         several = SeveralNodes(nodes, ids[home])
         await several.start()
     except BaseException:

@@ -22,6 +22,7 @@ from support.foreign import mem0_json
 from support.postgres import lent_url
 from support.programs import WITH_FAKE_MODEL
 
+from memory_actors import InvalidInputError, Settings, Tier
 from memory_actors.cli import App, main
 from memory_actors.sharing.address import has_password, shown
 from memory_actors.sync import MemorySystem
@@ -187,6 +188,39 @@ def test_a_password_is_put_into_no_configuration(shared: Shared) -> None:
     error = shared.refused("mcp", "install", "claude-code", "--project", "--yes", url=url)
     assert "~/.pgpass" in error["message"]
     assert not list(shared.directory.glob("*mcp*"))
+
+
+def test_a_node_is_reached_where_the_options_or_the_environment_say(monkeypatch):
+    url = "postgresql://app@db.example/app"
+    assert App(data=url).node == {"node_host": None, "node_port": 0}
+    monkeypatch.setenv("MEMORY_ACTORS_NODE_HOST", "10.0.0.7")
+    monkeypatch.setenv("MEMORY_ACTORS_NODE_PORT", "7400")
+    assert App(data=url).node == {"node_host": "10.0.0.7", "node_port": 7400}
+    named = App(data=url, node_host="10.0.0.8", node_port=0)
+    assert named.node == {"node_host": "10.0.0.8", "node_port": 0}
+    assert App(data="./memory").node == {}
+    with pytest.raises(InvalidInputError, match="for a store in a database"):
+        _ = App(data="./memory", node_host="10.0.0.8").node
+    monkeypatch.setenv("MEMORY_ACTORS_NODE_PORT", "any")
+    with pytest.raises(InvalidInputError, match="no number"):
+        _ = App(data=url).node
+
+
+def test_a_client_of_mcp_is_told_where_its_node_is_reached(shared: Shared) -> None:
+    where = ["--node-host", "127.0.0.1", "--node-port", "7400", "--user", "ada"]
+    change = shared.json("mcp", "install", "claude-code", "--project", "--dry-run", *where)
+    for part in where:
+        assert f'"{part}"' in change["diff"]
+
+
+def test_a_command_takes_the_settings_that_the_servers_had(shared: Shared) -> None:
+    """Also when none of them runs."""
+    with lent_url() as url:
+        settings = Settings(default_tier=Tier.FREE)
+        with MemorySystem.open(url, embedder=FakeEmbedder(), settings=settings) as memory:
+            memory.user("ada").add("Ada enjoys skiing")
+        result = shared("usage", "--user", "ada", "--json", url=url)
+        assert json.loads(result.stdout)["tier"] == "free", result.output
 
 
 # --- processes

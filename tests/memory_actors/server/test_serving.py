@@ -24,9 +24,9 @@ from memory_actors import InvalidInputError, MissingExtraError
 from memory_actors import server as server_module
 from memory_actors.api.user import UserMemory
 from memory_actors.cli import App, main
-from memory_actors.cli.serve import is_loopback
 from memory_actors.server import KeyStore, create_app
 from memory_actors.server.serving import address, listening
+from memory_actors.sharing.address import is_loopback
 from memory_actors.users.handles.scope import Scope
 from tests.memory_actors.server.helpers import ALICE, StandIn, bearer, serving, until
 

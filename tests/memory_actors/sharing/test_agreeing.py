@@ -6,19 +6,30 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
+import structlog
 from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
 from support.postgres import lent_url
 
 from eventlog import InMemoryLog, LogUnavailable
-from memory_actors import InvalidInputError, KeyFileError, MemorySystem, Settings
+from memory_actors import (
+    GlobalLimits,
+    InvalidInputError,
+    KeyFileError,
+    MemorySystem,
+    Settings,
+    Tier,
+)
 from memory_actors.base import api_keys
 from memory_actors.base.api_keys import KeyStore
+from memory_actors.base.quota import TIERS
 from memory_actors.compaction import schedule
 from memory_actors.compaction.schedule import LastRunSetting, Scheduler
 from memory_actors.kinds.user_state import event_registry
 from memory_actors.server import settings_of
+from memory_actors.sharing.nodes import opening
 
 pytestmark = pytest.mark.anyio
 
@@ -126,6 +137,64 @@ async def test_a_look_that_began_before_is_not_trusted(store):
     assert keys.find(token) is None
     await looking
     assert keys.find(token) is None
+
+
+async def test_keys_that_were_read_are_believed_for_a_while_if_the_store_is_away(
+    store, monkeypatch
+):
+    monkeypatch.setattr(api_keys, "FRESH_S", 0.01)
+    keys = KeyStore(store)
+    token, key = await asyncio.to_thread(keys.create, "ada")
+    await keys.refresh()
+    await asyncio.to_thread(KeyStore(store).revoke, key.id)
+    store.is_away = True
+    await asyncio.sleep(0.02)
+
+    await keys.refresh()
+    assert keys.find(token) == key
+    monkeypatch.setattr(keys._place, "_believed_until_s", 0.0)
+    await asyncio.sleep(0.02)
+    with pytest.raises(LogUnavailable):
+        await keys.refresh()
+    store.is_away = False
+    await keys.refresh()
+    assert keys.find(token) is None
+
+
+async def test_nobody_waits_long_for_a_store_that_says_nothing(store, monkeypatch):
+    monkeypatch.setattr(api_keys, "FRESH_S", 0.05)
+    monkeypatch.setattr(api_keys, "LOOK_S", 0.02)
+    keys = KeyStore(store)
+    token, _ = await asyncio.to_thread(keys.create, "ada")
+    await keys.refresh()
+    answer = asyncio.Event()
+
+    async def silent(name: str) -> bytes | None:
+        await answer.wait()
+        return None
+
+    monkeypatch.setattr(store, "load_setting", silent)
+    await asyncio.sleep(0.06)
+    async with asyncio.timeout(1):
+        for _ in range(3):
+            await keys.refresh()
+            assert keys.find(token) is not None
+            await asyncio.sleep(0.03)
+    answer.set()
+    await asyncio.sleep(0.06)
+    await keys.refresh()
+    assert keys.find(token) is None
+
+
+async def test_after_an_erasure_no_key_is_believed_before_the_store_has_been_asked(store):
+    keys = KeyStore(store)
+    await asyncio.to_thread(keys.create, "ada")
+    await keys.refresh()
+    store.is_away = True
+    keys.look_again()
+
+    with pytest.raises(LogUnavailable):
+        await keys.refresh()
 
 
 async def test_a_store_that_is_away_opens_nothing_once_a_second_is_over(store, monkeypatch):
@@ -291,3 +360,91 @@ async def test_the_schedule_of_one_node_compacts_the_users_of_all(url, monkeypat
             for memory in (*nodes, late):
                 while (await memory.compaction_stats()).runs < 1:
                     await asyncio.sleep(0.05)
+
+
+# --- settings
+
+
+def named(url: str, **settings: Any) -> Any:
+    """Open a store with settings; with none, as it is."""
+    chosen = Settings(latency_targets_ms={}, **settings) if settings else None
+    return MemorySystem.open(url, embedder=FakeEmbedder(), settings=chosen)
+
+
+def tier_of(memory: MemorySystem) -> Tier:
+    return memory._caller.memory._services.settings.default_tier
+
+
+FREE = {"default_tier": Tier.FREE, "global_limits": GlobalLimits(entities=7)}
+
+
+async def test_whoever_names_no_settings_takes_those_of_the_store(url):
+    plans = {Tier.FREE: msgspec.structs.replace(TIERS[Tier.FREE], price_usd=1.5)}
+    async with named(url, **FREE, tiers=plans, exclusive_relations=frozenset({"b", "a"})):
+        pass
+
+    async with named(url) as memory:
+        found = memory._caller.memory._services.settings
+        assert tier_of(memory) is Tier.FREE
+        assert (found.tiers, found.global_limits) == (plans, FREE["global_limits"])
+        assert found.exclusive_relations == {"a", "b"}
+        async with named(url, **FREE, tiers=plans, exclusive_relations=frozenset({"b", "a"})):
+            pass
+
+
+async def test_settings_are_replaced_where_no_node_lives_and_that_is_logged(url):
+    async with named(url, **FREE) as memory:
+        with pytest.raises(InvalidInputError, match="default_tier: 'free' there, 'pro' here"):
+            await named(url, default_tier=Tier.PRO)
+        assert tier_of(memory) is Tier.FREE
+
+    with structlog.testing.capture_logs() as logged:
+        async with named(url, default_tier=Tier.PRO):
+            pass
+    [said] = [one for one in logged if "settings of a store were replaced" in one["event"]]
+    assert "default_tier: 'free' there, 'pro' here, global_limits" in said["changed"]
+    async with named(url) as memory:
+        assert tier_of(memory) is Tier.PRO
+
+
+async def test_whoever_takes_settings_that_are_replaced_meanwhile_is_refused(url, monkeypatch):
+    async with named(url, **FREE):
+        pass
+    stored = opening.with_stored
+
+    async def late(*args: Any) -> Settings:
+        found = await stored(*args)
+        async with named(url, default_tier=Tier.PRO):
+            pass
+        return found
+
+    monkeypatch.setattr(opening, "with_stored", late)
+    with pytest.raises(InvalidInputError, match=r"meanwhile \(default_tier: 'pro' there"):
+        await named(url)
+
+
+async def test_a_counter_of_tokens_that_is_an_object_is_named_by_whoever_has_it(url):
+    counter = Words()
+    async with named(url, token_counter=counter, **FREE):
+        pass
+    async with named(url) as memory:
+        assert tier_of(memory) is Tier.FREE
+        assert memory._caller.memory._services.settings.token_counter == "words"
+
+
+async def test_a_new_database_of_several_gets_the_settings_of_the_others():
+    with lent_url() as one, lent_url() as other:
+        async with named(one, **FREE) as memory:
+            await memory.user("ada").add("Ada enjoys skiing")
+        async with named([one, other]) as memory:
+            tiers = [node.memory._services.settings.default_tier for node in memory._caller.nodes]
+            assert tiers == [Tier.FREE, Tier.FREE]
+
+
+class Words:
+    """Counts words."""
+
+    name = "of ours"
+
+    def count(self, text: str) -> int:
+        return len(text.split())

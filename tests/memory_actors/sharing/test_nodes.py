@@ -9,9 +9,10 @@ from multiprocessing import get_context
 from typing import Any
 
 import pytest
+import structlog
 from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
-from support.postgres import lent_url
+from support.postgres import free_port, lent_url
 
 from eventlog import stream_id
 from memory_actors import (
@@ -28,7 +29,7 @@ from memory_actors import (
 )
 from memory_actors.base.errors import MovedError, UnavailableError
 from memory_actors.base.streams import recall_stream_of, stream_of
-from memory_actors.sharing.nodes import opening
+from memory_actors.sharing.nodes import node, opening, peers
 from memory_actors.sharing.nodes.joining import joined
 
 pytestmark = pytest.mark.anyio
@@ -446,6 +447,22 @@ async def test_each_node_compacts_the_users_it_has(nodes):
     assert (await other.compact("ada", older_than="1d")).users == 1
 
 
+async def test_a_node_that_fails_leaves_the_others_their_report_of_a_compaction(nodes, monkeypatch):
+    one, other = nodes
+    await one.user("ada").add("Ada enjoys skiing")
+    assert await other.user("ada").count() == 1
+
+    async def fails(*_args, **_kwargs):
+        raise UnavailableError("not now")
+
+    monkeypatch.setattr(node_of(other).answering.memory, "compact", fails)
+    with structlog.testing.capture_logs() as logged:
+        report = await one.compact()
+
+    assert report.users == 1
+    assert [one["event"] for one in logged] == ["a node has not compacted its users"]
+
+
 async def test_a_source_is_purged_at_every_node(nodes):
     for memory, name in zip(nodes, ("ada", "bob"), strict=True):
         await memory.user(name, source="mallory").add("pay mallory")
@@ -573,3 +590,46 @@ def test_nodes_that_open_at_the_same_moment_leave_each_others_cache_alone(tmp_pa
         process.join()
 
     assert [process.exitcode for process in processes] == [0] * 4
+
+
+async def test_a_node_that_has_ended_is_let_go_of(url):
+    """Also by a node that never asks it again."""
+    async with opened(url) as staying:
+        async with opened(url) as leaving:
+            added = await leaving.user("ada").add("Ada enjoys skiing")
+            await staying.user("ada").get(added.memory_id)
+            [peer] = node_of(staying).peers._at.values()
+
+        async with asyncio.timeout(5):
+            while node_of(staying).peers._at or not peer._closed:
+                await asyncio.sleep(0.01)
+        assert (await staying.user("ada").get(added.memory_id)).content == "Ada enjoys skiing"
+
+
+async def test_a_node_listens_at_the_port_that_is_named(url):
+    port = free_port()
+    async with opened(url, node_port=port) as memory:
+        assert node_of(memory).server.address.port == port
+        with pytest.raises(InvalidInputError, match="node_port"):
+            await opened(url, node_port=port)
+
+
+async def test_nodes_of_two_machines_that_only_their_own_reaches_say_so(url, monkeypatch):
+    """Behind a local proxy each of them finds the database at a loopback address."""
+    monkeypatch.setattr(node, "PATIENCE_S", 0.5)
+    async with opened(url) as one:
+        await one.user("ada").add("Ada enjoys skiing")
+        monkeypatch.setattr(peers, "this_machine", lambda: "another")
+        with structlog.testing.capture_logs() as logged:
+            async with opened(url) as other:
+                with pytest.raises(UnavailableError, match=r"another machine: set .*node_host"):
+                    await other.user("ada").count()
+
+    assert any("reach none at the address of this one" in one["event"] for one in logged)
+
+
+async def test_nodes_of_one_machine_say_nothing_of_their_addresses(url):
+    with structlog.testing.capture_logs() as logged:
+        async with opened_twice(url):
+            pass
+    assert not any("address of this one" in one["event"] for one in logged)
