@@ -19,9 +19,11 @@ from support.postgres import fresh_url
 from support.raylets import raylets
 
 from memory_actors import InvalidInputError, MemorySystem, Settings
+from memory_actors.api.parts import StoreParts
 from memory_actors.base.streams import stream_of
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
+
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 USERS = [f"user {n}" for n in range(12)]
 
@@ -167,6 +169,25 @@ async def test_of_an_erased_user_no_ray_actor_keeps_anything(url, memory) -> Non
     files = [path for path in caches.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if canary.encode() in path.read_bytes()]
+
+
+async def test_all_who_wait_for_a_ray_actor_wait_for_one_look_up(monkeypatch) -> None:
+    """Without Ray's head each would block a thread, until there are no more."""
+    from memory_actors.sharing.nodes import by_ray  # it imports Ray
+
+    looked, come = list[int](), threading.Event()
+    monkeypatch.setattr(by_ray, "ANSWER_S", 0.02)
+    actors = by_ray.RayActors("store", "postgresql://nowhere", StoreParts())
+
+    def made(number: int) -> None:
+        looked.append(number)
+        come.wait(5)
+        raise ValueError("there is none")
+
+    monkeypatch.setattr(actors, "_made", made)
+    assert [await actors.address(1) for _ in range(3)] == [None] * 3
+    come.set()
+    assert looked == [1]
 
 
 async def test_a_process_with_another_number_of_ray_actors_is_refused(url, memory) -> None:
