@@ -181,10 +181,11 @@ class Cluster:
         raise RuntimeError(f"node {place.name} does not begin")
 
     def signal(self, place: Place, sent: signal.Signals) -> None:
-        """Send a signal to the node in a place."""
-        assert place.pid is not None
-        with suppress(ProcessLookupError):
-            os.kill(place.pid, sent)
+        """Send a signal to the node in a place, unless that has ended."""
+        assert place.process is not None
+        if place.process.is_alive() and place.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(place.pid, sent)
 
     def kill(self, place: Place) -> None:
         """Kill it."""
@@ -192,10 +193,7 @@ class Cluster:
         self._join(place)
 
     def end(self, place: Place) -> None:
-        """Tell it to end in good order, and wait until it has.
-
-        :raises RuntimeError: it does not, or not in good order.
-        """
+        """Tell it to end in good order, and wait until it has."""
         self.signal(place, signal.SIGTERM)
         self._await_end(place)
 
@@ -203,7 +201,8 @@ class Cluster:
         self._join(place)
         assert place.process is not None
         if (code := place.process.exitcode) != 0:
-            raise RuntimeError(f"node {place.name} did not end in good order: {code}")
+            self.seen.append(("not ended", f"node {place.name} in good order: {code}"))
+            self.kill(place)
 
     def _join(self, place: Place) -> None:
         assert place.process is not None
