@@ -6,6 +6,10 @@ and after each call what they asked and were answered (journal.py). When a fault
 times (faults.py), all nodes end, and their notes are compared with each other, and with the store
 (check.py). Then the next cluster begins, on a store of its own.
 
+Some faults want another cluster (`NEEDS` in faults.py): a store in two databases, between which
+shards move; or users who are placed by Ray, so that they are in its actors, and all calls come from
+processes that have nobody.
+
 `pause` is the longest call about a user that was under way when a fault struck or began before the
 next one: those of the workers of the node that was struck do not count.
 
@@ -18,20 +22,19 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
 from bench.cluster.check import Harm, all_harm, journals_of, stale, stale_commits
 from bench.cluster.cluster import Cluster, Plan, preload, running
-from bench.cluster.faults import FAULTS, Struck, settle, strike
+from bench.cluster.faults import FAULTS, Struck, plan_for, settle, strike
 from bench.cluster.journal import Line
 from bench.cluster.node import Without
 from bench.postgres import served_by
 from bench.report import Options, Report, Table, facts, percentile, scratch
 
-LIFE_ROUNDS = 20
-"""Rounds of one cluster: the longer, the longer its events take to be read again."""
 CONTROL_FAULTS = ("freeze-batch", "freeze")
 SEEN_WITHOUT = {"fence": "stale commit", "lease": "stale read"}
 LOST = ("lost", "another answer")
@@ -87,15 +90,17 @@ def _of(times_s: Sequence[float]) -> list[float | None]:
 def run(faults: Sequence[str], rounds: int, plan: Plan, options: Options) -> Report:
     """Strike with each fault so many times; in a control, count what is stale."""
     preload()
-    outcomes = [Outcome(fault) for fault in faults]
+    skipped = [one for one in faults if plan_for(one, plan).ray and find_spec("ray") is None]
+    outcomes = [Outcome(fault) for fault in faults if fault not in skipped]
     with scratch(options) as directory, served_by(directory, {"fsync": "off"}) as server:
         try:
             for number, outcome in enumerate(outcomes):
-                for first in range(0, rounds, LIFE_ROUNDS):
+                fits = plan_for(outcome.fault, plan)
+                for first in range(0, rounds, fits.rounds_max):
                     schema = f"cluster_{number}_{first}"
                     seed = options.seed * 100_000 + number * 1_000 + first
-                    strikes = [outcome.fault] * min(LIFE_ROUNDS, rounds - first)
-                    with running(directory / schema, server, schema, plan, seed) as cluster:
+                    strikes = [outcome.fault] * min(fits.rounds_max, rounds - first)
+                    with running(directory / schema, server, schema, fits, seed) as cluster:
                         live(cluster, outcome, strikes)
                     server = cluster.server
                     _tell(outcome)
@@ -109,7 +114,8 @@ def run(faults: Sequence[str], rounds: int, plan: Plan, options: Options) -> Rep
     tables = [Table("Harm and pauses", COLUMNS, [one.row() for one in outcomes])]
     harm = sum((outcome.harm for outcome in outcomes), Counter[str]())
     ok = not harm if plan.without is None else harm[SEEN_WITHOUT[plan.without]] > 0
-    return Report("Cluster", about, [*tables, *_examples(outcomes)], NOTES, ok=ok)
+    notes = [*NOTES, *(f"{one} skipped: Ray is not installed ('.[ray]')" for one in skipped)]
+    return Report("Cluster", about, [*tables, *_examples(outcomes)], notes, ok=ok)
 
 
 def _examples(outcomes: Sequence[Outcome]) -> Iterator[Table]:
@@ -190,7 +196,7 @@ def names_of(faults: str | None, without: Without) -> tuple[str, ...]:
 
     :raises ValueError: there is no such fault.
     """
-    names = CONTROL_FAULTS if without is not None else tuple(FAULTS)
+    names = CONTROL_FAULTS if without is not None else FAULTS
     names = names if faults is None else tuple(faults.split(","))
     if unknown := set(names) - set(FAULTS):
         raise ValueError(f"no faults {sorted(unknown)}: there are {', '.join(FAULTS)}")

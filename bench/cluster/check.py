@@ -3,7 +3,8 @@
 - Every acknowledged write is in the log once; any other that was asked, at most once.
 - What a write made is there with its last content; what was deleted is gone.
 - Versions and positions have no gap, and no epoch or version was ever seen to decrease.
-- Every event was written by the node that owned its stream then: else it is a stale commit.
+- Every event was written by the node that owned its stream then, in the database that had its
+  shard: else it is a stale commit. No shard was seen in two databases.
 - No read missed a write that was acknowledged before it began: else it is a stale read.
 - The state of every user is a replay of their events, and the totals are their sum; `verify` finds
   nothing.
@@ -39,7 +40,10 @@ GAPS = """
     ) AS e ON e.sid = s.sid
     WHERE coalesce(e.n, 0) <> s.version OR coalesce(e.last, 0) <> s.version
 """
-STALE = "SELECT writer, owner, position FROM {schema}.witness"
+STALE = """
+    SELECT position, encode(writer, 'hex'), encode(owner, 'hex'), is_here FROM {schema}.witness
+    WHERE owner IS DISTINCT FROM writer AND owner IS NOT NULL OR writer IS NOT NULL AND NOT is_here
+"""
 
 
 class Harm(NamedTuple):
@@ -60,7 +64,7 @@ class Write(NamedTuple):
 
 def all_harm(cluster: Cluster, journals: dict[str, list[Line]], killed: set[str]) -> Iterator[Harm]:
     """Yield all that must not be, after all nodes have ended."""
-    yield from (Harm("decreased", fell) for fell in cluster.fell)
+    yield from (Harm(*one) for one in cluster.seen)
     yield from (Harm("gap", str(where)) for [where] in cluster.ask(GAPS))
     yield from stale(cluster, journals)
     yield from _unanswered(journals, killed)
@@ -81,11 +85,10 @@ def stale_commits(cluster: Cluster) -> list[str]:
     A node that wakes up gives all its streams up at once. What it had on its way may land behind
     that, as long as nobody has claimed the stream: the next owner reads it.
     """
-    nodes = cluster.nodes()
     return [
-        f"{writer} wrote event {position}, {nodes.get(owner, 'nobody')} owned its stream"
-        for writer, owner, position in cluster.ask(STALE)
-        if owner is not None and nodes.get(owner) != writer
+        f"event {position} was written by {writer}, its stream had {owner}, its shard was "
+        f"{'here' if is_here else 'elsewhere'}"
+        for position, writer, owner, is_here in cluster.ask(STALE)
     ]
 
 
@@ -169,7 +172,7 @@ def _unanswered(journals: dict[str, list[Line]], killed: set[str]) -> Iterator[H
 async def _in_store(
     cluster: Cluster, noted: Sequence[Line], writes: dict[Key, list[Write]]
 ) -> list[Harm]:
-    async with opened(cluster.url(cluster.server.port, "judge")) as memory:
+    async with opened(cluster.urls(cluster.server.port, "judge")) as memory:
         found = [*await _once(memory, noted)]
         for key, each in writes.items():
             found += await _kept(memory, key, each)

@@ -1,19 +1,21 @@
 """Nodes of one store as processes, each behind proxies of its own, and what the database says.
 
 A trigger of this measurement notes beside each event which node wrote it, and who owned the stream
-at that moment: so a stale commit is one that the owner did not make, whatever the fence says.
+at that moment: so a stale commit is one that the owner did not make, whatever the fence says. The
+node is the one whose row the same transaction has changed, as each batch does; a copy has none.
 """
 
+import json
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import psycopg
 
@@ -21,8 +23,10 @@ from bench.cluster.journal import Line, lines
 from bench.cluster.links import Link, Links
 from bench.cluster.node import Config, Without, opened, serve
 from eventlog import stream_id
+from eventlog.postgres.leases import LEASE_S
 from memory_actors.base.streams import stream_of
 from tests.support.postgres import Server, free_port
+from tests.support.raylets import raylets
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -32,22 +36,31 @@ END_S_MAX = 45.0
 LOOK_S = 0.2
 LAST_BYTES = 1 << 15
 WITNESS = """
-    CREATE TABLE IF NOT EXISTS {schema}.witness (
-        position bigint, sid bytea, writer text, owner bytea, epoch bigint
-    );
-    CREATE OR REPLACE FUNCTION {schema}.witnessed() RETURNS trigger LANGUAGE plpgsql AS $$
+    CREATE TABLE {schema}.witness (position bigint, writer bytea, owner bytea, is_here boolean);
+    CREATE FUNCTION {schema}.witnessed() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         INSERT INTO {schema}.witness
-        SELECT new.position, new.sid, current_setting('application_name'), s.owner, s.epoch
-        FROM (SELECT) AS one LEFT JOIN {schema}.stream AS s ON s.sid = new.sid;
+        SELECT new.position, n.id, s.owner, s.shard IS NULL OR h.state = 'here'
+        FROM {schema}.stream AS s
+        LEFT JOIN {schema}.shard AS h ON h.shard = s.shard
+        LEFT JOIN {schema}.node AS n ON n.xmin = pg_current_xact_id()::xid
+        WHERE s.sid = new.sid;
         RETURN NULL;
     END
     $$;
-    CREATE OR REPLACE TRIGGER witnessed AFTER INSERT ON {schema}.event
-    FOR EACH ROW EXECUTE FUNCTION {schema}.witnessed();
+    CREATE CONSTRAINT TRIGGER witnessed AFTER INSERT ON {schema}.event
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.witnessed();
 """
-OWNERS = "SELECT sid, owner FROM {schema}.stream WHERE owner IS NOT NULL"
-STREAMS = "SELECT sid, epoch, version FROM {schema}.stream"
+OWNERS = """
+    SELECT s.sid, n.address FROM {schema}.stream AS s JOIN {schema}.node AS n ON n.id = s.owner
+    WHERE n.expires_at > clock_timestamp()
+"""
+STREAMS = """
+    SELECT sid, epoch, version FROM {schema}.stream LEFT JOIN {schema}.shard AS h USING (shard)
+    WHERE stream.shard IS NULL OR h.state = 'here'
+"""
+HERE = "SELECT shard FROM {schema}.shard WHERE state = 'here'"
+IN_BOTH = f"{HERE} AND shard IN ({HERE.replace('schema', 'other')})"
 _processes = get_context("forkserver")
 
 
@@ -61,6 +74,12 @@ class Plan(NamedTuple):
     pause_s: float = 0.02
     """Between two calls of a worker, at the mean."""
     without: Without = None
+    databases: int = 1
+    """That have the users between them: schemas of one server."""
+    rounds_max: int = 20
+    """Of its life: the longer, the longer its events take to be read again."""
+    ray: Literal["memory", "rocksdb"] | None = None
+    """Where the head of the Ray cluster that places users keeps what it knows."""
 
 
 class Place:
@@ -79,12 +98,18 @@ class Place:
         """The name of the node that is there now."""
         return f"n{self.slot}g{self.lives}"
 
+    @property
+    def pid(self) -> int | None:
+        """The process of that node."""
+        return None if self.process is None else self.process.pid
+
 
 class Cluster:
     """Nodes that work, from `begin` to `finish`."""
 
     def __init__(self, directory: Path, server: Server, schema: str, plan: Plan, seed: int):
-        self.directory, self.server, self.schema, self.plan = directory, server, schema, plan
+        self.directory, self.server, self.plan = directory, server, plan
+        self.schemas = [schema, f"{schema}_other"][: plan.databases]
         self.rng = random.Random(seed)
         self.seed = seed
         self.links = Links()
@@ -92,17 +117,20 @@ class Cluster:
         self.names: list[str] = []
         """Of all nodes that there were."""
         self.users = tuple(f"user {number}" for number in range(plan.users))
-        self.fell: list[str] = []
-        """Epochs and versions that were seen to decrease."""
+        self.seen: list[tuple[str, str]] = []
+        """What was seen that must not be, and an example."""
+        self.raylets: Any = None
+        """The Ray cluster, if it places users."""
+        self._held = ExitStack()
         self._sids = {stream_id(stream_of(user)): user for user in self.users}
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._watched, daemon=True)
         directory.mkdir()
 
-    def url(self, port: int, name: str) -> str:
-        """Return the URL of the store for a node of a name."""
+    def urls(self, port: int, name: str) -> tuple[str, ...]:
+        """Return the URLs of the store for a process of a name."""
         at = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-        return f"{at}?schema={self.schema}&application_name={name}"
+        return tuple(f"{at}?schema={one}&application_name={name}" for one in self.schemas)
 
     # --- beginning and ending
 
@@ -110,8 +138,10 @@ class Cluster:
         """Begin all nodes, and wait until they work."""
         import asyncio
 
-        asyncio.run(_made(self.url(self.server.port, "maker")))
+        asyncio.run(_made(self.urls(self.server.port, "maker")))
         self.ask(WITNESS)
+        if self.plan.ray is not None:
+            self.raylets = self._held.enter_context(raylets(self.plan.ray))
         for place in self.places:
             self.start(place)
         for place in self.places:
@@ -125,12 +155,13 @@ class Cluster:
         self.names.append(place.name)
         first, plan = place.slot * self.plan.workers, self.plan
         config = Config(
-            url=self.url(place.database_at, place.name), name=place.name,
+            urls=self.urls(place.database_at, place.name), name=place.name,
             directory=self.directory, before=before, listens_at=place.listens_at,
             reached_at=place.reached_at, users=self.users,
             workers=tuple(range(first, first + plan.workers)),
             workers_in_all=plan.nodes * plan.workers, pause_s=plan.pause_s, seed=self.seed,
             clock_off_s=clock_off_s, without=plan.without,
+            ray=None if self.raylets is None else self.raylets.address,
         )  # fmt: skip
         place.process = _processes.Process(target=serve, args=(config,), daemon=True)
         place.process.start()
@@ -150,11 +181,11 @@ class Cluster:
         raise RuntimeError(f"node {place.name} does not begin")
 
     def signal(self, place: Place, sent: signal.Signals) -> None:
-        """Send a signal to the node in a place."""
+        """Send a signal to the node in a place, unless that has ended."""
         assert place.process is not None
-        assert place.process.pid is not None
-        with suppress(ProcessLookupError):
-            os.kill(place.process.pid, sent)
+        if place.process.is_alive() and place.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(place.pid, sent)
 
     def kill(self, place: Place) -> None:
         """Kill it."""
@@ -162,10 +193,7 @@ class Cluster:
         self._join(place)
 
     def end(self, place: Place) -> None:
-        """Tell it to end in good order, and wait until it has.
-
-        :raises RuntimeError: it does not, or not in good order.
-        """
+        """Tell it to end in good order, and wait until it has."""
         self.signal(place, signal.SIGTERM)
         self._await_end(place)
 
@@ -173,7 +201,8 @@ class Cluster:
         self._join(place)
         assert place.process is not None
         if (code := place.process.exitcode) != 0:
-            raise RuntimeError(f"node {place.name} did not end in good order: {code}")
+            self.seen.append(("not ended", f"node {place.name} in good order: {code}"))
+            self.kill(place)
 
     def _join(self, place: Place) -> None:
         assert place.process is not None
@@ -185,6 +214,9 @@ class Cluster:
             self.signal(place, signal.SIGTERM)
         for place in self.places:
             self._await_end(place)
+        if self.raylets is not None:
+            self._held.close()
+            time.sleep(LEASE_S)  # of its actors, whose settings nobody else may have meanwhile
 
     def close(self) -> None:
         """Kill what is left, and end the proxies."""
@@ -193,6 +225,7 @@ class Cluster:
             if place.process is not None:
                 self.signal(place, signal.SIGCONT)
                 self.kill(place)
+        self._held.close()
         if self._watch.is_alive():
             self._watch.join()
         self.links.close()
@@ -205,42 +238,46 @@ class Cluster:
 
     # --- what the database says
 
-    def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """Return what the database answers, not through a proxy."""
+    def ask(self, query: str, *schemas: str) -> list[tuple[Any, ...]]:
+        """Return what each database answers, or these do, not through a proxy."""
         with psycopg.connect(self.server.url, autocommit=True) as connection:
-            found = connection.execute(query.format(schema=self.schema))
-            return found.fetchall() if found.description else []
+            return [
+                row
+                for schema in schemas or self.schemas
+                for row in _rows(connection.execute(query.format(schema=schema)))
+            ]
 
-    def nodes(self) -> dict[bytes, str]:
-        """Return the names of all nodes by their ids in the database."""
-        first = ((name, lines(self.directory / name)[:1]) for name in self.names)
-        return {bytes.fromhex(line.said): name for name, begun in first for line in begun}
-
-    def homes(self) -> dict[str, str]:
-        """Return the name of the node of each user who has one."""
-        nodes = self.nodes()
-        found = ((self._sids.get(sid), nodes.get(owner)) for sid, owner in self.ask(OWNERS))
-        return {user: name for user, name in found if user is not None and name is not None}
+    def homes(self) -> dict[str, int]:
+        """Return the process that has each user, of those who are live."""
+        found = ((self._sids.get(sid), address) for sid, address in self.ask(OWNERS))
+        return {user: json.loads(address)["pid"] for user, address in found if user is not None}
 
     def last(self, place: Place) -> list[Line]:
         """Return what the node in a place noted last."""
         return lines(self.directory / place.name, LAST_BYTES)
 
     def _watched(self) -> None:
-        """Look again and again whether an epoch or a version has decreased."""
+        """Look again and again for what must never be seen, not even for a moment."""
         seen: dict[bytes, tuple[int, int]] = {}
         while not self._ended.wait(LOOK_S):
-            with suppress(psycopg.Error):
+            with suppress(psycopg.OperationalError):
                 for sid, *now in self.ask(STREAMS):
                     was = seen.get(sid, (0, 0))
                     if now[0] < was[0] or now[1] < was[1]:
-                        self.fell.append(f"{sid.hex()} fell from {was} to {now}")
+                        self.seen.append(("decreased", f"{sid.hex()} fell from {was} to {now}"))
                     seen[sid] = (now[0], now[1])
+                if len(self.schemas) > 1:
+                    both = self.ask(IN_BOTH.replace("{other}", self.schemas[1]), self.schemas[0])
+                    self.seen += [("in both", f"shard {shard}") for [shard] in both]
 
 
-async def _made(url: str) -> None:
+def _rows(answered: psycopg.Cursor[Any]) -> list[tuple[Any, ...]]:
+    return answered.fetchall() if answered.description else []
+
+
+async def _made(urls: Sequence[str]) -> None:
     """Make the tables."""
-    async with opened(url):
+    async with opened(urls):
         pass
 
 

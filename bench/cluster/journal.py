@@ -42,7 +42,7 @@ class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
     keyed: bool = False
     """True if a write has an idempotency key: its token."""
     said: str = ""
-    """The text that was searched for; an error; the id of a node."""
+    """The text that was searched for; an error."""
 
 
 class Thing(msgspec.Struct, array_like=True, frozen=True):

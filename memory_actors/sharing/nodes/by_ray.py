@@ -150,7 +150,10 @@ class RayActors:
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await self._asked(number)
-        except (RayError, TimeoutError, ValueError) as error:
+        except TimeoutError:
+            # Its handle stays good, and without Ray's head there is no other.
+            return None
+        except (RayError, ValueError) as error:
             # It may have been stopped, and made anew.
             if self._handles.pop(number, None) is not None:
                 _logger.info("a Ray actor does not answer", actor=number, error=reason(error))
