@@ -118,6 +118,11 @@ class EventRegistry:
         """Return what an event of a registered type is about."""
         return _keys(self._by_class[type(event)], event)
 
+    def keys_in(self, tag: bytes, schema: int, raw: bytes) -> tuple[str, ...]:
+        """Return what the event in `raw` is about. See `decode_tagged`."""
+        _, event, _ = self.decode_tagged(tag, schema, raw)
+        return _keys(self._by_tag_bytes[tag], event)
+
     def _add(self, event_type: _EventType) -> None:
         tag, cls = event_type.tag, event_type.cls
         try:
@@ -232,7 +237,7 @@ class EventRegistry:
 def _keys(event_type: _EventType, event: Any) -> tuple[str, ...]:
     try:
         found = event_type.keys(event)
-        if isinstance(found, str):
+        if type(found) is str:
             raise TypeError("one string, not several")
         keys = tuple(found)
         if len(keys) > 1:

@@ -68,8 +68,14 @@ _READ_BYTES = _READ.size
 _CRC_BYTES = _CRC.size
 _FLAGS_AT = 5
 _TAG_BYTES_AT = 8
-_CHAIN_AT = _HEADER.size - CHAIN_BYTES
-_DIGEST_AT = _CHAIN_AT - CHAIN_BYTES
+_HEADER_BYTES = _HEADER.size
+# Slices of a frame that are made once: to make one costs as much as to take it.
+STREAM_AND_VERSION = slice(_TAG_BYTES_AT + 1, _TAG_BYTES_AT + 1 + STREAM_ID_BYTES + 8)
+CHAIN = slice(_HEADER_BYTES - CHAIN_BYTES, _HEADER_BYTES)
+_DIGEST = slice(CHAIN.start - CHAIN_BYTES, CHAIN.start)
+_BEHIND_CRC = slice(_CRC_BYTES, None)
+_BEHIND_FLAGS = slice(_FLAGS_AT + 1, _DIGEST.start)
+_FORMAT_BYTE = bytes([FORMAT])
 _sha256, _crc32 = hashlib.sha256, zlib.crc32  # a name to look up costs as much as a slice
 
 
@@ -184,7 +190,7 @@ def read(position: int, data: bytes) -> Taken:
     if len(data) < _READ_BYTES:
         raise CorruptLog(f"event {position} is cut short: {len(data)} bytes")
     crc, fmt, flags, schema, tag_bytes, sid, version, at_us, raw_bytes, stored_bytes = _head(data)
-    if flags or fmt != FORMAT or _crc32(data[_CRC_BYTES:]) ^ position != crc:
+    if flags or fmt != FORMAT or _crc32(data[_BEHIND_CRC]) ^ position != crc:
         _check(position, data, crc, fmt, flags)  # mostly not called: it costs a tenth of a read
     tag_end = _READ_BYTES + tag_bytes
     tag, body = data[_READ_BYTES:tag_end], data[tag_end + SALT_BYTES :]
@@ -302,7 +308,7 @@ def _check(position: int, data: bytes, crc: int, fmt: int, flags: int) -> None:
 
 def chain_of(data: bytes) -> bytes:
     """Return the chain value in a frame, unchecked."""
-    return data[_CHAIN_AT : _HEADER.size]
+    return data[CHAIN]
 
 
 def payload(frame: Frame) -> bytes:
@@ -328,15 +334,15 @@ def digest_of(salt: bytes, raw: bytes) -> bytes:
 
 def follows(data: bytes, tag: bytes, payload: "Payload", prev: bytes) -> bool:
     """Say the same as `check_chain` of a frame that `read` gave this tag and payload of."""
-    digest = data[_DIGEST_AT:_CHAIN_AT]
-    covered = b"".join((prev, data[4:5], data[_FLAGS_AT + 1 : _DIGEST_AT], tag, digest))
-    if _sha256(covered).digest() != data[_CHAIN_AT : _HEADER.size]:
+    digest = data[_DIGEST]
+    covered = b"".join((prev, _FORMAT_BYTE, data[_BEHIND_FLAGS], tag, digest))
+    if _sha256(covered).digest() != data[CHAIN]:
         return False
-    salted = data[_HEADER.size + len(tag) :]
-    if isinstance(payload, bytes):
+    salted = data[_HEADER_BYTES + len(tag) :]
+    if type(payload) is bytes:
         if len(payload) != len(salted) - SALT_BYTES:  # it is compressed in the frame
             salted = salted[:SALT_BYTES] + payload
-    elif not isinstance(payload, Encrypted):
+    elif type(payload) is not Encrypted:
         return True
     return _sha256(salted).digest() == digest
 

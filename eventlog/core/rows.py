@@ -3,6 +3,7 @@
 import hashlib
 import struct
 import zlib
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -54,6 +55,13 @@ def unseal_record(data: bytes, cls: type[Record], what: str, row_key: bytes = b"
 def key_id(key: str) -> bytes:
     """Return the fixed-size form of a key or name of any length."""
     return _sha256(key.encode()).digest()[:KEY_ID_BYTES]
+
+
+def key_rows(sid: bytes, keys: Iterable[str], version: bytes, cipher: Cipher | None) -> list[bytes]:
+    """Return the rows that an event of a stream has in an index of keys; its version is packed."""
+    if cipher is None:
+        return [sid + _sha256(key.encode()).digest()[:KEY_ID_BYTES] + version for key in keys]
+    return [sid + blind_id(key, cipher) + version for key in keys]
 
 
 def blind_id(key: str, cipher: Cipher | None) -> bytes:

@@ -21,7 +21,7 @@ from eventlog.core.errors import (
 from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import ANY_VERSION, Appended, StreamHead
 from eventlog.core.requests import AppendRequest, count
-from eventlog.core.rows import Record, blind_id, seal_record, unseal_record
+from eventlog.core.rows import Record, blind_id, key_rows, seal_record, unseal_record
 from eventlog.files.anchor import Tail
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
 from eventlog.lmdb.ends import Accepted, KnownEnds
@@ -317,8 +317,8 @@ class Ledger:
                 recorded_at_us=request.recorded_at_us, prev=chain, cipher=cipher,
             )  # fmt: skip
             packed = U64.pack(version)
-            key_rows = [sid + blind_id(key, cipher) + packed for key in prepared.keys]
-            accepted.rows.add(position, sid, version, data, key_rows)
+            rows = key_rows(sid, prepared.keys, packed, cipher)
+            accepted.rows.add(position, sid, version, data, rows)
             stored += len(prepared.body)
         end = StreamRecord(
             stream.name, version, max(stream.epoch, request.epoch), stored, chain,

@@ -33,7 +33,7 @@ from eventlog.core.frame import erased_name
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
-from eventlog.core.rows import blind_id
+from eventlog.core.rows import blind_id, key_rows
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
@@ -223,9 +223,12 @@ class LogReading:
         """True if keys were given, so that encrypted payloads can be read."""
         return self._keys is not None and self._keys is not NO_KEYS
 
-    def name_of(self, txn: Transaction, sid: bytes) -> str:
-        """Return the name of a stream, empty where no key has to be found by it."""
-        return "" if self._keys is None else self._ledger.stream_record(txn, sid).name
+    def rows_of(
+        self, txn: Transaction, taken: frame.Taken, payload: bytes | frame.Encrypted
+    ) -> list[bytes]:
+        """Return what `key_rows` does of an event whose stream's name is not at hand."""
+        name = "" if self._keys is None else self._ledger.stream_record(txn, taken[0]).name
+        return self.key_rows(name, taken, payload)
 
     def key_rows(
         self, name: str, taken: frame.Taken, payload: bytes | frame.Encrypted
@@ -241,9 +244,8 @@ class LogReading:
         if cipher is not None or isinstance(payload, frame.Encrypted):
             at = frame.place_of(sid, version, schema, tag)
             payload = self._decrypted(name, payload, at, raw_bytes, stored_bytes)
-        _, data, _ = self._registry.decode_tagged(tag, schema, payload)
-        packed = U64.pack(version)
-        return [sid + blind_id(key, cipher) + packed for key in self._registry.keys(data)]
+        keys = self._registry.keys_in(tag, schema, payload)
+        return key_rows(sid, keys, U64.pack(version), cipher)
 
     def _recorded(
         self,

@@ -13,17 +13,16 @@ for: its digest and its place in the chain are over the ciphertext and are verif
 of keys should have of it is unknown.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import islice, pairwise
 
 from eventlog.archive.archive import Archive
 from eventlog.archive.block import ArchiveBlock
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
-from eventlog.core.errors import EventLogError, KeyGone, MissingSegment
+from eventlog.core.errors import EventLogError, MissingSegment
 from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
@@ -40,27 +39,13 @@ from eventlog.lmdb.tables import (
     SegmentRecord,
     StreamRecord,
     key_check,
-    scan,
     unpack_segment,
 )
+from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, StreamEnd, erasures
 
-PROGRESS_EVERY_EVENTS = 2048
-INDEXES = "versions", "keys"
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
-SID = frame.STREAM_ID_BYTES
 
 Check = Callable[[bytes, bytes], object]
-
-
-@dataclass(slots=True)
-class _StreamEnd:
-    """The end of a stream after the events walked so far."""
-
-    version: int
-    chain: bytes
-    stored_bytes: int = 0
-    erased: int = 0
-    """The last version whose payload is erased."""
 
 
 class Verification:
@@ -82,125 +67,37 @@ class Verification:
         self._progress = progress or (lambda _done, _total: None)
         self._against = against
         self._findings: list[Finding] = []
-        self._ends: dict[bytes, _StreamEnd] = {}
+        self._walk: EventWalk
         self._prefix = b""
-        self._expected: dict[str, list[tuple[bytes, bytes]]] = {table: [] for table in INDEXES}
-        self._keys: int | None = 0  # rows that the index of keys should have; None: unknown
-        self._missed: set[str] = set()  # indexes in which a search did not find all
-        self._stubs: Counter[SegmentId] = Counter()
         self._dropped: set[SegmentId] = set()
-        self._erased = 0
-        self._unread = Counter[bytes]()  # events whose key is not here, by stream
         self._erasing: dict[bytes, int] = {}  # until which version, where that is under way
 
     def run(self) -> VerifyReport:
         """Read everything and report."""
         with self._env.read() as txn:
-            self._erasing = self._under_way(txn)
+            self._erasing = erasures(self._env, txn)
             last = self._ledger.last_position(txn)
-            count = 0
-            for position, packed, data in self._raw_frames(txn):
-                count += 1
-                self._check_frame(txn, position, packed, data)
-                if count % PROGRESS_EVERY_EVENTS == 0:
-                    self._search(txn)
-                    self._progress(count, last)
-            self._search(txn)
+            walk = EventWalk(self._env, self._reading, txn, self._erasing, self._found)
+            self._walk = walk
+            walk.run(lambda done: self._progress(done, last))
+            self._check_entries(txn, "events", walk.rows)
             self._check_archive(txn)
-            self._check_tables(txn, count)
+            self._check_tables(txn)
             self._check_unread()
             if self._against is not None:
                 check_heads(self._env, txn, self._against, self._found)
         self._progress(last, last)
-        dropped = sum(self._stubs[segment] for segment in self._dropped)
-        archived = self._stubs.total() - dropped
+        dropped = sum(walk.stubs[segment] for segment in self._dropped)
+        archived = walk.stubs.total() - dropped
         return VerifyReport(
-            count,
-            len(self._ends),
+            walk.events,
+            len(walk.ends),
             self._findings,
             archived,
             dropped,
-            self._erased,
-            self._unread.total(),
+            walk.erased,
+            walk.index.unread.total(),
         )
-
-    # --- the events
-
-    def _raw_frames(self, txn: Transaction) -> Iterator[tuple[int, bytes, bytes]]:
-        expected = 1
-        for key, data in self._rows(txn, "events"):
-            if len(key) != U64.size:
-                self._found(0, b"", f"an event has the key {key.hex()}")
-                continue
-            position = U64.unpack(key)[0]
-            if position != expected:
-                self._found(position, b"", f"events {expected} to {position - 1} are missing")
-            expected = position + 1
-            yield position, key, data
-
-    def _check_frame(self, txn: Transaction, position: int, packed: bytes, data: bytes) -> None:
-        try:
-            taken = frame.read(position, data)
-        except EventLogError as error:
-            self._found(position, b"", str(error))
-            return
-        sid, version, _, _, stored_bytes, _, tag, payload = taken
-        end = self._ends.get(sid)
-        if end is None:
-            end = self._ends[sid] = _StreamEnd(0, frame.chain_start(sid))
-        if version != end.version + 1:
-            self._found(position, sid, f"version {version} follows {end.version}")
-        elif not frame.follows(data, tag, payload, end.chain):
-            message = "digest or chain does not follow from the event before it"
-            self._found(position, sid, message)
-        end.version, end.chain = version, frame.chain_of(data)
-        end.stored_bytes += stored_bytes
-        self._expected["versions"].append((sid + U64.pack(version), packed))
-        if isinstance(payload, frame.ErasedMark) or version <= self._erasing.get(sid, 0):
-            end.erased = version
-            self._erased += 1
-        elif isinstance(payload, frame.Pointer):  # its keys are known when the archive is read
-            self._stubs[SegmentId(sid, payload.place.number)] += 1
-        else:
-            self._check_keys(txn, position, taken, payload)
-
-    def _check_keys(
-        self, txn: Transaction, position: int, taken: frame.Taken, payload: bytes | frame.Encrypted
-    ) -> None:
-        """See to it that an event is looked for under each of its keys."""
-        sid = taken[0]
-        try:
-            rows = self._reading.key_rows(self._reading.name_of(txn, sid), taken, payload)
-        except KeyGone:
-            self._keys = None
-            self._unread[sid] += 1
-            return
-        except EventLogError as error:
-            self._found(position, sid, str(error))
-            self._keys = None
-            return
-        if self._keys is not None:
-            self._keys += len(rows)
-        self._expected["keys"] += [(at, key_check(at)) for at in rows]
-
-    def _search(self, txn: Transaction) -> None:
-        """See that the rows that events should have in the indexes are found by a search."""
-        for table, expected in self._expected.items():
-            with txn.cursor(self._env.tables[table]) as cursor:
-                found = cursor.getmulti([key for key, _ in expected])
-            missing = () if found == expected else set(expected).difference(found)
-            if missing:
-                self._missed.add(table)
-            for key, _ in sorted(missing):
-                version = U64.unpack(key[-U64.size :])[0]
-                message = f"a search in table {table} does not lead to version {version}"
-                self._found(self._position(txn, key), key[:SID], message)
-            expected.clear()
-
-    def _position(self, txn: Transaction, row: bytes) -> int:
-        """Return the position of the event that a row of an index is about; 0 if it is lost."""
-        at = txn.get(row[:SID] + row[-U64.size :], db=self._env.tables["versions"])
-        return 0 if at is None or len(at) != U64.size else U64.unpack(at)[0]
 
     # --- the archive
 
@@ -211,16 +108,16 @@ class Verification:
                 continue
             if record.dropped_at_us is not None or self._check_segment(txn, segment, record):
                 self._dropped.add(segment)
-            self._search(txn)
-            if self._stubs[segment] != record.events:
+            self._walk.index.search()
+            if self._walk.stubs[segment] != record.events:
                 message = (
-                    f"{self._stubs[segment]} events are in {segment.name}, not {record.events}"
+                    f"{self._walk.stubs[segment]} events are in {segment.name}, not {record.events}"
                 )
                 self._found(0, segment.sid, message)
-        for segment in self._stubs.keys() - segments.keys():
+        for segment in self._walk.stubs.keys() - segments.keys():
             self._found(0, segment.sid, f"{segment.name} has no record")
-        if self._erasing or any(self._stubs[segment] for segment in self._dropped):
-            self._keys = None
+        if self._erasing or any(self._walk.stubs[segment] for segment in self._dropped):
+            self._walk.index.count = None
 
     def _check_segment(self, txn: Transaction, segment: SegmentId, record: SegmentRecord) -> bool:
         """Check a segment that should be there; say whether retention has dropped it meanwhile."""
@@ -258,21 +155,13 @@ class Verification:
                 return
             check_entry(entry, taken[1], place, stub.digest)
             payload = frame.Encrypted(entry.raw) if stub.is_encrypted else entry.raw
-            self._check_keys(txn, position, taken, payload)
+            self._walk.index.add_keys(position, taken, payload)
         except EventLogError as error:
             self._lost(segment, f"version {version} in {segment.name}: {error}")
 
     def _lost(self, segment: SegmentId, message: str) -> None:
-        self._keys = None
+        self._walk.index.count = None
         self._found(0, segment.sid, message)
-
-    def _under_way(self, txn: Transaction) -> dict[bytes, int]:
-        """Return up to which version streams are just being erased; damage shows with the table."""
-        found = {}
-        for sid, value in scan(self._env, txn, ERASURES, b""):
-            with suppress(EventLogError):
-                found[sid] = unseal_record(value, ErasureRecord, "an erasure", sid).until
-        return found
 
     def _segments(self, txn: Transaction) -> dict[SegmentId, SegmentRecord]:
         """Return the records that are whole; the others are found with the other tables."""
@@ -285,7 +174,7 @@ class Verification:
 
     # --- the other tables
 
-    def _check_tables(self, txn: Transaction, events: int) -> None:
+    def _check_tables(self, txn: Transaction) -> None:
         checks: dict[str, Check] = {
             "streams": self._check_stream,
             "versions": lambda key, _value: self._check_version(key[:SID], key[SID:]),
@@ -298,20 +187,20 @@ class Verification:
             "segments": unpack_segment,
             ERASURES: lambda key, value: unseal_record(value, ErasureRecord, "an erasure", key),
         }
-        should = {"versions": events, "keys": self._keys}
+        should = {"versions": self._walk.events, "keys": self._walk.index.count}
         with suppress(EventLogError):  # which the check of its row finds
             is_encrypted = load_keys_identity(self._env, txn) is not None
             should["meta"] = META_ROWS + is_encrypted
         for table, check in checks.items():
             self._check_table(txn, table, check, should.get(table))
-        for sid in self._ends:
+        for sid in self._walk.ends:
             if txn.get(sid, db=self._env.tables["streams"]) is None:
                 self._found(0, sid, "the stream has events and no record")
 
     def _check_unread(self) -> None:
         """Tell of streams whose key should be among those that were given."""
         if self._reading.has_keys:
-            for sid, events in self._unread.items():
+            for sid, events in self._walk.index.unread.items():
                 self._found(
                     0, sid,
                     f"its key is not in the file of keys (events that cannot be read: {events:,}): "
@@ -319,24 +208,18 @@ class Verification:
                     "that this is, erase it again",
                 )  # fmt: skip
 
-    def _check_table(
-        self,
-        txn: Transaction,
-        table: str,
-        check: Check,
-        should: int | None,
-    ) -> None:
+    def _check_table(self, txn: Transaction, table: str, check: Check, should: int | None) -> None:
         count, handle = 0, self._env.tables[table]
         is_searched = table in INDEXES and should is not None
-        all_found = is_searched and table not in self._missed
-        is_known = all_found and txn.stat(handle)["entries"] == should
+        all_found = is_searched and table not in self._walk.index.missed
+        if all_found and txn.stat(handle)["entries"] == should:
+            self._check_known(txn, table)
+            return
         with txn.cursor(handle) as cursor:
             for key, value in self._rows(txn, table):
                 count += 1
                 if table == "keys":
                     self._check_prefix(cursor, key)
-                if is_known:
-                    continue
                 if not is_searched and txn.get(key, db=handle) != value:
                     message = f"a search in table {table} misses a row that is there"
                     self._found(0, key[:SID], message)
@@ -347,22 +230,44 @@ class Verification:
         if should is not None and count != should:
             self._found(0, b"", f"table {table} has {count} rows and should have {should}")
 
+    def _check_known(self, txn: Transaction, table: str) -> None:
+        """Check an index that has as many rows as were searched for, and found: their order."""
+        count, last = 0, b""
+        with (
+            txn.cursor(self._env.tables[table]) as cursor,
+            txn.cursor(self._env.tables[table]) as searching,
+        ):
+            rows = cursor.iternext(values=False)
+            while keys := list(islice(rows, ROWS_AT_ONCE)):
+                self._check_order(table, [last, *keys])
+                count, last = count + len(keys), keys[-1]
+                if table == "keys":
+                    for key in keys:
+                        self._check_prefix(searching, key)
+        self._check_entries(txn, table, count)
+
     def _rows(self, txn: Transaction, table: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows of a table; they must be in order, and as many as it says it has."""
-        handle, count, before = self._env.tables[table], 0, b""
-        with txn.cursor(handle) as cursor:
+        count, before = 0, b""
+        with txn.cursor(self._env.tables[table]) as cursor:
             for key, value in cursor:
-                if count and key <= before:
-                    self._found(0, b"", f"table {table} is out of order at {key.hex()}")
+                self._check_order(table, (before, key))
                 count, before = count + 1, key
                 yield key, value
-        entries = txn.stat(handle)["entries"]
-        if count != entries:
-            self._found(0, b"", f"table {table} says {entries} rows and has {count}")
+        self._check_entries(txn, table, count)
+
+    def _check_order(self, table: str, keys: Sequence[bytes]) -> None:
+        for key in [later for earlier, later in pairwise(keys) if later <= earlier]:
+            self._found(0, b"", f"table {table} is out of order at {key.hex()}")
+
+    def _check_entries(self, txn: Transaction, table: str, rows: int) -> None:
+        entries = txn.stat(self._env.tables[table])["entries"]
+        if rows != entries:
+            self._found(0, b"", f"table {table} says {entries} rows and has {rows}")
 
     def _check_stream(self, sid: bytes, value: bytes) -> None:
         record = unseal_record(value, StreamRecord, "a stream's record")
-        end = self._ends.get(sid) or _StreamEnd(0, frame.chain_start(sid))
+        end = self._walk.ends.get(sid) or StreamEnd(0, frame.chain_start(sid))
         nameless = not record.name and record.erased_version == record.version
         if not nameless and frame.stream_id(record.name) != sid:
             self._found(0, sid, f"its record is of stream {record.name!r}")
@@ -374,7 +279,7 @@ class Verification:
             self._found(0, sid, f"its record says {record.stored_bytes} stored bytes")
 
     def _check_version(self, sid: bytes, version: bytes) -> None:
-        end = self._ends.get(sid)
+        end = self._walk.ends.get(sid)
         if end is None or len(version) != U64.size or not 0 < U64.unpack(version)[0] <= end.version:
             self._found(0, sid, f"an index has version {version.hex()}, which the stream has not")
 
@@ -393,7 +298,7 @@ class Verification:
 
     def _check_request(self, key: bytes, value: bytes) -> None:
         record = unseal_record(value, RequestRecord, "an idempotency key")
-        end = self._ends.get(key[:SID])
+        end = self._walk.ends.get(key[:SID])
         if record.key != key:
             self._found(0, key[:SID], "an idempotency key is kept under another one")
         if end is None or not 0 < record.first_version <= record.last_version <= end.version:
