@@ -169,6 +169,36 @@ CREATE OR REPLACE FUNCTION is_here(p_shard bigint) RETURNS boolean LANGUAGE sql 
         ELSE EXISTS (SELECT FROM shard AS h WHERE h.shard = p_shard AND h.state = 'here') END
 $$;
 
+-- Find the last version of a stream that is at or before a position or, if that is null, a time, which
+-- is in the header of a frame: by halves, as eventlog/core/subscription.py does. Null: an event that
+-- has to be there is not.
+CREATE OR REPLACE FUNCTION version_at(p_sid bytea, p_position bigint, p_time bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_passed bigint := 0;
+    v_until bigint;
+    v_middle bigint;
+    v_passes boolean;
+BEGIN
+    SELECT coalesce(max(version), 0) + 1 INTO v_until FROM stream WHERE sid = p_sid;
+    WHILE v_until - v_passed > 1 LOOP
+        v_middle := (v_passed + v_until) / 2;
+        SELECT CASE WHEN p_position IS NOT NULL THEN position <= p_position
+            ELSE ('x' || encode(substr(frame, 34, 8), 'hex'))::bit(64)::bigint <= p_time END
+        INTO v_passes FROM event WHERE sid = p_sid AND version = v_middle;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        IF v_passes THEN
+            v_passed := v_middle;
+        ELSE
+            v_until := v_middle;
+        END IF;
+    END LOOP;
+    RETURN v_passed;
+END
+$$;
+
 -- Sums of totals and what is added to them, by name. A total that is 0 is not listed.
 CREATE OR REPLACE FUNCTION added_totals(
     p_names bytea[], p_totals bigint[], p_added bytea[], p_deltas numeric[],

@@ -67,7 +67,7 @@ from eventlog.postgres.database import (
 )
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind, same_request
-from eventlog.postgres.reading import READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
+from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
 from eventlog.postgres.shards import check_membership
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
@@ -337,6 +337,20 @@ class PgEventStore(Beside, TakesAppends):
         if sought:
             rows = await self._database.run(READ_VERSIONS, [frame.stream_id(stream), sought])
         return self._reading.versions(stream, versions, rows, dropped)
+
+    async def version_at(
+        self, stream: str, *, position: int | None = None, recorded_at_us: int | None = None
+    ) -> int:
+        """Return the version of a stream's last event by then. See `LocatingStore`."""
+        check_stream_name(stream)
+        is_timed, sid = position is None, frame.stream_id(stream)
+        until = recorded_at_us if position is None else position
+        check_int("time or position", until, None, None)
+        assert until is not None
+        until = max(-I64_MAX, min(until, I64_MAX))
+        by = [None, until] if is_timed else [until, None]
+        rows = await self._database.run(LOCATE, [sid, *by, sid])
+        return self._reading.located(stream, rows, until, is_timed=is_timed)
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
