@@ -65,15 +65,14 @@ from eventlog.postgres.database import (
     patiently,
     prepare,
 )
+from eventlog.postgres.erasing import MARK_ERASED, delete_derived, delete_rows
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind, same_request
 from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
 from eventlog.postgres.shards import check_membership
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
-from eventlog.postgres.writer import REQUESTS, STREAMS, PgWriter
-
-NODE_ID_BYTES = 16
+from eventlog.postgres.writer import NODE_ID_BYTES, REQUESTS, STREAMS, PgWriter
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"
 VERSIONS_ABOUT = """
@@ -81,7 +80,6 @@ VERSIONS_ABOUT = """
     WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
 """
 ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, %b, NULL)"
-ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, %b, %b, NULL)"
 DROP_FOREIGN = "CALL drop_foreign(%b, %b, %b, %b)"
 ARCHIVE = """
     WITH moved AS (
@@ -259,18 +257,25 @@ class PgEventStore(Beside, TakesAppends):
         check_stream_name(stream)
         self._writer.check_open()
         sid, at_us, counters = frame.stream_id(stream), self._clock(), counted or {}
-        names = Bytes(name.encode() for name in counters)
-        values = [sid, at_us, Bytes(map(key_id, projections)), names, Ints(counters.values())]
-        [[events]] = await self._writer.call(ERASE, [*values, epoch, self._shard_of(stream)])
+        await delete_derived(self._database, sid, epoch)
+        erased_before = (await self._believed(sid)).erased_version
+        values = [
+            sid, at_us, Bytes(map(key_id, projections)),
+            Bytes(name.encode() for name in counters), Ints(counters.values()),
+            epoch, self._shard_of(stream), erased_before,
+        ]  # fmt: skip
+        [(before, until, current)] = await self._writer.call(MARK_ERASED, values)
         self._writer.forget(sid)
-        if events is None:
+        if until is None:
             raise StreamElsewhere(stream, epoch or 0)
-        if epoch is not None and events < 0:
-            raise Fenced(stream, epoch, -1 - events)
+        if epoch is not None and current not in (None, epoch):
+            raise Fenced(stream, epoch, current)
         await self._tail.look_again()
         is_deleted = False
         if self._keys is not None:
             is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
+        await delete_rows(self._database, sid, before, until)
+        events = until - before
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
 
     async def drop_foreign(self, stream: str, until: int) -> None:
