@@ -65,7 +65,7 @@ from eventlog.postgres.database import (
     patiently,
     prepare,
 )
-from eventlog.postgres.erasing import MARK_ERASED, delete_derived, delete_rows
+from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, delete_rows
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind, same_request
 from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
@@ -224,8 +224,12 @@ class PgEventStore(Beside, TakesAppends):
         head = await self.head(stream)
         for version in versions:
             check_int(f"version of stream {stream!r}", version, 1, head.version)
-        values = [frame.stream_id(stream), Ints(set(versions)), self._clock()]
-        [(events, size)] = await self._database.run(ARCHIVE, values)
+        sought, at_us, events, size = sorted(set(versions)), self._clock(), 0, 0
+        for start in range(0, len(sought), ROWS_MAX):
+            some = Ints(sought[start : start + ROWS_MAX])
+            values = [frame.stream_id(stream), some, at_us]
+            [(moved, moved_bytes)] = await self._database.run(ARCHIVE, values)
+            events, size = events + moved, size + moved_bytes
         return Archived(events, hot_bytes=size, archive_bytes=size)
 
     async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
