@@ -164,8 +164,8 @@ def run(use: Use, costs: Costs, options: Options) -> Report:
 def needed(use: Use, costs: Costs, machines: Machines) -> list[Need]:
     """Return every resource that is needed, what takes the most units of its kind first.
 
-    More databases mean more looks of each node, and more nodes more looks at each database: so it is
-    reckoned until the numbers stay.
+    More databases mean more looks of each node, and more nodes more looks at each database: so it
+    is reckoned until the numbers stay.
     """
     nodes, databases = machines.zones, 1
     for _ in range(ROUNDS):

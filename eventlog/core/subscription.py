@@ -91,9 +91,7 @@ async def version_at_time(log: EventStore, stream: str, recorded_at_us: int) -> 
     return await _halved(log, stream, lambda event: event.recorded_at_us <= recorded_at_us)
 
 
-async def _halved(
-    log: EventStore, stream: str, passes: Callable[[Recorded[Any]], bool]
-) -> int:
+async def _halved(log: EventStore, stream: str, passes: Callable[[Recorded[Any]], bool]) -> int:
     """Return the last version that passes, 0 if none does.
 
     All that pass must come before all that do not. Payloads that are gone are `Dropped`.

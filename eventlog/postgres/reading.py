@@ -95,7 +95,7 @@ class RowReading:
         return [self._recorded(found[version], name, dropped) for version in versions]
 
     def located(self, name: str, rows: Sequence[Row], until: int, *, is_timed: bool) -> int:
-        """Return the version that `LOCATE` found: of the last event at or before a position or time.
+        """Return the version that `LOCATE` found: of the last event by a position or a time.
 
         :raises CorruptLog: an event is missing there, or does not prove it.
         """

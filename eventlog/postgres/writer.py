@@ -442,7 +442,9 @@ class PgWriter:
             raise
 
     async def _join_on(self, connection: Connection) -> _Landed:
-        [(incarnation, seq, position, refused)] = await run(connection, JOIN, [self._former_row, self._row])
+        [(incarnation, seq, position, refused)] = await run(
+            connection, JOIN, [self._former_row, self._row]
+        )
         if seq < self._seq:
             _logger.error(
                 "the database has lost batches that it had committed", lost=self._seq - seq

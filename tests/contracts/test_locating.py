@@ -26,7 +26,9 @@ async def fill(store: EventStore, rng: random.Random) -> None:
         )
         head = await store.head("s")
         if rng.random() < 0.2 and head.version > head.erased_version:
-            await store.archive("s", rng.sample(range(head.erased_version + 1, head.version + 1), 1))
+            await store.archive(
+                "s", rng.sample(range(head.erased_version + 1, head.version + 1), 1)
+            )
         if rng.random() < 0.1:
             await store.drop_archived(2**62, "s")
         if rng.random() < 0.05:

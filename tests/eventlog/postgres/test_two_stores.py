@@ -447,7 +447,10 @@ async def test_a_store_whose_tail_had_no_era_gets_it_beside_a_node_that_appends(
                     connection.execute("UPDATE node SET seq = seq + 1")
 
         appending = asyncio.create_task(asyncio.to_thread(append_as_before))
-        async with PgEventStore.open(url, registry) as one, PgEventStore.open(url, registry) as other:
+        async with (
+            PgEventStore.open(url, registry) as one,
+            PgEventStore.open(url, registry) as other,
+        ):
             await appending
             await one.append("s", [Noted("b")], 1)
             assert await whole(other) == ["a", "b"]
@@ -551,4 +554,3 @@ async def test_a_late_snapshot_of_what_was_erased_is_not_kept(stores):
     await owner.append("s", [Noted("b")], 1)
     await owner.save_snapshot("s", Snapshot(2, b"b"), "f")
     assert await former.load_snapshot("s", "f") == Snapshot(2, b"b")
-
