@@ -48,13 +48,15 @@ async def _append(url: str, events: Sequence[Any], is_open: bool) -> list[list[f
     """Append one event after the other; return the time of each, by step."""
     step = len(events) // STEPS
     times_s: list[list[float]] = [[] for _ in range(STEPS)]
-    async with PgEventStore.open(url, event_registry()) as store:
-        async with _snapshot(url) if is_open else nullcontext():
-            for number, event in enumerate(events[: step * STEPS]):
-                stream, version = divmod(number, STREAM_EVENTS)
-                started_s = perf_counter()
-                await store.append(f"user:{stream}", [event], version)
-                times_s[number // step].append(perf_counter() - started_s)
+    async with (
+        PgEventStore.open(url, event_registry()) as store,
+        _snapshot(url) if is_open else nullcontext(),
+    ):
+        for number, event in enumerate(events[: step * STEPS]):
+            stream, version = divmod(number, STREAM_EVENTS)
+            started_s = perf_counter()
+            await store.append(f"user:{stream}", [event], version)
+            times_s[number // step].append(perf_counter() - started_s)
     return times_s
 
 

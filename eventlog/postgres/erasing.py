@@ -1,7 +1,7 @@
 """Erasing a stream: a mark by which every reader goes, and then its rows, some thousand a commit.
 
-Only the mark (`mark_erased` in schema.sql) goes through the writer, in the order of appends: from its
-commit on nothing of the stream is read any more. Its rows go afterwards, on connections of the
+Only the mark (`mark_erased` in schema.sql) goes through the writer, in the order of appends: from
+its commit on nothing of the stream is read any more. Its rows go afterwards, on connections of the
 pool, without the lock of the tail, a page a commit. So appends of everybody go on while a large
 stream is erased, and no single statement takes long. Whatever interrupts it, erasing the stream
 again does the rest: each page says by itself what is left to do in it.
@@ -60,7 +60,7 @@ DERIVED_PAGE = _page_of("derived", "name", "s.epoch = coalesce(%b, s.epoch)")
 
 
 async def delete_derived(database: Database, sid: bytes, epoch: int | None) -> None:
-    """Delete what was derived from a stream, before its mark; with an epoch, if it is the stream's."""
+    """Delete what was derived from a stream before its mark; with an epoch, if it is its own."""
     await _delete_pages(database, DERIVED_PAGE, sid, epoch)
 
 

@@ -1,4 +1,4 @@
-"""Erasing a large stream: nobody waits for its rows, and whatever cuts it off is done by repeating."""
+"""Erasing a large stream: nobody waits for its rows, and repeating it does what was left."""
 
 import asyncio
 from collections.abc import Iterator

@@ -298,7 +298,7 @@ async def until_waiting(count: int) -> None:
     ["FROM log_tail ORDER BY era DESC LIMIT 1", "FROM node WHERE id = %(row)s AND seq >= 0"],
 )
 async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url, newest: str):
-    """While a dump is open, a batch looks at a few pages of versions of a row, not at all of them."""
+    """While a dump is open, a batch looks at a few pages of versions of a row, not at all."""
     import psycopg
 
     one, _ = stores
