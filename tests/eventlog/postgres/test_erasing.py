@@ -3,17 +3,15 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import anyio
-import psycopg
 import pytest
 from contracts.stores import Noted, registry
 from support.postgres import lent_url, server
 
-from eventlog import Checkpoint, Fenced, LogUnavailable, PayloadErased, PgEventStore, Snapshot
+from eventlog import Checkpoint, Fenced, LogUnavailable, PayloadErased, Snapshot
 from eventlog.core.frame import stream_id
-from eventlog.postgres import erasing
-from eventlog.postgres.database import Database
 
 pytestmark = pytest.mark.anyio
 CANARY = b"kumquat"
@@ -29,7 +27,7 @@ def url() -> Iterator[str]:
         yield lent
 
 
-async def fill(store: PgEventStore) -> None:
+async def fill(store: Any) -> None:
     """Put the canary into every table that keeps something of a stream."""
     texts = [Noted(f"kumquat {n}", (f"k{n}", "all")) for n in range(EVENTS)]
     await store.append("of kumquats", texts, 0, idempotency_key="k", counters={"notes": EVENTS})
@@ -41,13 +39,15 @@ async def fill(store: PgEventStore) -> None:
     assert await store.save_derived("of kumquats", pieces, epoch=0)
 
 
-async def erase(store: PgEventStore) -> int:
+async def erase(store: Any) -> int:
     counted, projections = {"notes": EVENTS}, ["view of kumquats"]
     return (await store.erase("of kumquats", counted=counted, projections=projections)).events
 
 
 def places_of(url: str) -> set[str]:
     """Return the columns of all tables in which the canary is."""
+    import psycopg
+
     found, schema = set(), url.rpartition("=")[2]
     with psycopg.connect(server().url, autocommit=True) as connection:
         for table, column in connection.execute(
@@ -62,6 +62,8 @@ def places_of(url: str) -> set[str]:
 
 
 def rows_of(url: str, table: str) -> int:
+    import psycopg
+
     schema = url.rpartition("=")[2]
     with psycopg.connect(server().url) as connection:
         query = f"SELECT count(*) FROM {schema}.{table} WHERE sid = %s"
@@ -71,6 +73,10 @@ def rows_of(url: str, table: str) -> int:
 
 async def test_others_append_while_the_rows_of_a_large_stream_go(url: str):
     """Somebody holds its rows, so that erasing them cannot end: everybody else goes on."""
+    import psycopg
+
+    from eventlog import PgEventStore
+
     schema, acknowledged = url.rpartition("=")[2], 0
     async with PgEventStore.open(url, registry) as store:
         await fill(store)
@@ -98,6 +104,10 @@ async def test_an_erasure_that_is_cut_off_anywhere_is_finished_by_repeating(
     url: str, monkeypatch: pytest.MonkeyPatch
 ):
     """After each statement in turn; what the stream had is read by nobody from the mark on."""
+    from eventlog import PgEventStore
+    from eventlog.postgres import erasing
+    from eventlog.postgres.database import Database
+
     monkeypatch.setattr(erasing, "ROWS_MAX", PAGE)
     run, cut_off = Database.run, 0
     for statements in range(STATEMENTS_MAX):
@@ -132,6 +142,8 @@ async def test_an_erasure_that_is_cut_off_anywhere_is_finished_by_repeating(
 
 
 async def test_a_fenced_erasure_leaves_what_was_derived(url: str):
+    from eventlog import PgEventStore
+
     async with PgEventStore.open(url, registry) as store:
         await fill(store)
         await store.acquire("of kumquats", 3)
@@ -144,6 +156,8 @@ async def test_a_fenced_erasure_leaves_what_was_derived(url: str):
 
 
 async def test_a_mark_that_is_repeated_after_a_lost_answer_says_the_same(url: str):
+    from eventlog import PgEventStore
+
     async with PgEventStore.open(url, registry) as store:
         await fill(store)
         call = store._writer.call
