@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from bench.log import Measured, Workload, _append_all, _frames, _measured, _produce, _workload
 from bench.report import Options, Report, Table, facts, median, scratch
+from bench.snapshot import beside_a_snapshot
 from eventlog import PgEventStore
 from eventlog.postgres import database
 from eventlog.postgres.database import Bytes, Connection, DatabasePlace, Ints, connect
@@ -40,6 +41,7 @@ NOTES = (
     "events/s and latencies: medians over the runs; `of bare`: median of each run's ratio",
     "bare: ready frames in the batches that our nodes committed, no queue before them",
     "lmdb: the same producers, one node; in the same directory",
+    "open snapshot: one producer and node; what a dump that is under way costs an append",
 )
 
 
@@ -56,12 +58,14 @@ def run(events: int, options: Options, url: str | None) -> Report:
     with scratch(options) as directory, served(directory, url) as base:
         for shape in SHAPES:
             rows += _compare(directory, base, Shape(*shape), events, options)
+        alone = _workload(1, events, options.seed)
+        beside = beside_a_snapshot(base, alone, events, options.runs)
         about = facts(directory, options, ("psycopg", "lmdb"), events_max=events)
     columns = [
         "subject", "nodes", "producers", "events", "events/s", "slowest run", "fastest run",
         "p50 ms", "p99 ms", "of bare", "events a batch",
     ]  # fmt: skip
-    return Report("Append to PostgreSQL", about, [Table("Appends", columns, rows)], NOTES)
+    return Report("Append to PostgreSQL", about, [Table("Appends", columns, rows), beside], NOTES)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import numpy as np
 from bench.report import Options, Report, Table, facts, scratch
 
 DAY_S = 86_400
+ROUNDS = 100
 YEAR_DAYS = 365
 GB = 1e9
 NOTES = (
@@ -50,8 +51,16 @@ class Costs(NamedTuple):
     live_bytes: float = 260_000.0
     stored_bytes: float = 4_000.0
     """Of a memory in PostgreSQL: event, keys, its share of snapshots, vector and token states."""
-    appends_a_s: float = 6_000.0
-    """Of one database, from four nodes."""
+    commit_s: float = 0.001
+    """Of a batch, with the lock of the log's tail held: a synchronous standby in another zone."""
+    batch_s: float = 0.000_2
+    """Of the statements of a batch or a claim, with that lock held."""
+    event_s: float = 0.000_015
+    """Of each event in a batch, with that lock held."""
+    look_s: float = 0.000_15
+    """Processor time of a node that looks where a log ends, having been told that it grew."""
+    call_s: float = 0.000_05
+    """Processor time of a database for a look or a renewal."""
 
 
 class Machines(NamedTuple):
@@ -62,6 +71,9 @@ class Machines(NamedTuple):
     node_filled: float = 0.6
     database_bytes: float = 8e12
     database_filled: float = 0.7
+    database_cores: int = 16
+    database_connections: int = 1_600
+    """A quarter of 64 GB, at 10 MB each."""
     copies: int = 2
     """A primary and a synchronous standby in another zone."""
     node_a_month: float = 250.0
@@ -78,9 +90,34 @@ class Failures(NamedTuple):
     database_days: float = 365.0
     zone_days: float = 730.0
     lease_s: float = 2.0
-    renewed_s: float = 0.5
+    renewed_s: float = 0.4
     database_s: tuple[float, float] = (15.0, 60.0)
     """The shortest and the longest promotion of a standby."""
+
+
+CONNECTIONS = 11
+"""Of a node to each database."""
+LOOKS_A_S = 100.0
+"""The most that a node looks for what others have appended to a database."""
+
+
+class Load(NamedTuple):
+    """The load of each database at the peak that more databases do not take away."""
+
+    writes_a_s: float
+    claims_a_s: float
+    batch: float
+    """Appends of one batch, in the mean."""
+    held_s: float
+    """The time for which a batch holds the lock of the tail."""
+    tail: float
+    """The share of the time in which the lock is held; 1 or more: appends wait without end."""
+    connections: int
+    renewals_a_s: float
+    looks_a_s: float
+    """Of all nodes together."""
+    looks_of_a_node_a_s: float
+    """At all databases together."""
 
 
 class Need(NamedTuple):
@@ -105,6 +142,7 @@ def run(use: Use, costs: Costs, options: Options) -> Report:
     nodes, databases = _fleet(needs, machines)
     with scratch(options) as directory:
         about = facts(directory, options, ("numpy",))
+    each = load(use, costs, machines, nodes, databases)
     drawn = a_year(use, costs, nodes, databases, machines, failures, options.seed)
     return Report(
         "Scale, on paper",
@@ -112,6 +150,7 @@ def run(use: Use, costs: Costs, options: Options) -> Report:
         [
             _inputs(use, costs, machines, failures),
             _limits(needs),
+            _each_database(each, costs, machines),
             _money(use, costs, nodes, databases, machines),
             Table("A year of failures", YEAR_COLUMNS, drawn),
         ],
@@ -123,26 +162,71 @@ def run(use: Use, costs: Costs, options: Options) -> Report:
 
 
 def needed(use: Use, costs: Costs, machines: Machines) -> list[Need]:
-    """Return every resource that is needed, what takes the most units of its kind first."""
-    sessions_a_s = use.active_a_day * use.sessions_a_day / DAY_S * use.peak
-    writes_a_s = sessions_a_s * use.writes_a_session
+    """Return every resource that is needed, what takes the most units of its kind first.
+
+    More databases mean more looks of each node, and more nodes more looks at each database: so it
+    is reckoned until the numbers stay.
+    """
+    nodes, databases = machines.zones, 1
+    for _ in range(ROUNDS):
+        found = _needed(use, costs, machines, load(use, costs, machines, nodes, databases))
+        before, (nodes, databases) = (nodes, databases), _fleet(found, machines)
+        if before == (nodes, databases):
+            break
+    return sorted(found, key=lambda need: (need.unit, -need.units))
+
+
+def _needed(use: Use, costs: Costs, machines: Machines, each: Load) -> list[Need]:
+    sessions_a_s, writes_a_s = _a_s(use)
     busy = writes_a_s * costs.write_s + sessions_a_s * (
         use.reads_a_session * costs.read_s + costs.activation_s
     )
     live = sessions_a_s * use.session_s
-    filled = machines.node_filled * (machines.zones - 1) / machines.zones
+    left = (machines.zones - 1) / machines.zones
+    cores = machines.node_cores * machines.node_filled - each.looks_of_a_node_a_s * costs.look_s
+    room = machines.node_bytes * machines.node_filled * left
     stored = use.users * use.memories * costs.stored_bytes
-    found = [
-        Need("processor time", "node", busy, machines.node_cores * filled,
+    held = writes_a_s / each.batch * each.held_s + sessions_a_s * (costs.commit_s + costs.batch_s)
+    return [
+        Need("processor time", "node", busy, max(cores, 0.1) * left,
              "more nodes: users are spread over them; a faster model: its pass is half of a write"),
-        Need("memory of live users", "node", live * costs.live_bytes, machines.node_bytes * filled,
+        Need("memory of live users", "node", live * costs.live_bytes, room,
              "a shorter `idle_s`: users are put away sooner, and wake up more often"),
-        Need("appends", "database", writes_a_s, costs.appends_a_s * machines.database_filled,
-             "more databases: shards move one by one; larger batches (`add_many`)"),
+        Need("lock of the tail", "database", held, machines.database_filled,
+             "a standby that answers sooner; more databases: shards move one by one; `add_many`; "
+             "fewer nodes to a database, whose batches are larger"),
         Need("stored bytes", "database", stored, machines.database_bytes * machines.database_filled,
              "compaction and retention; more databases, up to one for each of the 4,096 shards"),
     ]  # fmt: skip
-    return sorted(found, key=lambda need: (need.unit, -need.units))
+
+
+def load(use: Use, costs: Costs, machines: Machines, nodes: int, databases: int) -> Load:
+    """Return the load of each database.
+
+    Each node has one batch on its way to each database, and what comes meanwhile is the next one. A
+    batch waits for those of other nodes, as in a queue with one server and a constant time.
+    """
+    sessions_a_s, writes_a_s = _a_s(use)
+    writes, claims = writes_a_s / databases, sessions_a_s / databases
+    full = machines.database_filled
+    batch = 1.0
+    for _ in range(ROUNDS):
+        held_s = costs.commit_s + costs.batch_s + batch * costs.event_s
+        meanwhile = writes / nodes * held_s * (1 + full / (2 * (1 - full)))
+        batch = meanwhile + math.exp(-meanwhile)  # of none meanwhile, the next append goes alone
+    others = writes * (nodes - 1) / nodes
+    looks = min(LOOKS_A_S, others)
+    return Load(
+        writes, claims, batch, held_s,
+        writes / batch * held_s + claims * (costs.commit_s + costs.batch_s),
+        nodes * CONNECTIONS, nodes / Failures().renewed_s, nodes * looks, databases * looks,
+    )  # fmt: skip
+
+
+def _a_s(use: Use) -> tuple[float, float]:
+    """Return sessions and writes a second, at the peak."""
+    sessions_a_s = use.active_a_day * use.sessions_a_day / DAY_S * use.peak
+    return sessions_a_s, sessions_a_s * use.writes_a_session
 
 
 def _fleet(needs: Sequence[Need], machines: Machines) -> tuple[int, int]:
@@ -168,6 +252,30 @@ def _limits(needs: Sequence[Need]) -> Table:
     rows = [[n.unit, n.name, n.needed, n.has, n.units, n.removed_by] for n in needs]
     columns = ["unit", "resource", "needed", "a unit has", "units", "removed by"]
     return Table("Limits, the first of each unit above", columns, rows)
+
+
+def _each_database(each: Load, costs: Costs, machines: Machines) -> Table:
+    calls = (each.looks_a_s + each.renewals_a_s) * costs.call_s
+    rows: list[list[Any]] = [
+        ["appends and claims a second", each.writes_a_s + each.claims_a_s, None, None, ""],
+        ["appends of one batch", each.batch, None, None, "fewer nodes to a database"],
+        ["time that the tail is locked", each.tail, 1.0, each.tail, "see above"],
+        ["connections", each.connections, machines.database_connections,
+         each.connections / machines.database_connections,
+         "a smaller pool in each node; nodes that open some of the databases alone"],
+        ["lease renewals a second", each.renewals_a_s, None, None,
+         "one lease of a node for all databases"],
+        ["looks for what others have appended, a second", each.looks_a_s, None, None,
+         "looking only where somebody waits for it"],
+        ["cores busy with looks and renewals", calls, machines.database_cores,
+         calls / machines.database_cores, "the same"],
+        ["looks of one node a second, at all databases", each.looks_of_a_node_a_s, None, None,
+         "the same"],
+        ["cores of one node busy with looks", each.looks_of_a_node_a_s * costs.look_s,
+         machines.node_cores, each.looks_of_a_node_a_s * costs.look_s / machines.node_cores,
+         "the same"],
+    ]  # fmt: skip
+    return Table("Each database", ["what", "at the peak", "of", "filled", "removed by"], rows)
 
 
 def _money(use: Use, costs: Costs, nodes: int, databases: int, machines: Machines) -> Table:

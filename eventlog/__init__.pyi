@@ -9,6 +9,7 @@ from eventlog.core.capabilities import ErasingStore as ErasingStore
 from eventlog.core.capabilities import ExportingStore as ExportingStore
 from eventlog.core.capabilities import Leases as Leases
 from eventlog.core.capabilities import LeasingStore as LeasingStore
+from eventlog.core.capabilities import LocatingStore as LocatingStore
 from eventlog.core.capabilities import MeasuredStore as MeasuredStore
 from eventlog.core.capabilities import Progress as Progress
 from eventlog.core.capabilities import SettingStore as SettingStore

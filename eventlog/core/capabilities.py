@@ -186,6 +186,23 @@ class SettingStore(Protocol):
 
 
 @runtime_checkable
+class LocatingStore(Protocol):
+    """Finds a place in a stream in one step, where others read one event after the other."""
+
+    async def version_at(
+        self, stream: str, *, position: int | None = None, recorded_at_us: int | None = None
+    ) -> int:
+        """Return the version of a stream's last event at or before a position, or else a time.
+
+        It is 0 if there is none. A caller may have given times that go back; then a time stands
+        for several places, and the one is returned that halving the stream comes to.
+
+        :raises CorruptLog: the events there are not what was stored.
+        """
+        ...
+
+
+@runtime_checkable
 class BackupStore(Protocol):
     """Writes a copy of itself to a directory."""
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
+from eventlog.core.capabilities import LocatingStore
 from eventlog.core.errors import LogClosed
 from eventlog.core.port import EventStore
 from eventlog.core.records import OnDropped, Recorded
@@ -71,27 +72,33 @@ async def _of_stream(
                     return
 
 
-# --- where in a stream: searches by halves, some twenty reads of one event each
-
-
-async def last_version(
-    log: EventStore, stream: str, head: int, passes: Callable[[Recorded[Any]], bool]
-) -> int:
-    """Return the last version up to `head` that passes, 0 if none does.
-
-    All that pass must come before all that do not. Payloads that are gone are `Dropped`.
-    """
-    passed, until = 0, head + 1
-    while until - passed > 1:
-        middle = (passed + until) // 2
-        (event,) = await log.read_versions(stream, [middle], dropped="mark")
-        passed, until = (middle, until) if passes(event) else (passed, middle)
-    return passed
+# --- where in a stream: one step where the store can, else a search by halves, some twenty reads
 
 
 async def version_at(log: EventStore, stream: str, position: int) -> int:
     """Return the version of a stream's last event at or before a position, 0 if there is none."""
     if position <= 0:
         return 0
-    head = (await log.head(stream)).version
-    return await last_version(log, stream, head, lambda event: event.position <= position)
+    if isinstance(log, LocatingStore):
+        return await log.version_at(stream, position=position)
+    return await _halved(log, stream, lambda event: event.position <= position)
+
+
+async def version_at_time(log: EventStore, stream: str, recorded_at_us: int) -> int:
+    """Return the version of a stream's last event recorded by a time, 0 if there is none."""
+    if isinstance(log, LocatingStore):
+        return await log.version_at(stream, recorded_at_us=recorded_at_us)
+    return await _halved(log, stream, lambda event: event.recorded_at_us <= recorded_at_us)
+
+
+async def _halved(log: EventStore, stream: str, passes: Callable[[Recorded[Any]], bool]) -> int:
+    """Return the last version that passes, 0 if none does.
+
+    All that pass must come before all that do not. Payloads that are gone are `Dropped`.
+    """
+    passed, until = 0, (await log.head(stream)).version + 1
+    while until - passed > 1:
+        middle = (passed + until) // 2
+        (event,) = await log.read_versions(stream, [middle], dropped="mark")
+        passed, until = (middle, until) if passes(event) else (passed, middle)
+    return passed

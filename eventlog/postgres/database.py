@@ -35,7 +35,8 @@ except ImportError as error:
         "a store in PostgreSQL needs psycopg: run `pip install 'memory-actors[postgres]'`"
     ) from error
 
-FORMAT = 5  # 1 had no table of what is derived, 2 none of settings, 3 none of shards, 4 no movers
+# 1 had no table of what is derived, 2 none of settings, 3 none of shards, 4 neither movers nor eras
+FORMAT = 5
 SHARDS_FORMAT = 4  # the first that may be one of several
 MOVING = 1_000_000  # of a schema that a move has not filled yet: no version opens it
 SERVER_VERSION_MIN = 160_000

@@ -50,6 +50,14 @@ READ_ALL = f"""
     SELECT {EVENT}, {OF_STREAM} FROM event AS e JOIN stream AS s USING (sid)
     WHERE e.position > %b AND e.position <= %b ORDER BY e.position
 """  # noqa: S608 - of constants
+# With the event there and the one behind it, which prove that it is this place: a header that is
+# damaged leads a search by halves to its own event, and reading that finds the damage.
+LOCATE = f"""
+    SELECT v.version, {EVENT}, {OF_STREAM}
+    FROM version_at(%b, %b, %b) AS v (version)
+    LEFT JOIN stream AS s ON s.sid = %b
+    LEFT JOIN event AS e ON e.sid = s.sid AND e.version IN (v.version, v.version + 1)
+"""  # noqa: S608 - of constants
 
 
 class RowReading:
@@ -85,6 +93,21 @@ class RowReading:
         if missing:
             raise CorruptLog(f"event {missing[0]} of stream {name!r} is missing: restore a backup")
         return [self._recorded(found[version], name, dropped) for version in versions]
+
+    def located(self, name: str, rows: Sequence[Row], until: int, *, is_timed: bool) -> int:
+        """Return the version that `LOCATE` found: of the last event by a position or a time.
+
+        :raises CorruptLog: an event is missing there, or does not prove it.
+        """
+        version: int | None = rows[0][0]
+        found = [self._recorded(row[1:], name, "mark") for row in rows if row[1] is not None]
+        passed = {
+            one.version: (one.recorded_at_us if is_timed else one.position) <= until
+            for one in found
+        }
+        if version is None or any(passed[one] != (one <= version) for one in passed):
+            raise CorruptLog(f"stream {name!r} is damaged or has gaps there: restore a backup")
+        return version
 
     def all(self, after: int, rows: Iterable[Row], dropped: OnDropped) -> Iterator[Recorded[Any]]:
         """Yield the events that `READ_ALL` found.

@@ -11,23 +11,26 @@ CREATE TABLE IF NOT EXISTS store (
 );
 
 -- Whoever appends holds the lock of this one row from reading it to its commit: therefore positions
--- have no gaps, and become visible in order.
+-- have no gaps, and become visible in order. Each change leaves a version of the row behind, which
+-- nothing can remove while a snapshot from before is open, as that of a dump. By its era the newest one
+-- is found among a few hundred, however many there are; the index changes only when one begins.
 CREATE TABLE IF NOT EXISTS log_tail (
-    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     position bigint NOT NULL,
     revision bigint NOT NULL, -- rises with each change of this row
+    era bigint PRIMARY KEY DEFAULT 0, -- of some 256 revisions; it never goes back
     names bytea[] NOT NULL, -- of the totals that are not 0
     totals bigint[] NOT NULL
 ) WITH (fillfactor = 10);
 
-CREATE TABLE IF NOT EXISTS node ( -- one for each store that is open somewhere
+-- Two for each store that is open somewhere: that of its batches, and that of its lease.
+CREATE TABLE IF NOT EXISTS node (
     id bytea PRIMARY KEY,
     incarnation bigint NOT NULL, -- rises whenever the node connects: calls of an earlier one are void
     seq bigint NOT NULL, -- of its last batch that was committed
     position bigint NOT NULL, -- where that batch began
     refused bigint[] NOT NULL, -- the streams of that batch that were refused
     seen_at timestamptz NOT NULL,
-    address bytea, -- where other nodes reach it; null: it claims no streams
+    address bytea, -- where other nodes reach it; null: the row is of batches, and claims no streams
     expires_at timestamptz, -- of its lease
     shards bigint NOT NULL DEFAULT 0, -- of the store, when this node last forgot who had left
     cleared bigint NOT NULL DEFAULT 0 -- the same, and nothing of them is on its disk
@@ -139,15 +142,21 @@ CREATE TABLE IF NOT EXISTS arriving ( -- the streams of a shard that arrives, as
 );
 CREATE INDEX IF NOT EXISTS arriving_by_shard ON arriving (shard);
 
-INSERT INTO log_tail (position, revision, names, totals) VALUES (0, 0, '{}', '{}')
-ON CONFLICT DO NOTHING;
+INSERT INTO log_tail (position, revision, names, totals)
+SELECT 0, 0, '{}', '{}' WHERE NOT EXISTS (SELECT FROM log_tail);
 
 -- Tables of an earlier version get what they lack. Only they: to alter a table waits for everybody.
--- In the order of a batch that is appended meanwhile: first the lock of the tail, last the nodes.
+-- In the order of a batch that is appended meanwhile: first the lock of the tail, last the nodes. The
+-- table of the tail is the very first, for who has its row and waits for the table would wait for a
+-- batch that waits for the row.
 DO $$
 DECLARE
     v_older regprocedure;
 BEGIN
+    PERFORM FROM pg_attribute WHERE attrelid = 'log_tail'::regclass AND attname = 'era';
+    IF NOT FOUND THEN
+        ALTER TABLE log_tail DROP COLUMN only_row, ADD COLUMN era bigint PRIMARY KEY DEFAULT 0;
+    END IF;
     PERFORM FROM pg_attribute WHERE attrelid = 'stream'::regclass AND attname = 'owner';
     IF NOT FOUND THEN
         PERFORM FROM log_tail FOR UPDATE;
@@ -180,11 +189,53 @@ END
 $$;
 CREATE INDEX IF NOT EXISTS stream_by_shard ON stream (shard);
 
+-- Take the lock of the tail, and return it as it is then: the row that is locked is its newest version,
+-- whichever it was when the wait began.
+CREATE OR REPLACE FUNCTION lock_tail() RETURNS log_tail
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    v_tail log_tail;
+BEGIN
+    SELECT * INTO v_tail FROM log_tail ORDER BY era DESC LIMIT 1 FOR UPDATE;
+    RETURN v_tail;
+END
+$$;
+
 -- Say whether the streams of a shard are here, to be claimed and written. -1: this store is no one of
 -- several, as far as who asks knows.
 CREATE OR REPLACE FUNCTION is_here(p_shard bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN p_shard < 0 THEN NOT EXISTS (SELECT FROM setting WHERE name = 'shards')
         ELSE EXISTS (SELECT FROM shard AS h WHERE h.shard = p_shard AND h.state = 'here') END
+$$;
+
+-- Find the last version of a stream that is at or before a position or, if that is null, a time, which
+-- is in the header of a frame: by halves, as eventlog/core/subscription.py does. Null: an event that
+-- has to be there is not.
+CREATE OR REPLACE FUNCTION version_at(p_sid bytea, p_position bigint, p_time bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_passed bigint := 0;
+    v_until bigint;
+    v_middle bigint;
+    v_passes boolean;
+BEGIN
+    SELECT coalesce(max(version), 0) + 1 INTO v_until FROM stream WHERE sid = p_sid;
+    WHILE v_until - v_passed > 1 LOOP
+        v_middle := (v_passed + v_until) / 2;
+        SELECT CASE WHEN p_position IS NOT NULL THEN position <= p_position
+            ELSE ('x' || encode(substr(frame, 34, 8), 'hex'))::bit(64)::bigint <= p_time END
+        INTO v_passes FROM event WHERE sid = p_sid AND version = v_middle;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        IF v_passes THEN
+            v_passed := v_middle;
+        ELSE
+            v_until := v_middle;
+        END IF;
+    END LOOP;
+    RETURN v_passed;
+END
 $$;
 
 -- Sums of totals and what is added to them, by name. A total that is 0 is not listed.
@@ -231,14 +282,16 @@ CREATE OR REPLACE PROCEDURE append_batch(
     INOUT o_names bytea[], INOUT o_totals bigint[], INOUT o_revision bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    v_era bigint;
     v_events bigint;
     v_trouble boolean;
     v_names bytea[];
     v_deltas numeric[];
     v_totals bigint[];
 BEGIN
-    SELECT position, revision, names, totals INTO o_position, o_revision, o_names, o_totals
-    FROM log_tail FOR UPDATE;
+    SELECT position, revision, era, names, totals -- lock_tail(), without the price of a call
+    INTO o_position, o_revision, v_era, o_names, o_totals
+    FROM log_tail ORDER BY era DESC LIMIT 1 FOR UPDATE;
 
     IF s_shard[1] >= 0 OR NOT is_here(-1) THEN -- is_here, of all of them
         PERFORM FROM unnest(s_shard) AS b (shard)
@@ -348,7 +401,8 @@ BEGIN
 
     o_revision := o_revision + 1;
     UPDATE log_tail SET position = o_position + v_events, revision = o_revision,
-        names = o_names, totals = o_totals;
+        era = greatest(era, o_revision / 256), names = o_names, totals = o_totals
+    WHERE era = v_era;
     UPDATE node SET seq = p_seq, position = o_position, refused = o_refused, seen_at = now()
     WHERE id = p_node AND incarnation = p_incarnation AND seq = p_seq - 1;
     IF NOT FOUND THEN
@@ -420,7 +474,7 @@ CREATE OR REPLACE PROCEDURE acquire_stream(
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
-    PERFORM FROM log_tail FOR UPDATE;
+    PERFORM lock_tail();
     IF NOT is_here(p_shard) THEN
         ROLLBACK;
         RETURN;
@@ -468,7 +522,7 @@ CREATE OR REPLACE PROCEDURE claim_stream(
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
-    PERFORM FROM log_tail FOR UPDATE;
+    PERFORM lock_tail();
     IF NOT is_here(p_shard) THEN
         ROLLBACK;
         o_epoch := -1;
@@ -493,69 +547,50 @@ BEGIN
 END
 $$;
 
--- Erase a stream at a time; repeated with the same time, it says the same again. With an epoch, only
--- if it is the stream's; else o_events is -1 less that one. It is null if the shard of the stream is
--- in another store. First the mark, by which every reader goes, is committed; then, without the lock
--- of the tail, the rows go.
-CREATE OR REPLACE PROCEDURE erase_stream(
+-- Mark a stream as erased at a time, by which every reader goes: up to o_until, where o_before was the
+-- mark until then. Repeated with the same time, it says the same again. With an epoch, only if that is
+-- the stream's, which o_epoch says. o_until is null if the shard of the stream is in another store.
+-- The rows go afterwards (erasing.py), but for what was derived: of that there is little left here.
+CREATE OR REPLACE PROCEDURE mark_erased(
     p_sid bytea, p_at bigint, p_projections bytea[], p_names bytea[], p_counted bigint[],
-    p_epoch bigint, p_shard bigint, INOUT o_events bigint
+    p_epoch bigint, p_shard bigint, INOUT o_before bigint, INOUT o_until bigint,
+    INOUT o_epoch bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    v_tail log_tail;
     v_stream stream;
     v_names bytea[];
     v_deltas numeric[];
 BEGIN
-    o_events := 0;
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
-    DELETE FROM derived WHERE sid = p_sid; -- goes with the mark; nobody waits for it at the tail
-    PERFORM FROM log_tail FOR UPDATE;
+    DELETE FROM derived WHERE sid = p_sid; -- nobody waits for it at the tail
+    v_tail := lock_tail();
+    SELECT * INTO v_stream FROM stream WHERE sid = p_sid;
+    o_epoch := v_stream.epoch;
     IF NOT is_here(p_shard) THEN
         ROLLBACK;
-        o_events := NULL;
         RETURN;
     END IF;
-    SELECT * INTO v_stream FROM stream WHERE sid = p_sid;
-    IF NOT FOUND THEN
-        COMMIT;
-        RETURN;
-    END IF;
-    IF p_epoch <> v_stream.epoch THEN
+    o_until := coalesce(v_stream.version, 0);
+    IF p_epoch <> o_epoch THEN
         ROLLBACK;
-        o_events := -1 - v_stream.epoch;
         RETURN;
     END IF;
     UPDATE stream SET name = NULL WHERE sid = p_sid AND version = erased_version;
-    IF v_stream.version > v_stream.erased_version THEN
-        o_events := v_stream.version - v_stream.erased_version;
+    IF o_until > v_stream.erased_version THEN
+        o_before := v_stream.erased_version;
         UPDATE stream SET name = NULL, erased_version = version, erased_at = p_at WHERE sid = p_sid;
         DELETE FROM checkpoint WHERE name = ANY (p_projections);
         DELETE FROM entry WHERE name = ANY (p_projections);
         SELECT array_agg(c.name), array_agg(-least(c.counted, t.total)::numeric)
         INTO v_names, v_deltas
         FROM unnest(p_names, p_counted) AS c (name, counted)
-        JOIN log_tail ON true
-        JOIN LATERAL unnest(log_tail.names, log_tail.totals) AS t (name, total) ON t.name = c.name;
-        UPDATE log_tail AS l SET revision = l.revision + 1, names = a.o_names, totals = a.o_totals
-        FROM log_tail AS before,
-            added_totals(before.names, before.totals, v_names, v_deltas) AS a;
-    END IF;
-    COMMIT;
-    UPDATE event SET payload = NULL, gone_at = e.erased_at
-    FROM stream AS e
-    WHERE e.sid = p_sid AND event.sid = p_sid AND event.version <= e.erased_version
-        AND (event.payload IS NOT NULL OR event.version > v_stream.erased_version
-            OR event.gone_at IS NULL);
-    DELETE FROM event_archive AS a USING stream AS e
-    WHERE e.sid = p_sid AND a.sid = p_sid AND a.version <= e.erased_version;
-    DELETE FROM event_key AS k USING stream AS e
-    WHERE e.sid = p_sid AND k.sid = p_sid AND k.version <= e.erased_version;
-    DELETE FROM request AS r USING stream AS e
-    WHERE e.sid = p_sid AND r.sid = p_sid AND r.last_version <= e.erased_version;
-    DELETE FROM snapshot AS s USING stream AS e
-    WHERE e.sid = p_sid AND s.sid = p_sid AND s.version <= e.erased_version;
-    IF o_events = 0 AND v_stream.erased_at = p_at THEN
-        SELECT count(*) INTO o_events FROM event WHERE sid = p_sid AND gone_at = p_at;
+        JOIN unnest(v_tail.names, v_tail.totals) AS t (name, total) ON t.name = c.name;
+        UPDATE log_tail SET revision = revision + 1, names = a.o_names, totals = a.o_totals
+        FROM added_totals(v_tail.names, v_tail.totals, v_names, v_deltas) AS a
+        WHERE era = v_tail.era;
+    ELSIF v_stream.erased_at IS DISTINCT FROM p_at THEN
+        o_before := o_until;
     END IF;
     COMMIT;
 END
@@ -597,7 +632,7 @@ BEGIN
     UPDATE event SET payload = e.payload, gone_at = nullif(e.gone_at, -9223372036854775808)
     FROM unnest(e_version, e_payload, e_gone_at) AS e (version, payload, gone_at)
     WHERE event.sid = p_sid AND event.version = e.version;
-    PERFORM FROM log_tail FOR UPDATE;
+    PERFORM lock_tail();
     INSERT INTO event (position, sid, version, frame, payload, gone_at)
     SELECT t.position + row_number() OVER (ORDER BY e.version), p_sid, e.version, e.frame, e.payload,
         nullif(e.gone_at, -9223372036854775808)
@@ -627,7 +662,7 @@ BEGIN
     PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover
         AND (state = 'here' OR state = 'left' AND other = p_other) FOR UPDATE;
     IF FOUND THEN
-        PERFORM FROM log_tail FOR UPDATE;
+        PERFORM lock_tail();
         UPDATE shard SET state = 'left', other = p_other WHERE shard = p_shard;
         UPDATE store SET shards = shards + 1 RETURNING shards INTO o_shards;
     END IF;
@@ -643,7 +678,7 @@ CREATE OR REPLACE PROCEDURE count_shard(
 BEGIN
     PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover AND state = p_from FOR UPDATE;
     IF FOUND THEN
-        PERFORM FROM log_tail FOR UPDATE;
+        PERFORM lock_tail();
         UPDATE shard SET state = p_to WHERE shard = p_shard;
         UPDATE log_tail AS l SET revision = l.revision + 1, names = a.o_names, totals = a.o_totals
         FROM log_tail AS before, added_totals(before.names, before.totals, p_names,

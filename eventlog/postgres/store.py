@@ -65,15 +65,14 @@ from eventlog.postgres.database import (
     patiently,
     prepare,
 )
+from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, delete_rows
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind, same_request
-from eventlog.postgres.reading import READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
+from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
 from eventlog.postgres.shards import check_membership
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
-from eventlog.postgres.writer import REQUESTS, STREAMS, PgWriter
-
-NODE_ID_BYTES = 16
+from eventlog.postgres.writer import NODE_ID_BYTES, REQUESTS, STREAMS, PgWriter
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"
 VERSIONS_ABOUT = """
@@ -81,7 +80,6 @@ VERSIONS_ABOUT = """
     WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
 """
 ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, %b, NULL)"
-ERASE = "CALL erase_stream(%b, %b, %b, %b, %b, %b, %b, NULL)"
 DROP_FOREIGN = "CALL drop_foreign(%b, %b, %b, %b)"
 ARCHIVE = """
     WITH moved AS (
@@ -226,8 +224,12 @@ class PgEventStore(Beside, TakesAppends):
         head = await self.head(stream)
         for version in versions:
             check_int(f"version of stream {stream!r}", version, 1, head.version)
-        values = [frame.stream_id(stream), Ints(set(versions)), self._clock()]
-        [(events, size)] = await self._database.run(ARCHIVE, values)
+        sought, at_us, events, size = sorted(set(versions)), self._clock(), 0, 0
+        for start in range(0, len(sought), ROWS_MAX):
+            some = Ints(sought[start : start + ROWS_MAX])
+            values = [frame.stream_id(stream), some, at_us]
+            [(moved, moved_bytes)] = await self._database.run(ARCHIVE, values)
+            events, size = events + moved, size + moved_bytes
         return Archived(events, hot_bytes=size, archive_bytes=size)
 
     async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
@@ -259,18 +261,25 @@ class PgEventStore(Beside, TakesAppends):
         check_stream_name(stream)
         self._writer.check_open()
         sid, at_us, counters = frame.stream_id(stream), self._clock(), counted or {}
-        names = Bytes(name.encode() for name in counters)
-        values = [sid, at_us, Bytes(map(key_id, projections)), names, Ints(counters.values())]
-        [[events]] = await self._writer.call(ERASE, [*values, epoch, self._shard_of(stream)])
+        await delete_derived(self._database, sid, epoch)
+        erased_before = (await self._believed(sid)).erased_version
+        values = [
+            sid, at_us, Bytes(map(key_id, projections)),
+            Bytes(name.encode() for name in counters), Ints(counters.values()),
+            epoch, self._shard_of(stream), erased_before,
+        ]  # fmt: skip
+        [(before, until, current)] = await self._writer.call(MARK_ERASED, values)
         self._writer.forget(sid)
-        if events is None:
+        if until is None:
             raise StreamElsewhere(stream, epoch or 0)
-        if epoch is not None and events < 0:
-            raise Fenced(stream, epoch, -1 - events)
+        if epoch is not None and current not in (None, epoch):
+            raise Fenced(stream, epoch, current)
         await self._tail.look_again()
         is_deleted = False
         if self._keys is not None:
             is_deleted = await anyio.to_thread.run_sync(self._keys.forget, sid)
+        await delete_rows(self._database, sid, before, until)
+        events = until - before
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
 
     async def drop_foreign(self, stream: str, until: int) -> None:
@@ -337,6 +346,20 @@ class PgEventStore(Beside, TakesAppends):
         if sought:
             rows = await self._database.run(READ_VERSIONS, [frame.stream_id(stream), sought])
         return self._reading.versions(stream, versions, rows, dropped)
+
+    async def version_at(
+        self, stream: str, *, position: int | None = None, recorded_at_us: int | None = None
+    ) -> int:
+        """Return the version of a stream's last event by then. See `LocatingStore`."""
+        check_stream_name(stream)
+        is_timed, sid = position is None, frame.stream_id(stream)
+        until = recorded_at_us if position is None else position
+        check_int("time or position", until, None, None)
+        assert until is not None
+        until = max(-I64_MAX, min(until, I64_MAX))
+        by = [None, until] if is_timed else [until, None]
+        rows = await self._database.run(LOCATE, [sid, *by, sid])
+        return self._reading.located(stream, rows, until, is_timed=is_timed)
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""

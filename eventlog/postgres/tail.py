@@ -24,7 +24,7 @@ from eventlog.postgres.database import (
 
 TELL_S = 0.01  # at least this long between two notifications of one node
 
-TAIL = "SELECT position, revision, names, totals FROM log_tail"
+TAIL = "SELECT position, revision, names, totals FROM log_tail ORDER BY era DESC LIMIT 1"
 TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 
 

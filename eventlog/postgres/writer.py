@@ -11,6 +11,7 @@ reached in time is a caller told that the outcome is unknown.
 """
 
 import asyncio
+import os
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -65,6 +66,9 @@ QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memo
 QUEUE_BYTES_MAX = 64 << 20
 BELIEVED_MAX = 16_384  # streams whose ends are remembered, some 300 bytes each
 NODE_DAYS_MAX = 1  # a node that has said nothing for so long is forgotten
+ROW_BATCHES_MAX = 512  # of one row of a node: then it begins another one
+ROW_S_MAX = 12 * 3600.0  # the same: long before it may be forgotten
+NODE_ID_BYTES = 16
 
 APPEND = (
     "CALL append_batch(%b, %b, %b, "
@@ -72,12 +76,13 @@ APPEND = (
     + "NULL, NULL, NULL, NULL, NULL, NULL)"
 )
 JOIN = """
+    WITH gone AS (DELETE FROM node WHERE id = %b)
     INSERT INTO node (id, incarnation, seq, position, refused, seen_at)
     VALUES (%b, 1, 0, 0, '{}', now())
     ON CONFLICT (id) DO UPDATE SET incarnation = node.incarnation + 1, seen_at = now()
     RETURNING incarnation, seq, position, refused
 """
-LEAVE = "DELETE FROM node WHERE id = %b OR seen_at < now() - make_interval(days => %s)"
+LEAVE = "DELETE FROM node WHERE id IN (%b, %b) OR seen_at < now() - make_interval(days => %s)"
 STREAMS = """
     SELECT sid, version, epoch, stored_bytes, chain, recorded_at, erased_version
     FROM stream WHERE sid = ANY (%b)
@@ -157,7 +162,10 @@ class PgWriter:
         self._is_closed = False
         self._task = asyncio.create_task(self._run())
         self._connection: Connection | None = None
+        self._row = self._former_row = b""
+        self._row_begun_s = float("-inf")
         self._incarnation = self._seq = 0
+        self._begin_row_if_due()
         self._believed: OrderedDict[bytes, Believed] = OrderedDict()
 
     async def open(self, connection: Connection) -> None:
@@ -172,7 +180,7 @@ class PgWriter:
         await self._task
         if self._connection is not None:
             try:
-                await run(self._connection, LEAVE, [self._node, NODE_DAYS_MAX])
+                await run(self._connection, LEAVE, [self._row, self._node, NODE_DAYS_MAX])
             except (Lost, Busy, EventLogError):
                 _logger.info("a node's row was left behind, and will be forgotten")
             await self._connection.close()
@@ -243,6 +251,7 @@ class PgWriter:
                 if isinstance(job, _OtherWork):
                     await self._carry_out(job)
                 else:
+                    self._begin_row_if_due()
                     await self._commit(self._batch(job))
             if self._is_closed:
                 return
@@ -400,9 +409,23 @@ class PgWriter:
     async def _once(self, query: str, values: Sequence[Any]) -> list[Row]:
         return await run(await self._connected(), query, values)
 
+    def _begin_row_if_due(self) -> None:
+        """Give this node another row for its next batches; none may be on its way.
+
+        Each batch leaves a version of the row behind, and looks for the newest: through all there
+        are since the oldest snapshot that is open in the database, as that of a dump.
+        """
+        now_s = self._loop.time()
+        if self._seq >= ROW_BATCHES_MAX or now_s - self._row_begun_s > ROW_S_MAX:
+            self._former_row, self._row = self._row, os.urandom(NODE_ID_BYTES)
+            self._row_begun_s = now_s
+            self._incarnation = self._seq = 0
+
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
             await self._join()
+        elif not self._incarnation:
+            await self._join_on(self._connection)
         assert self._connection is not None
         return self._connection
 
@@ -419,7 +442,9 @@ class PgWriter:
             raise
 
     async def _join_on(self, connection: Connection) -> _Landed:
-        [(incarnation, seq, position, refused)] = await run(connection, JOIN, [self._node])
+        [(incarnation, seq, position, refused)] = await run(
+            connection, JOIN, [self._former_row, self._row]
+        )
         if seq < self._seq:
             _logger.error(
                 "the database has lost batches that it had committed", lost=self._seq - seq
@@ -466,7 +491,7 @@ class PgWriter:
 
     async def _send(self, connection: Connection, seq: int, rows: Rows) -> _Landed | None:
         """Call the procedure once; return None if it did nothing."""
-        call = [self._node, self._incarnation, seq, *rows]
+        call = [self._row, self._incarnation, seq, *rows]
         [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
         if state == "superseded":
             raise Lost(state)

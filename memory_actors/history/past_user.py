@@ -25,7 +25,7 @@ from eventlog import (
     replay,
 )
 from eventlog.core.records import OnDropped, to_datetime, to_us
-from eventlog.core.subscription import last_version
+from eventlog.core.subscription import version_at, version_at_time
 from eventlog.core.waiting import to_the_end
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import (
@@ -56,9 +56,9 @@ from memory_actors.users.values import Values
 # --- a moment of the past: which version of a user's stream is meant, and the user's state at it
 #
 # A position belongs to whoever wrote the event there; a user's stream had come by then to its last
-# event before or at it. Positions grow with versions, so a search by halves finds it in twenty
-# reads. Times do too, unless the clock was set back: then a time may stand for several places, of
-# which one is taken, and only a position says exactly which is meant.
+# event before or at it. Positions grow with versions, so the stream is halved to find it. Times do
+# too, unless the clock was set back: then a time may stand for several places, of which one is
+# taken, and only a position says exactly which is meant.
 #
 # Of a user who was erased and came back, what lies before their return is no moment: what there was
 # then is gone, and "nothing" would be a wrong answer. Before their first event of all it is the
@@ -109,11 +109,11 @@ async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: i
             raise InvalidInputError(
                 f"the log has no event {position:,} yet: name an earlier position"
             )
-        version = await last_version(log, stream, head, lambda event: event.position <= position)
+        version = min(await version_at(log, stream, position), head)
         return await _moment(log, stream, version, 0 if at is None else at.recorded_at_us)
     time = time_us(as_of, "as_of")
     assert time is not None
-    version = await last_version(log, stream, head, lambda event: event.recorded_at_us <= time)
+    version = min(await version_at_time(log, stream, time), head)
     return await _moment(log, stream, version, time)
 
 

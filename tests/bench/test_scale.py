@@ -7,14 +7,15 @@ import pytest
 from click.testing import CliRunner
 
 from bench.__main__ import main
-from bench.scale import Costs, Failures, Machines, Use, a_year, needed
+from bench.scale import Costs, Failures, Machines, Use, a_year, load, needed
 
 SMALL = Use(users=1_000_000, active_a_day=86_400, sessions_a_day=1.0, peak=1.0)
 
 
 def test_needs_follow_from_use_and_costs():
     needs = {need.name: need for need in needed(SMALL, Costs(), Machines())}
-    assert needs["appends"].needed == pytest.approx(10)  # one session a second, of ten writes
+    # One session a second, of ten writes: each is a batch of its own, and the claim takes its turn.
+    assert needs["lock of the tail"].needed == pytest.approx(10 * 0.001215 + 0.0012, rel=1e-3)
     assert needs["memory of live users"].needed == pytest.approx(600 * 260_000)
     assert needs["processor time"].needed == pytest.approx(10 * 0.0041 + 5 * 0.0045 + 0.010)
     assert needs["stored bytes"].needed == 1_000_000 * 100 * 4_000
@@ -22,10 +23,28 @@ def test_needs_follow_from_use_and_costs():
 
 
 def test_the_first_limit_of_a_billion_users():
-    """The first limit of a billion users is the room of databases."""
-    databases = [need for need in needed(Use(), Costs(), Machines()) if need.unit == "database"]
-    assert [need.name for need in databases] == ["stored bytes", "appends"]
-    assert databases[0].units == 72
+    """It is the lock of the tail where a standby is in another zone, and else the room."""
+    needs = needed(Use(), Costs(), Machines())
+    assert [need.name for need in needs if need.unit == "database"] == [
+        "lock of the tail", "stored bytes",
+    ]  # fmt: skip
+    assert needs[0].units > needs[1].units == 72
+    quick = needed(Use(), Costs(commit_s=0.0001), Machines())
+    assert [need.name for need in quick][:2] == ["stored bytes", "lock of the tail"]
+
+
+def test_the_load_of_a_database_follows_from_nodes_and_databases():
+    each = load(Use(), Costs(), Machines(), 162, 72)
+    assert each.writes_a_s == pytest.approx(69_444 / 72, rel=0.001)
+    assert 1 < each.batch < 1.01  # of 6 appends a second of a node, hardly any come together
+    assert each.tail > 1.2  # so it would have to be locked for longer than there is time
+    assert each.connections == 162 * 11
+    assert each.renewals_a_s == pytest.approx(405)
+    assert each.looks_of_a_node_a_s == pytest.approx(7_200)
+
+    fewer = load(Use(), Costs(), Machines(), 3, 72)
+    assert fewer.batch > each.batch
+    assert load(SMALL, Costs(), Machines(), 3, 1).looks_a_s == pytest.approx(20)
 
 
 def test_a_year_of_failures_repeats_by_its_seed():
@@ -56,7 +75,8 @@ def test_the_command_prints_every_table(tmp_path):
     assert done.exit_code == 0, done.output
     titles = [table["title"] for table in json.loads(done.stdout)["tables"]]
     assert titles == [
-        "Inputs", "Limits, the first of each unit above", "Money", "A year of failures",
+        "Inputs", "Limits, the first of each unit above", "Each database", "Money",
+        "A year of failures",
     ]  # fmt: skip
     refused = CliRunner().invoke(main, ["scale", "--users", "1000", "--active", "1001"])
     assert refused.exit_code == 2

@@ -13,6 +13,7 @@ from eventlog import (
     DerivingStore,
     ErasingStore,
     ExportingStore,
+    LocatingStore,
     MeasuredStore,
     MissingCapability,
     SettingStore,
@@ -26,13 +27,14 @@ pytestmark = pytest.mark.anyio
 EVERYWHERE = {ArchivingStore, CountingStore, ErasingStore, MeasuredStore}
 ON_DISK = EVERYWHERE | {BackupStore, ExportingStore, ShrinkingStore, VerifyingStore}
 IN_MEMORY = EVERYWHERE | {DerivingStore, SettingStore}
-ALL = ON_DISK | IN_MEMORY
+IN_DATABASE = IN_MEMORY | {LocatingStore, VerifyingStore}
+ALL = ON_DISK | IN_DATABASE
 CAN = {
     "lmdb": ON_DISK,
     "encrypted": ON_DISK,
     "memory": IN_MEMORY,
-    "postgres": IN_MEMORY | {VerifyingStore},
-    "encrypted postgres": IN_MEMORY | {VerifyingStore},
+    "postgres": IN_DATABASE,
+    "encrypted postgres": IN_DATABASE,
 }
 
 

@@ -92,6 +92,27 @@ async def test_a_refused_append_beside_a_lost_answer_is_refused(url: str):
         assert refused.actual == 1
 
 
+@pytest.mark.parametrize("harm", ["lose the request", "lose the answer"])
+@pytest.mark.parametrize("lost", [CALL, b"INSERT INTO node"])
+async def test_appends_land_once_while_the_node_takes_another_row(
+    url: str, monkeypatch: pytest.MonkeyPatch, harm: Harm, lost: bytes
+):
+    """A connection is lost in a batch, or in the joining that follows after every second one."""
+    from eventlog.postgres import writer
+
+    monkeypatch.setattr(writer, "ROW_BATCHES_MAX", 2)
+    async with through(url) as (store, proxy):
+        for version in range(12):
+            if version % 4 == 2:
+                proxy.done.clear()
+                proxy.do(harm, lost)
+            await store.append("s", [Noted(str(version))], version)
+        assert proxy.done.is_set()
+        [[rows]] = await store._database.run("SELECT count(*) FROM node")
+        assert rows == 1
+    assert await texts(url) == [str(version) for version in range(12)]
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_under_many_lost_connections_all_land_once(url: str, seed: int):
     """Two stores append to the same streams while their connections are lost in every way."""

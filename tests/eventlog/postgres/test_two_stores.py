@@ -260,6 +260,84 @@ async def test_what_is_erased_is_in_no_column_of_any_table(stores, url):
     assert found_in_database(url, "stays")
 
 
+# --- the row that all commits take turns at
+
+
+@pytest.mark.parametrize("commits", [1, 700])
+async def test_who_waits_for_the_lock_of_the_tail_gets_its_newest_version(stores, url, commits):
+    """However often others have changed it since the wait began, and whatever its era is then."""
+    import psycopg
+
+    one, _ = stores
+    await one.append("s", [Noted("a")], 0)
+    schema = url.rpartition("=")[2]
+    with (
+        psycopg.connect(server().url) as first,
+        psycopg.connect(server().url) as second,
+        psycopg.connect(server().url) as waiting,
+    ):
+        for connection in (first, second, waiting):
+            connection.execute(f"SET search_path = {schema}")
+            connection.commit()
+        locked = first.execute(LOCKED).fetchone()
+        next_one = asyncio.create_task(asyncio.to_thread(second.execute, LOCKED))
+        await until_waiting(1)
+        last = asyncio.create_task(asyncio.to_thread(waiting.execute, LOCKED))
+        await until_waiting(2)
+        for _ in range(commits):
+            first.execute(CHANGED)
+        first.commit()
+
+        seen = (await next_one).fetchone()
+        second.execute(CHANGED)
+        second.commit()
+
+        assert seen == (locked[0] + commits, locked[1] + commits)
+        assert (await last).fetchone() == (seen[0] + 1, seen[1] + 1)
+
+
+LOCKED = "SELECT position, revision FROM lock_tail()"
+CHANGED = (
+    "UPDATE log_tail SET position = position + 1, revision = revision + 1, era = revision / 256"
+)
+
+
+async def until_waiting(count: int) -> None:
+    """Wait until so many sessions wait for a lock of a row."""
+    import psycopg
+
+    query = "SELECT count(*) FROM pg_stat_activity WHERE query = %s AND wait_event_type = 'Lock'"
+    with psycopg.connect(server().url, autocommit=True) as watching, anyio.fail_after(10):
+        while watching.execute(query, [LOCKED]).fetchone() != (count,):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "newest",
+    ["FROM log_tail ORDER BY era DESC LIMIT 1", "FROM node WHERE id = %(row)s AND seq >= 0"],
+)
+async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url, newest: str):
+    """While a dump is open, a batch looks at a few pages of versions of a row, not at all."""
+    import psycopg
+
+    one, _ = stores
+    schema = url.rpartition("=")[2]
+    with psycopg.connect(server().url) as dump, psycopg.connect(server().url) as asking:
+        dump.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        dump.execute(f"SELECT FROM {schema}.log_tail")
+        for n in range(3000):
+            await one.append(f"s{n}", [Noted("a")], 0)
+        asking.execute(f"SET search_path = {schema}; SET enable_seqscan = off")
+        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT position {newest}"
+        [[found]] = asking.execute(explain, {"row": one._writer._row}).fetchone()
+        [pages] = asking.execute(
+            "SELECT pg_relation_size(%s) / 8192", [newest.split()[1]]
+        ).fetchone()
+        assert found["Plan"]["Actual Rows"] == 1
+        assert found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"] <= 15
+        assert pages > 20
+
+
 # --- what is derived
 
 
@@ -360,6 +438,44 @@ async def test_a_store_from_before_there_were_shards_gets_what_it_lacks(url):
         async with one.leases(b"here") as leases:
             assert (await leases.claim("s")).holder is None
             assert await leases.here() == (0, set())
+
+
+async def test_a_store_whose_tail_had_no_era_gets_it_beside_a_node_that_appends(url):
+    """It is brought to this format behind the batch that is under way, and neither fails."""
+    import psycopg
+
+    from eventlog import PgEventStore
+
+    async with PgEventStore.open(url, registry) as store:
+        await store.append("s", [Noted("a")], 0, counters={"n": 1})
+    schema = url.rpartition("=")[2]
+    with psycopg.connect(server().url, autocommit=True) as connection:
+        connection.execute(f"SET search_path = {schema}")
+        connection.execute("DROP FUNCTION lock_tail")
+        connection.execute("ALTER TABLE log_tail DROP era, ADD only_row boolean DEFAULT true")
+        connection.execute("ALTER TABLE log_tail ADD PRIMARY KEY (only_row)")
+        connection.execute("UPDATE store SET format = 4")
+
+        def append_as_before() -> None:
+            """Take the locks of a batch of a node that knows of no era, in its order."""
+            for _ in range(200):
+                with connection.transaction():
+                    connection.execute("SELECT FROM log_tail FOR UPDATE")
+                    connection.execute("UPDATE stream SET epoch = epoch")
+                    connection.execute("UPDATE log_tail SET revision = revision + 1")
+                    connection.execute("UPDATE node SET seq = seq + 1")
+
+        appending = asyncio.create_task(asyncio.to_thread(append_as_before))
+        async with (
+            PgEventStore.open(url, registry) as one,
+            PgEventStore.open(url, registry) as other,
+        ):
+            await appending
+            await one.append("s", [Noted("b")], 1)
+            assert await whole(other) == ["a", "b"]
+            assert await other.totals() == {"n": 1}
+            [[revision, era]] = await one._database.run("SELECT revision, era FROM log_tail")
+            assert (revision, era) == (202, 0)
 
 
 async def test_those_who_open_a_new_store_at_once_all_get_it():
