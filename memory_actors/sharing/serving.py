@@ -224,9 +224,13 @@ class _Peer:
     # --- calls
 
     def _call(self, call: frames.Call, session: ClientSession) -> None:
-        if call.number in self._tasks:
-            return  # it is being answered
+        if (earlier := self._tasks.get(call.number)) is not None:
+            if earlier.cancelling():  # it was asked again before it had ended: nobody answers it
+                earlier.add_done_callback(lambda _: self._call(call, session))
+            return
         self._tasks[call.number] = asyncio.create_task(self._answered(call, session))
+        # Not by the task itself: one that is cancelled before it has begun carries nothing out.
+        self._tasks[call.number].add_done_callback(lambda _: self._done(call, session))
         declared = DECLARED.get(call.operation)
         if declared is None or declared.how is How.ITERATED:
             self._iterations.add(call.number)
@@ -247,8 +251,6 @@ class _Peer:
                     answer = await self._answer(call, session)
         except asyncio.CancelledError:
             return
-        finally:
-            self._done(call, session)
         self.link.send(answer)
 
     async def _answer(self, call: frames.Call, session: ClientSession) -> frames.Message:

@@ -358,8 +358,12 @@ async def moved_at_last(urls: list[str], shards: list[int], to: str) -> None:
     await move_shards(urls, shards, to)
 
 
-async def test_a_mover_that_is_killed_goes_on_when_it_is_run_again(urls):
-    """At 20 random moments, while users write: they are claimable at one place, or soon are."""
+@pytest.mark.parametrize("kills", [8, pytest.param(20, marks=pytest.mark.slow)])
+async def test_a_mover_that_is_killed_goes_on_when_it_is_run_again(urls, kills):
+    """At random moments, while users write: they are claimable at one place, or soon are.
+
+    Eight moments move the shards there and back.
+    """
     users = [f"user {n}" for n in range(3)]
     await all_at_first(urls, users)
     chance, written = random.Random(7), dict.fromkeys(users, 0)
@@ -377,7 +381,7 @@ async def test_a_mover_that_is_killed_goes_on_when_it_is_run_again(urls):
         shards = sorted({shard_of(user_id) for user_id in users})
         here = url_of(memory, urls, users[0])
         ways = [url for url in urls if url != here] + [here]
-        for turn in range(20):
+        for turn in range(kills):
             say = json.dumps([urls, shards, ways[(turn // 4) % 2]])
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", MOVER, say, stdout=subprocess.PIPE

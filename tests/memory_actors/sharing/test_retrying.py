@@ -11,7 +11,7 @@ from support.fakes import FakeEmbedder
 
 from memory_actors import Conversation, Extraction, Item, MemorySystem, Receipt
 from memory_actors.sharing import frames
-from memory_actors.sharing.address import read_address
+from memory_actors.sharing.address import reachable, read_address
 from memory_actors.sharing.at_once import _asked
 from memory_actors.sharing.declaration import On
 from memory_actors.sharing.declared import DECLARED
@@ -97,3 +97,32 @@ async def test_a_call_that_is_asked_again_has_the_answer_of_the_first_time(
         for receipt in first if isinstance(first, list) else [first]:
             if isinstance(receipt, Receipt):
                 assert await user.history(receipt.memory_id)
+
+
+def ask_again_at_once(store: Path, asked: frames.Call) -> Any:
+    """Cancel a call and ask it again before the owner has ended it."""
+    address = read_address(store)
+    assert address is not None
+    hello = frames.Hello(frames.PROTOCOL, address.secret, "client", 1, {}, keeps=True)
+    again = msgspec.structs.replace(asked, after=0)
+    with reachable(store, address) as (found, where), found:
+        found.settimeout(10)
+        found.connect(where)
+        said = [hello, asked, frames.Cancel(asked.number), again]
+        found.sendall(b"".join(frames.framed(one) for one in said))
+        read = frames.Frames(frames.FRAME_BYTES_MAX)
+        while data := found.recv(1 << 16):
+            for message in read.fed(data):
+                if isinstance(message, frames.Answered):
+                    return DECLARED[asked.operation].decoded(message.value)
+    raise AssertionError("the owner has ended the connection")
+
+
+async def test_a_call_that_is_asked_again_before_it_has_ended_is_answered(tmp_path: Path) -> None:
+    """As a node asks one that another has left and come back to."""
+    async with MemorySystem.open(tmp_path / "store", embedder=FakeEmbedder()) as memory:
+        await memory.user("ada").add("known")
+        asked = call(1, "add", "likes tea")
+        receipt = await asyncio.to_thread(ask_again_at_once, tmp_path / "store", asked)
+        assert (await memory.user("ada").get(receipt.memory_id)).content == "likes tea"
+        assert await memory.user("ada").count() == 2
