@@ -31,7 +31,7 @@ SMALL = "small"
 FIGURES = ("disk KB", "memory KB", "activation ms", "add ms", "retrieve ms")
 PACKAGES = ("lmdb", "numpy")
 NOTES = (
-    "disk: all files of the closed store, a memory or a user; a small user of 20 is among them",
+    "disk: all files of the closed store; a small user of 20 is among them",
     "memory: anonymous, of the one user that is activated and asked, in a fresh process",
     "times: of that user; add and retrieve are medians; hashed vectors, no model runs",
 )
@@ -51,8 +51,12 @@ def run(
         ]
         about = facts(directory, options, PACKAGES, calls=calls)
     tables = [
-        Table("One user, by memories", ["memories", *FIGURES], _rows(sizes, one)),
-        Table("Users of 20 memories, by their number", ["users", *FIGURES], _rows(users, many)),
+        Table("One user, by memories; KB a memory", ["memories", *FIGURES], _rows(sizes, one)),
+        Table(
+            "Users of 20 memories, by their number; KB a user",
+            ["users", *FIGURES],
+            _rows(users, many, activated=1),
+        ),
     ]
     report = Report("Growth", about, tables, NOTES)
     if drawn is not None:
@@ -61,10 +65,12 @@ def run(
     return report
 
 
-def _rows(sizes: Sequence[int], found: Sequence[Sequence[float]]) -> list[list[Any]]:
-    """Return rows: the disk is shared by all there are, the memory is that of one user."""
+def _rows(
+    sizes: Sequence[int], found: Sequence[Sequence[float]], activated: int | None = None
+) -> list[list[Any]]:
+    """Return rows, with the disk and the memory of each; `activated`: of so many, None: of all."""
     return [
-        [size, disk / size / 1e3, memory / 1e3, *times]
+        [size, disk / size / 1e3, memory / (activated or size) / 1e3, *times]
         for size, (disk, memory, *times) in zip(sizes, found, strict=True)
     ]
 
@@ -78,6 +84,7 @@ def _panels(table: Table, sizes: Sequence[int]) -> list[Panel]:
             sizes,
             {name: by_column[name] for name in FIGURES if name.endswith(unit)},
             table.columns[0],
+            logarithmic=unit == "ms" and table.columns[0] == "memories",
         )
         for unit in ("KB", "ms")
     ]

@@ -27,6 +27,8 @@ class Panel(NamedTuple):
     lines: Mapping[str, Sequence[float]]
     """A line by its name: a y for each x."""
     xlabel: str = "memories of one user"
+    logarithmic: bool = False
+    """Whether the ys are shown so, too: where they grow over decades."""
 
 
 def check_matplotlib() -> None:
@@ -139,8 +141,11 @@ def _draw_lines(axes: Any, panel: Panel) -> None:
     axes.set_xscale("log")
     axes.set_xticks(panel.xs, [f"{x:,}" for x in panel.xs])
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    if panel.logarithmic:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter("{x:,g}")
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
     axes.set_title(panel.title, fontsize=10)
