@@ -2,7 +2,8 @@
 
 A trigger of this measurement notes beside each event which node wrote it, and who owned the stream
 at that moment: so a stale commit is one that the owner did not make, whatever the fence says. The
-node is the one whose row the same transaction has changed, as each batch does; a copy has none.
+node is the one whose row the same transaction has changed, as each batch does, whose id begins with
+that of the node; a copy has none.
 """
 
 import json
@@ -40,7 +41,7 @@ WITNESS = """
     CREATE FUNCTION {schema}.witnessed() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         INSERT INTO {schema}.witness
-        SELECT new.position, n.id, s.owner, s.shard IS NULL OR h.state = 'here'
+        SELECT new.position, substring(n.id FOR 16), s.owner, s.shard IS NULL OR h.state = 'here'
         FROM {schema}.stream AS s
         LEFT JOIN {schema}.shard AS h ON h.shard = s.shard
         LEFT JOIN {schema}.node AS n ON n.xmin = pg_current_xact_id()::xid

@@ -95,9 +95,9 @@ def serve(config: Config) -> None:
 
 
 def _reached_through(
-    config: Config, host: str, settings: Mapping[str, str]
+    config: Config, host: str, port: int, settings: Mapping[str, str]
 ) -> tuple[socket.socket, Address]:
-    unused, address = listening_for_peers(host, settings)
+    unused, address = listening_for_peers(host, port, settings)
     unused.close()
     found = socket.create_server((host, config.listens_at))
     return found, msgspec.structs.replace(address, port=config.reached_at)

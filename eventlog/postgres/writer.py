@@ -69,6 +69,7 @@ NODE_DAYS_MAX = 1  # a node that has said nothing for so long is forgotten
 ROW_BATCHES_MAX = 512  # of one row of a node: then it begins another one
 ROW_S_MAX = 12 * 3600.0  # the same: long before it may be forgotten
 NODE_ID_BYTES = 16
+_ROW_BYTES = 4  # of the id of a row of a node, behind that of the node
 
 APPEND = (
     "CALL append_batch(%b, %b, %b, "
@@ -417,7 +418,7 @@ class PgWriter:
         """
         now_s = self._loop.time()
         if self._seq >= ROW_BATCHES_MAX or now_s - self._row_begun_s > ROW_S_MAX:
-            self._former_row, self._row = self._row, os.urandom(NODE_ID_BYTES)
+            self._former_row, self._row = self._row, self._node + os.urandom(_ROW_BYTES)
             self._row_begun_s = now_s
             self._incarnation = self._seq = 0
 

@@ -86,4 +86,6 @@ async def test_in_a_database_it_is_one_round_trip(
         monkeypatch.setattr(database, "run", counted)
         assert await version_at(store, "s", 321) == 321
         assert await version_at_time(store, "s", 999) == 0
-        assert len([query for query in statements if query not in (tail.TAIL, tail.TELL)]) == 2
+        beside = (tail.TAIL, tail.TELL)  # the tail is looked at meanwhile, as often as it changes
+        found = [query for query in statements if query not in beside and "LISTEN" not in query]
+        assert len(found) == 2
