@@ -115,7 +115,7 @@ class ShardCopy:
         self.streams = 0
         """The number of streams that the old place had when they were last looked at."""
         self.mover = b""
-        """Who copies, as the new place has to know it."""
+        """The name of the mover, as both places know it."""
         self._step = 0
         self.differed: set[bytes] = set()
         """Streams that had other rows than the old place when they were last copied."""

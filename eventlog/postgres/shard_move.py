@@ -139,7 +139,7 @@ class ShardMove:
         self._copy = ShardCopy(shard, databases, counted, progress)
         self._mover = b""
         self._has_left = False
-        """As far as is known: nobody can use it until it is here at the new place."""
+        """True once nobody can use it until it is here at the new place, as far as is known."""
 
     async def run(self) -> ShardMoved:
         """Move it, or go on with that.

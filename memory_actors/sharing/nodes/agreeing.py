@@ -44,7 +44,7 @@ _Stored: Any = msgspec.defstruct(
 """The settings of a store as they are kept there: a counter of tokens by its name alone."""
 
 
-class Proposal(NamedTuple):
+class NodeChoices(NamedTuple):
     """The choices that a node was opened with."""
 
     address: Address
@@ -75,7 +75,7 @@ def taken(settings: Settings, kept: bytes | None) -> Settings:
     return msgspec.structs.replace(settings, **{name: getattr(stored, name) for name in names})
 
 
-async def agree(log: EventStore, leases: Leases, proposal: Proposal) -> None:
+async def agree(log: EventStore, leases: Leases, chosen: NodeChoices) -> None:
     """See that this node may work beside the others.
 
     :raises InvalidInputError: a node that lives has other settings, or another model; or the store
@@ -84,19 +84,19 @@ async def agree(log: EventStore, leases: Leases, proposal: Proposal) -> None:
     """
     others = [msgspec.json.decode(one.address, type=Address) for one in await leases.nodes()]
     for other in others:
-        _compare(proposal.address.settings, other)
+        _compare(chosen.address.settings, other)
     store = require(log, SettingStore)
-    await _agree_on_model(store, proposal, is_alone=not others)
-    await _agree_on_settings(store, proposal)
-    _warn_if_unreachable(proposal.address, others)
+    await _agree_on_model(store, chosen, is_alone=not others)
+    await _agree_on_settings(store, chosen)
+    _warn_if_unreachable(chosen.address, others)
 
 
-async def _agree_on_model(store: SettingStore, proposal: Proposal, *, is_alone: bool) -> None:
-    mine = proposal.model.encode()
+async def _agree_on_model(store: SettingStore, chosen: NodeChoices, *, is_alone: bool) -> None:
+    mine = chosen.model.encode()
     while (known := await store.load_setting(MODEL)) != mine:
-        if known is not None and not proposal.reindex:
+        if known is not None and not chosen.reindex:
             raise ModelMismatchError(
-                f"this store is indexed with {known.decode()!r}, not with {proposal.model!r}: open "
+                f"this store is indexed with {known.decode()!r}, not with {chosen.model!r}: open "
                 "it with that model, or with reindex=True to embed its memories again"
             )
         if known is not None and not is_alone:
@@ -104,19 +104,19 @@ async def _agree_on_model(store: SettingStore, proposal: Proposal, *, is_alone: 
         await store.save_setting(MODEL, mine, expected=known)
 
 
-async def _agree_on_settings(store: SettingStore, proposal: Proposal) -> None:
+async def _agree_on_settings(store: SettingStore, chosen: NodeChoices) -> None:
     """Have the store keep these settings, or see that it keeps no others.
 
     The nodes that live have the same: so whoever replaces them is alone.
     """
-    if not proposal.replaces:
-        stored = taken(proposal.settings, await store.load_setting(DECIDING))
-        if unlike := _unlike(shown(stored), shown(proposal.settings)):
+    if not chosen.replaces:
+        stored = taken(chosen.settings, await store.load_setting(DECIDING))
+        if unlike := _unlike(shown(stored), shown(chosen.settings)):
             raise InvalidInputError(
                 f"this store was opened with other settings meanwhile ({unlike}): open it again"
             )
         return
-    mine = _encoded(proposal.settings)
+    mine = _encoded(chosen.settings)
     while True:
         kept = await store.load_setting(DECIDING)
         unlike = "" if kept is None else _unlike(_texts(kept), _texts(mine))

@@ -338,7 +338,7 @@ class _Route:
         self._until_s: float | None = None
         """None: nothing has failed yet."""
         self._lost: PeerLostError | None = None
-        """What is known of a node that has the user, and could not be reached."""
+        """The error of the node that has the user, and could not be reached."""
 
     async def changed(self, error: Exception) -> None:
         """Look where the user is, after a node was gone, or no longer had them.

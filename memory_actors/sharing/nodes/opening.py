@@ -35,7 +35,7 @@ from memory_actors.base.settings import Settings
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.declaration import Invocation
-from memory_actors.sharing.nodes.agreeing import DECIDING, Proposal, agree, shown, taken
+from memory_actors.sharing.nodes.agreeing import DECIDING, NodeChoices, agree, shown, taken
 from memory_actors.sharing.nodes.node import Node
 from memory_actors.sharing.nodes.peers import Peers, listening_for_peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement, leased
@@ -87,7 +87,7 @@ async def opened_node(
         listening, address = _listening(settings.node_host or _own_host(url), settings)
         held.callback(listening.close)
         address = msgspec.structs.replace(address, process=named.node)
-        proposal = Proposal(address, settings, embedder.fingerprint, parts.reindex, replaces)
+        chosen = NodeChoices(address, settings, embedder.fingerprint, parts.reindex, replaces)
         placed: list[LeasedPlacement] = []
         made: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         scheduled = partial(_compact_everywhere, made)
@@ -96,7 +96,7 @@ async def opened_node(
         async def placing(log: EventStore) -> AsyncIterator[LeasedPlacement]:
             async with leased(log, msgspec.json.encode(address), place) as placement:
                 placed.append(placement)
-                await agree(log, placement.leases, proposal)
+                await agree(log, placement.leases, chosen)
                 yield placement
 
         parts = msgspec.structs.replace(parts, embedder=embedder)
@@ -107,7 +107,7 @@ async def opened_node(
         )
         held.push_async_callback(memory.close)
         [placement] = placed
-        placement.forget = partial(_forget_everybody, memory, placement, proposal)
+        placement.forget = partial(_forget_everybody, memory, placement, chosen)
         server = OwnerServer(memory, {}, listen=lambda: (listening, address))
         server.is_part = is_part
         held.push_async_callback(server.close)
@@ -149,12 +149,12 @@ def _listening(host: str, settings: Settings) -> tuple[socket.socket, Address]:
 
 
 async def _forget_everybody(
-    memory: MemorySystem, placement: LeasedPlacement, proposal: Proposal
+    memory: MemorySystem, placement: LeasedPlacement, chosen: NodeChoices
 ) -> None:
     """Forget all users, after a time in which others may have erased them, or agreed anew."""
     await memory._erasing.forget_everybody()  # noqa: SLF001 - its own
-    proposal = proposal._replace(reindex=False, replaces=False)
-    await agree(memory._eventlog, placement.leases, proposal)  # noqa: SLF001 - the same
+    chosen = chosen._replace(reindex=False, replaces=False)
+    await agree(memory._eventlog, placement.leases, chosen)  # noqa: SLF001 - the same
 
 
 async def _compact_everywhere(made: asyncio.Future[Node]) -> None:
