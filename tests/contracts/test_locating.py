@@ -74,7 +74,7 @@ async def test_in_a_database_it_is_one_round_trip(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with open_store(name, tmp_path) as store:
-        from eventlog.postgres import database, tail
+        from eventlog.postgres import database
 
         await store.append("s", [Noted(str(n)) for n in range(500)], 0)
         statements, run = [], database.run
@@ -86,6 +86,5 @@ async def test_in_a_database_it_is_one_round_trip(
         monkeypatch.setattr(database, "run", counted)
         assert await version_at(store, "s", 321) == 321
         assert await version_at_time(store, "s", 999) == 0
-        beside = (tail.TAIL, tail.TELL)  # the tail is looked at meanwhile, as often as it changes
-        found = [query for query in statements if query not in beside and "LISTEN" not in query]
-        assert len(found) == 2
+        # Meanwhile connections are made, and the tail is looked at, as often as it changes.
+        assert len([query for query in statements if "event" in query]) == 2
