@@ -41,7 +41,7 @@ def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage while ten thousand tests are collected, nor among them afterwards.
 
     They and all modules stay until the end. To look through them again and again takes a fifth of
-    the time of collecting, and in a process that a test forks it copies all of them.
+    the time of collecting.
     """
     gc.disable()
     try:

@@ -1,8 +1,7 @@
 """Two movers of one shard, packets that come late, and moves that are given up."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 from support.canaries import found_in_database
 from support.moving import TABLES, cut_off, opened, rows_of, url_of
-from support.postgres import lent_url
 
 from eventlog import CorruptLog, MoveTakenOver, Snapshot, stream_id
 from eventlog.postgres import database, shard_move, shard_rows
@@ -21,23 +19,12 @@ from memory_actors.cli import main
 from memory_actors.sharing.moving import move_shards, shards_in
 from memory_actors.sharing.shards import shard_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
 
 ADA = shard_of("ada")
 Sent = tuple[str, str, Any]
 """The schema, the statement and the values that a mover sends."""
 mover: ContextVar[str] = ContextVar("mover", default="")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def urls() -> Iterator[list[str]]:
-    with ExitStack() as held:
-        yield [held.enter_context(lent_url()) for _ in range(2)]
 
 
 @pytest.fixture

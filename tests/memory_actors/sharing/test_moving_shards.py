@@ -5,7 +5,6 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -23,18 +22,7 @@ from memory_actors.cli import main
 from memory_actors.sharing.moving import evenly, finish_moves, move_shards, shards_in
 from memory_actors.sharing.shards import SHARDS, shard_of
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def urls() -> Iterator[list[str]]:
-    with ExitStack() as held:
-        yield [held.enter_context(lent_url()) for _ in range(2)]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
 
 
 async def test_a_moved_user_has_the_same_memory_in_the_other_database(urls):

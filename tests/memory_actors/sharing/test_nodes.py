@@ -32,12 +32,7 @@ from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.sharing.nodes import node, opening, peers
 from memory_actors.sharing.nodes.joining import joined
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
 
 
 @pytest.fixture

@@ -25,13 +25,8 @@ from memory_actors.sharing.nodes.joining import joined
 from memory_actors.sharing.shards import SHARDS, shard_of, shard_of_stream
 from memory_actors.sharing.system import _remote
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
 USERS = [f"user {n}" for n in range(12)]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +35,6 @@ def other_server() -> Iterator[Server]:
     made = Server()
     yield made
     made.remove()
-
-
-@pytest.fixture
-def urls() -> Iterator[list[str]]:
-    with ExitStack() as held:
-        yield [held.enter_context(lent_url()) for _ in range(2)]
 
 
 @pytest.fixture
