@@ -1,5 +1,6 @@
 """Asynchronous tests run on asyncio; what tests write goes to memory where there is plenty."""
 
+import faulthandler
 import gc
 import os
 import shutil
@@ -23,6 +24,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 MEMORY = Path("/dev/shm")
 FREE_BYTES_MIN = 2 << 30  # a whole run writes a few hundred megabytes, and removes what passed
 
+STUCK_S = 60.0
+STDERR = pytest.StashKey[int]()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have no test wait for a disk: a suite of thousands of stores takes half the time.
@@ -34,6 +38,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None and "TMPDIR" not in os.environ and _plenty():
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # look again
+    config.stash[STDERR] = os.dup(2)  # the other is captured while tests run
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process, and say where it was, if a test does not end that has timed out.
+
+    A time-out raises an exception in the test, which cannot end what waits for something while it
+    cleans up. The whole run would wait for ever, and nobody could tell for which test.
+    """
+    marked = item.get_closest_marker("timeout")
+    after_s = float(marked.args[0] if marked else item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(after_s + STUCK_S, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
