@@ -404,5 +404,7 @@ class Runtime(Generic[L]):
             _logger.warning("passivation failed", error=reason(error))
         finally:
             self._passivations += 1
-            await self._placement.leave(key, slot.epoch)
-            self._drop(key, slot)
+            try:
+                await self._placement.leave(key, slot.epoch)
+            finally:
+                self._drop(key, slot)  # else whoever comes next waits for this one again and again

@@ -142,6 +142,11 @@ def _unread(link: FrameLink) -> int:
     return link.unread_bytes
 
 
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class _Peer:
     """One connection."""
 
@@ -250,7 +255,11 @@ class _Peer:
                         return
                     answer = await self._answer(call, session)
         except asyncio.CancelledError:
-            return
+            if _is_cancelled():
+                return
+            # What it waited for was cancelled by others: the client would wait for ever.
+            error = UnavailableError("the call was ended at its owner: read, then retry")
+            answer = frames.CallFailed(call.number, error_bytes(error))
         self.link.send(answer)
 
     async def _answer(self, call: frames.Call, session: ClientSession) -> frames.Message:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,8 +47,11 @@ def raylets(storage: Literal["memory", "rocksdb"] = "memory") -> Iterator[Any]:
             for worker in workers:
                 with suppress(psutil.NoSuchProcess):
                     worker.kill()
-    while Path(folder).exists():  # what ends still writes there
+    for _ in range(100):  # what ends still writes there
         shutil.rmtree(folder, ignore_errors=True)
+        if not Path(folder).exists():
+            break
+        time.sleep(0.05)
 
 
 def workers_of(cluster: Any) -> list[psutil.Process]:

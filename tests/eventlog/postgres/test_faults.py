@@ -230,12 +230,13 @@ async def test_a_client_frozen_in_a_call_holds_up_nobody(url: str, harm: Harm):
         held = asyncio.create_task(frozen.append("s", [Noted("held")], 0))
         await proxy.done.wait()
 
-        with anyio.fail_after(SOON_S):
-            for version in range(5):
-                await store.append("t", [Noted(str(version))], version)
-            await store.acquire("s", 3)
-
-        proxy.released.set()
+        try:
+            with anyio.fail_after(SOON_S):
+                for version in range(5):
+                    await store.append("t", [Noted(str(version))], version)
+                await store.acquire("s", 3)
+        finally:
+            proxy.released.set()  # else closing the stores waits for what is held up
         assert (await held).last_version == 1
     assert sorted(await texts(url)) == ["0", "1", "2", "3", "4", "held"]
 
@@ -288,10 +289,12 @@ async def test_a_process_stopped_at_any_moment_holds_up_nobody():
             for version in range(15):
                 await asyncio.sleep(rng.random() / 50)
                 child.send(signal.SIGSTOP)
-                with anyio.fail_after(SOON_S):
-                    await store.append("s", [Noted(f"s-{version}")], version)
-                    await store.append("of all", [Noted(f"s-{version} again")], ANY_VERSION)
-                child.send(signal.SIGCONT)
+                try:
+                    with anyio.fail_after(SOON_S):
+                        await store.append("s", [Noted(f"s-{version}")], version)
+                        await store.append("of all", [Noted(f"s-{version} again")], ANY_VERSION)
+                finally:
+                    child.send(signal.SIGCONT)  # else closing the store waits for it
     finally:
         await child.kill()
     await check_all_there(url, child)

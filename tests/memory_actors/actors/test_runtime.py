@@ -96,6 +96,30 @@ async def test_an_actor_in_use_or_busy_never_leaves() -> None:
             assert world.left == ["c"]
 
 
+class CannotBeLeft:
+    """A placement that fails when a key is given up."""
+
+    async def claim(self, _key: str) -> int:
+        return 1
+
+    async def leave(self, _key: str, _epoch: int | None) -> None:
+        raise RuntimeError("the database says what nobody expects")
+
+    def is_vouched(self) -> bool:
+        return True
+
+
+async def test_an_actor_whose_key_cannot_be_given_up_is_gone_all_the_same() -> None:
+    """Else whoever came next would wait for it for ever."""
+    world = World()
+    runtime = Runtime(world.activate, budget_bytes=0, idle_s=1e9, placement=CannotBeLeft())
+    async with runtime.use("a"):
+        pass
+    with anyio.fail_after(5):
+        async with runtime.use("b"), runtime.use("a"):
+            assert world.left == ["a"]
+
+
 async def test_an_idle_actor_leaves() -> None:
     runtime, world = make(idle_s=0.02)
     runtime.start()

@@ -226,8 +226,12 @@ async def test_ray_actors_are_stopped_by_a_command_and_begun_by_who_opens(url) -
         assert [hit.content for hit in hits] == ["is there before"]
 
 
+@pytest.mark.slow  # without its head, Ray may never end what it has begun in this process
 async def test_calls_go_on_while_the_head_of_ray_is_away(cluster, memory) -> None:
-    """It is the last test here: nothing brings this head back."""
+    """It is the last test here: nothing brings this head back.
+
+    `python -m bench cluster --faults ray-head` has many rounds.
+    """
     for user in USERS:
         await memory.user(user).add("is here before")
     cluster.head_node.kill_gcs_server()

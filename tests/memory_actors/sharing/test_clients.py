@@ -24,6 +24,7 @@ from memory_actors import (
     PastMemory,
     Settings,
     SystemClosedError,
+    UnavailableError,
     UserMemory,
 )
 from memory_actors import sync as sync_api
@@ -238,6 +239,19 @@ async def test_a_cancelled_call_is_cancelled_at_the_owner(owner: Any, client: An
         await asyncio.sleep(0.01)
 
 
+async def test_a_call_that_the_owner_itself_ends_is_answered(owner: Any, client: Any) -> None:
+    """What it waited for was cancelled there, and not the call: nobody asks it again."""
+
+    async def waits_for_what_is_cancelled() -> list[str]:
+        awaited = asyncio.get_running_loop().create_future()
+        awaited.cancel()
+        return await awaited
+
+    owner.users = waits_for_what_is_cancelled
+    with pytest.raises(UnavailableError, match="read, then retry"):
+        await client.users()
+
+
 async def test_what_a_client_calls_may_raise_ends_the_operation(owner: Any, client: Any) -> None:
     def fails(*_: object) -> None:
         raise ZeroDivisionError
@@ -310,7 +324,9 @@ async def test_a_forked_child_of_the_owner_is_a_client(owner: Any) -> None:
     fork = multiprocessing.get_context("fork")
     user, answers = owner.user("ada"), fork.Queue()
     await user.add("likes tea")
-    children = [fork.Process(target=_in_a_child, args=(user, answers)) for _ in range(2)]
+    children = [
+        fork.Process(target=_in_a_child, args=(user, answers), daemon=True) for _ in range(2)
+    ]
     for child in children:
         child.start()
     for _ in children:
@@ -332,7 +348,7 @@ def test_a_forked_child_of_an_owner_without_await_is_a_client(tmp_path: Path) ->
     with sync_api.MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()) as memory:
         user, answers = memory.user("ada"), fork.Queue()
         user.add("likes tea")
-        child = fork.Process(target=_without_await, args=(user, answers))
+        child = fork.Process(target=_without_await, args=(user, answers), daemon=True)
         child.start()
         assert answers.get(timeout=30) == 2
         child.join(30)
@@ -351,7 +367,7 @@ def _closes_at_once(memory: Any, answers: Any) -> None:
 async def test_a_forked_child_may_close_what_it_never_used(owner: Any) -> None:
     fork = multiprocessing.get_context("fork")
     answers = fork.Queue()
-    child = fork.Process(target=_closes_at_once, args=(owner, answers))
+    child = fork.Process(target=_closes_at_once, args=(owner, answers), daemon=True)
     child.start()
     assert await asyncio.to_thread(answers.get, timeout=30) == "closed"
     await asyncio.to_thread(child.join, 30)

@@ -576,13 +576,13 @@ def _open_and_close(cache: str, times: int) -> None:
 
 def test_nodes_that_open_at_the_same_moment_leave_each_others_cache_alone(tmp_path):
     processes = [
-        get_context("fork").Process(target=_open_and_close, args=(str(tmp_path), 100))
+        get_context("fork").Process(target=_open_and_close, args=(str(tmp_path), 100), daemon=True)
         for _ in range(4)
     ]
     for process in processes:
         process.start()
     for process in processes:
-        process.join()
+        process.join(60)
 
     assert [process.exitcode for process in processes] == [0] * 4
 
