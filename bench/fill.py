@@ -29,7 +29,7 @@ from bench.subjects import (
     WorkingKeys,
 )
 from memory_actors import Item, Limits, MemorySystem
-from memory_actors.actors.actor import _tentative
+from memory_actors.actors.batch import tentative
 from memory_actors.kinds.account import AlertChanged
 
 SUBJECTS: tuple[type[Subject], ...] = (
@@ -163,7 +163,7 @@ async def _parts(memory: MemorySystem, subject: Subject, n: int) -> list[Any]:
         events = decider.decide(command, before)
         prepared = [services.log.registry.prepare(event, {}) for event in events]
         recorded = [
-            _tentative(live.stream, version + 1 + i, event, command.now_us)
+            tentative(live.stream, version + 1 + i, event, command.now_us)
             for i, event in enumerate(prepared)
         ]
         after = decider.fold(recorded, before)

@@ -31,6 +31,8 @@ EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compression.py",
             "tests/properties/test_episodic.py", *WHOLE)  # fmt: skip
 DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/api/test_context_refusals.py",
              "tests/properties/test_context.py", *WHOLE)  # fmt: skip
+ACTOR = ("tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
+         "tests/memory_actors/api/test_system.py")  # fmt: skip
 TESTS = {
     f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
     f"{KINDS}/short_term/__init__.py": (f"{UNIT}/test_short_term.py", *WHOLE),
@@ -49,10 +51,8 @@ TESTS = {
     "memory_actors/base/quota.py": (
         "tests/memory_actors/users/test_quota_advice.py", f"{UNIT}/test_long_term.py", *WHOLE,
     ),
-    "memory_actors/actors/actor.py": (
-        "tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
-        "tests/memory_actors/api/test_system.py",
-    ),
+    "memory_actors/actors/actor.py": ACTOR,
+    "memory_actors/actors/batch.py": ACTOR,
     "eventlog/lmdb/ledger.py": (
         "tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
         "tests/contracts/test_archive.py", "tests/eventlog/test_log.py",

@@ -21,8 +21,7 @@ What can go wrong:
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -40,9 +39,9 @@ from eventlog import (
 )
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import Turns, settle
-from memory_actors.actors.asking import Behaviour, Reply, Request, crashed, unavailable
+from memory_actors.actors.asking import Behaviour, Reply, Request, crashed, late, unavailable
+from memory_actors.actors.batch import CommandBatch, QueuedRequest, tentative
 from memory_actors.base.errors import (
-    DeadlineExceededError,
     MemoryActorsError,
     QuarantinedError,
     SystemClosedError,
@@ -53,8 +52,6 @@ from memory_actors.base.steps import here, step
 from memory_actors.base.streams import user_of
 
 MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline
-BATCH_COMMANDS_MAX = 64  # decided in one go: about 2 ms on the loop
-BATCH_PAYLOAD_BYTES_MAX = 1 << 20
 SLICE_WEIGHT_BYTES = 64 << 10  # encoded before the loop gets its turn: about 3 ms with compression
 EVENT_WEIGHT_BYTES = 200  # what an event costs beside its bytes
 RESTARTS_MAX = 3
@@ -64,29 +61,6 @@ BACKOFF_S = (0.05, 0.25, 1.0)
 _logger = get_logger("memory_actors.actors.actor")
 
 S = TypeVar("S")
-
-
-@dataclass(slots=True, eq=False)
-class _Ask:
-    request: Request
-    answer: "asyncio.Future[Reply]"
-    caller: Any
-    """The mark of who asks, for whoever traces. See steps.py."""
-
-
-@dataclass(slots=True)
-class _Batch(Generic[S]):
-    """Commands decided together, and what they would lead to."""
-
-    state: S
-    version: int
-    now_us: int
-    prepared: list[Prepared] = field(default_factory=list)
-    events: list[Recorded[Any]] = field(default_factory=list)
-    outcomes: list[tuple[_Ask, Reply | Exception]] = field(default_factory=list)
-    payload_bytes: int = 0
-    changes: list[Mapping[str, int]] = field(default_factory=list)
-    """The changes of the totals over all streams by each command."""
 
 
 class Actor(Generic[S]):
@@ -117,7 +91,7 @@ class Actor(Generic[S]):
         self._clock = clock
         self._rebuild = rebuild
         self.epoch = epoch
-        self._mailbox: deque[_Ask] = deque()
+        self._mailbox: deque[QueuedRequest] = deque()
         self._room = Turns()
         self._task: asyncio.Task[None] | None = None
         self._restarts: deque[float] = deque()
@@ -148,9 +122,9 @@ class Actor(Generic[S]):
                 async with asyncio.timeout_at(until_s):
                     await self._room.wait()
         except TimeoutError as error:
-            raise _late(deadline_s) from error
+            raise late(deadline_s) from error
         answer = self._post(request)
-        alarm = loop.call_at(until_s, lambda: settle(answer, _late(deadline_s)))
+        alarm = loop.call_at(until_s, lambda: settle(answer, late(deadline_s)))
         try:
             return await answer
         finally:
@@ -185,7 +159,7 @@ class Actor(Generic[S]):
                 "see the log, then open the system again"
             )
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._mailbox.append(_Ask(request, answer, here()))
+        self._mailbox.append(QueuedRequest(request, answer, here()))
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         return answer
@@ -215,7 +189,7 @@ class Actor(Generic[S]):
 
     async def _step(self) -> None:
         try:
-            batch = _Batch(self.state, self.version, self._clock())
+            batch = CommandBatch(self.state, self.version, self._clock())
         except ClockOutOfRange as error:
             ask = self._mailbox[0]
             self._take()
@@ -236,11 +210,9 @@ class Actor(Generic[S]):
         if crash is not None:
             await self._restart(crash)
 
-    async def _decide_batch(self, batch: _Batch[S]) -> Exception | None:
+    async def _decide_batch(self, batch: CommandBatch[S]) -> Exception | None:
         """Decide what waits, up to a batch; return the crash that ended it early, if one did."""
-        while self._mailbox and len(batch.outcomes) < BATCH_COMMANDS_MAX:
-            if batch.payload_bytes > BATCH_PAYLOAD_BYTES_MAX:
-                return None
+        while self._mailbox and not batch.is_full:
             ask = self._mailbox[0]
             # A key guards one append, so it goes alone too.
             alone = ask.request.alone or ask.request.idempotency_key is not None
@@ -268,7 +240,7 @@ class Actor(Generic[S]):
         self._mailbox.popleft()
         self._room.wake(1)
 
-    async def _decide(self, request: Request, batch: _Batch[S]) -> Reply:
+    async def _decide(self, request: Request, batch: CommandBatch[S]) -> Reply:
         if request.idempotency_key is not None:
             first = await self._first_reply(request)
             if first is not None:
@@ -290,7 +262,12 @@ class Actor(Generic[S]):
         return Reply(events=events, before=before, state=state)
 
     async def _tried(
-        self, decided: Sequence[Any], request: Request, batch: _Batch[S], state: S, ahead: int = 0
+        self,
+        decided: Sequence[Any],
+        request: Request,
+        batch: CommandBatch[S],
+        state: S,
+        ahead: int = 0,
     ) -> tuple[list[Prepared], list[Recorded[Any]], S]:
         """Encode events and return the state they lead to; `ahead` of them go before.
 
@@ -305,7 +282,7 @@ class Actor(Generic[S]):
                 weight = 0
                 await asyncio.sleep(0)
         events = [
-            _tentative(self.stream, version, event, batch.now_us)
+            tentative(self.stream, version, event, batch.now_us)
             for version, event in enumerate(prepared, start=batch.version + ahead + 1)
         ]
         return prepared, events, self._decider.fold(events, state)
@@ -320,7 +297,7 @@ class Actor(Generic[S]):
         events = await self._log.read_versions(self.stream, versions, dropped="mark")
         return Reply(events=events, before=self.state, state=self.state, duplicate=True)
 
-    async def _append(self, batch: _Batch[S]) -> None:
+    async def _append(self, batch: CommandBatch[S]) -> None:
         requests = [ask.request for ask, _ in batch.outcomes]
         is_relaxed = all(request.durability == "relaxed" for request in requests)
         key = requests[0].idempotency_key
@@ -335,18 +312,18 @@ class Actor(Generic[S]):
                 durability="relaxed" if is_relaxed else "commit",
                 recorded_at_us=batch.now_us,
                 use_reserve=all(request.frees for request in requests),
-                counters=_sum(batch.changes),
+                counters=batch.total_changes(),
                 counted=partial(self._release, batch),
             )
         finally:
             self._release(batch)
 
-    def _release(self, batch: _Batch[S]) -> None:
+    def _release(self, batch: CommandBatch[S]) -> None:
         """Give back what a batch has claimed: when the totals tell of it, or it has failed."""
         while batch.changes:
             self._behaviour.release(batch.changes.pop())
 
-    def _publish(self, batch: _Batch[S]) -> Exception | None:
+    def _publish(self, batch: CommandBatch[S]) -> Exception | None:
         """Make a committed batch visible; return what updating the derived data raised."""
         if self._form is not None:
             batch.state, self._form = self._form(batch.state), None
@@ -369,7 +346,7 @@ class Actor(Generic[S]):
 
     # --- failure
 
-    async def _fail(self, batch: _Batch[S], error: Exception) -> None:
+    async def _fail(self, batch: CommandBatch[S], error: Exception) -> None:
         """Answer a batch whose append failed, and read again what the stream holds."""
         answer = unavailable(error) if isinstance(error, EventLogError) else crashed(error)
         for ask, _ in batch.outcomes:
@@ -417,25 +394,3 @@ class Actor(Generic[S]):
         while self._mailbox:
             settle(self._mailbox.popleft().answer, refusal)
         self._room.wake(len(self._room))
-
-
-def _late(deadline_s: float) -> DeadlineExceededError:
-    return DeadlineExceededError(
-        f"no answer within {deadline_s:g} s: it may still be carried out; read, then retry"
-    )
-
-
-def _sum(changes: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for change in changes:
-        for name, amount in change.items():
-            total[name] = total.get(name, 0) + amount
-    return {name: amount for name, amount in total.items() if amount}
-
-
-def _tentative(stream: str, version: int, event: Prepared, now_us: int) -> Recorded[Any]:
-    """Return an event as it will be recorded, but for its position."""
-    return Recorded(
-        stream, version, 0, now_us, event.tag, event.event, len(event.raw), event.stored_bytes,
-        event.raw_meta,
-    )  # fmt: skip

@@ -17,6 +17,7 @@ from eventlog import (
 )
 from memory_actors.base.errors import (
     CommandCrashedError,
+    DeadlineExceededError,
     GlobalQuotaExceededError,
     InvalidInputError,
     MemoryActorsError,
@@ -134,3 +135,10 @@ def crashed(error: Exception) -> CommandCrashedError:
     translated = CommandCrashedError(f"the command crashed: {error!r}; nothing of it was kept")
     translated.__cause__ = error
     return translated
+
+
+def late(deadline_s: float) -> DeadlineExceededError:
+    """Return what a caller is told whose deadline has passed."""
+    return DeadlineExceededError(
+        f"no answer within {deadline_s:g} s: it may still be carried out; read, then retry"
+    )

@@ -19,6 +19,7 @@ from typing import Generic
 import anyio
 
 from eventlog.core.logs import get_logger
+from memory_actors.actors.heap import give_back
 from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
 from memory_actors.actors.slots import L, Slot
 from memory_actors.base.errors import (
@@ -27,7 +28,6 @@ from memory_actors.base.errors import (
     SystemClosedError,
     WrongLoopError,
 )
-from memory_actors.base.heap import give_back
 from memory_actors.base.privacy import reason
 from memory_actors.base.statistics import RuntimeStatistics
 

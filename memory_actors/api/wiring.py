@@ -60,8 +60,8 @@ from memory_actors.kinds.user_state import LimitsByTier, UserState, user_decider
 from memory_actors.observing.alerts import Alert, AlertDispatcher, AlertSink, LogSink
 from memory_actors.observing.metrics import LatencyWatch, Metrics, NoMetrics
 from memory_actors.observing.monitor import MemoryMonitor
-from memory_actors.search.embedding.batcher import LEAVE_S_MAX
 from memory_actors.search.embedding.default import embedder_of
+from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.protocol import Embedder
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.vector_table import DAMAGED
@@ -278,10 +278,8 @@ def _services(
         alerts=alerts,
         decider=user_decider(limits),
         limits=limits,
-        totals=Totals(require(log, CountingStore), settings.global_limits),
+        totals=_totals(log, settings),
     )
-    if isinstance(log, CappingStore):  # others write to it, too
-        log.cap_totals(activation.totals.caps())
     _make_indexes(parts.directory / INDEXES)
     runtime: Runtime[LiveUser] = Runtime(
         lambda stream, epoch: activation.activate(lambda: runtime, stream, epoch),
@@ -299,13 +297,7 @@ def _services(
         monitor=MemoryMonitor(
             settings.memory_soft_bytes, settings.memory_hard_bytes, on_soft=runtime.relieve
         ),
-        recalls=RecallAudit(
-            log,
-            settings.recall_audit,
-            settings.recall_audit_days,
-            HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE),
-            parts.clock,
-        ),
+        recalls=_recalls(parts, log),
         superseding=parts.superseding,
         extractor=parts.extractor,
         metrics=parts.metrics,
@@ -314,6 +306,19 @@ def _services(
         clock_us=parts.clock,
         new_id=parts.new_id,
     )
+
+
+def _totals(log: EventStore, settings: Settings) -> Totals:
+    totals = Totals(require(log, CountingStore), settings.global_limits)
+    if isinstance(log, CappingStore):  # others write to it, too
+        log.cap_totals(totals.caps())
+    return totals
+
+
+def _recalls(parts: Resolved, log: EventStore) -> RecallAudit:
+    key = HashKey(log if isinstance(log, SettingStore) else parts.directory / KEY_FILE)
+    settings = parts.settings
+    return RecallAudit(log, settings.recall_audit, settings.recall_audit_days, key, parts.clock)
 
 
 def _make_indexes(path: Path) -> None:

@@ -156,6 +156,15 @@ def shared_options(names: Collection[str]) -> list[click.Parameter]:
 
 def _shared_options() -> list[click.Option]:
     return [
+        *_options_of_a_store(),
+        *_options_of_a_node(),
+        _shared("--json", "json", is_flag=True, help="Print JSON, for programs."),
+        _shared("--debug", "debug", is_flag=True, help="Print a traceback with an error."),
+    ]
+
+
+def _options_of_a_store() -> list[click.Option]:
+    return [
         _shared(
             "--data",
             "data",
@@ -192,6 +201,11 @@ def _shared_options() -> list[click.Option]:
             type=click.Choice(list(EMBEDDERS)),
             help=f"The embedding model.  [default: {DEFAULT}; variable: {EMBEDDER_VARIABLE}]",
         ),
+    ]
+
+
+def _options_of_a_node() -> list[click.Option]:
+    return [
         _shared(
             "--node-host",
             "node_host",
@@ -206,8 +220,6 @@ def _shared_options() -> list[click.Option]:
             type=click.IntRange(0, PORT_MAX),
             help=f"The port there.  [default: any free one; variable: {PORT_VARIABLE}]",
         ),
-        _shared("--json", "json", is_flag=True, help="Print JSON, for programs."),
-        _shared("--debug", "debug", is_flag=True, help="Print a traceback with an error."),
     ]
 
 

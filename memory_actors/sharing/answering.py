@@ -1,8 +1,8 @@
 """The owner's side of a call: from its name and bytes to a method of the API, and back.
 
 What a peer sends is not trusted further than what a caller in this process says: only what
-declared.py names can be called, on handles that are made here, and every argument is checked by the
-operation itself.
+generated_operations.py names can be called, on handles that are made here, and every argument is
+checked by the operation itself.
 
 Functions that a client gave as arguments are called back. Whoever calls one waits until the client
 has carried it out, and gets what it raised: an operation that is to stop does not begin more
@@ -27,7 +27,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
 from memory_actors.sharing.client import REPLAY
 from memory_actors.sharing.declaration import Caller, How, Invocation, On, Then
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import invocation_of
 from memory_actors.sharing.retrying import RetriedScope, done
 from memory_actors.sharing.values import error_of, packed, result, unpacked

@@ -23,8 +23,8 @@ from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
 from memory_actors.sharing.declaration import Invocation, On, Then
-from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import Said
+from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import call_of, deadline_s, from_here, nothing
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
 from memory_actors.sharing.waiting import ERASURES, Waiting

@@ -67,7 +67,7 @@ class Call(Message, tag=3):
 
     number: int
     operation: str
-    """Its name in declared.py."""
+    """Its name in generated_operations.py."""
     on: On
     arguments: bytes
     """See values.py."""

@@ -1,4 +1,4 @@
-"""Operations carried out by a server over HTTP, for what servers offer. See offered.py.
+"""Operations carried out by a server over HTTP, for what servers offer. See generated_routes.py.
 
 A request that did not reach the server is sent again, after a pause. One that may have reached it
 is sent again only if nothing can be done twice by that: it reads, or it has an idempotency key.
@@ -32,9 +32,9 @@ from memory_actors.base.reports import CompactionProgress, CompactionReport, Mom
 from memory_actors.base.validation import check_name, checked_host, json_copy
 from memory_actors.base.watching import tell
 from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered, On
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.generated_operations import DECLARED
+from memory_actors.sharing.generated_routes import OFFERED, PROBLEMS
 from memory_actors.sharing.invocations import arguments
-from memory_actors.sharing.offered import OFFERED, PROBLEMS
 from memory_actors.sharing.values import error_named
 
 if TYPE_CHECKING:

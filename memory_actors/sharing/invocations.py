@@ -13,7 +13,7 @@ import msgspec
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.sharing import frames
 from memory_actors.sharing.declaration import Invocation
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.values import Found, packed, unpacked
 
 

@@ -1,8 +1,8 @@
 """The handles of a client: the API of `memory_actors`, its operations carried out elsewhere.
 
-Every operation that declared.py names is a method here, made from that; what needs no owner (making
-a handle) is written out. An object of the engine is an instance of the class of its name here, too:
-`isinstance(user, UserMemory)` holds whoever owns the store.
+Every operation that generated_operations.py names is a method here, made from that; what needs no
+owner (making a handle) is written out. An object of the engine is an instance of the class of its
+name here, too: `isinstance(user, UserMemory)` holds whoever owns the store.
 """
 
 from abc import ABCMeta
@@ -19,7 +19,7 @@ from memory_actors.base.records import Hit, Hits, Trust
 from memory_actors.base.reports import Moment
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
 from memory_actors.sharing.declaration import Caller, How, Invocation, On
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.generated_operations import DECLARED
 
 R = TypeVar("R", bound="type[Remote]")
 

@@ -24,8 +24,8 @@ from memory_actors.sharing.answering import Answering, ClientSession, Everywhere
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, check
 from memory_actors.sharing.declaration import How
-from memory_actors.sharing.declared import DECLARED
 from memory_actors.sharing.frames import FrameLink, Said
+from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.values import error_bytes
 from memory_actors.sharing.waiting import FORGET
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from memory_actors.sharing import frames
 from memory_actors.sharing.declaration import How
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.generated_operations import DECLARED
 
 ERASURES: Final = "system.watch_erasures"
 FORGET: Final = "node.forget"

@@ -16,9 +16,9 @@ from memory_actors.server import KeyStore
 from memory_actors.server.serving import address, listening, new_server
 from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.generated_operations import DECLARED
+from memory_actors.sharing.generated_routes import OFFERED
 from memory_actors.sharing.http import HttpCaller
-from memory_actors.sharing.offered import OFFERED
 from memory_actors.sharing.owning import owned
 from memory_actors.sharing.system import MemorySystem
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Final, NamedTuple, TypeAlias
 
-from memory_actors.base import patterns
+from memory_actors.search import patterns
 
 Days: TypeAlias = tuple[int, int]
 """Half-open, numbered from 1970-01-01."""

@@ -19,133 +19,26 @@ long as that takes no longer than a batch may hold up the next.
 """
 
 import asyncio
-import atexit
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, TypeAlias
-from weakref import WeakSet
 
 import anyio.to_thread
 
-from memory_actors.base.errors import EmbedderClosedError, EmbedderError
+from memory_actors.base.errors import EmbedderError
+from memory_actors.search.embedding.embedder_thread import (
+    LEAVE_S_MAX,
+    EmbedderThread,
+    closed,
+    failed,
+)
 from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, codebook_of
 from memory_actors.search.embedding.token_states import check_packed, states_of
 from memory_actors.search.embedding.vector_table import as_stored
-
-# --- the thread that an embedder is called in, and how it ends
-#
-# It is a daemon: a call that hangs must not keep a process. But a daemon that comes back out of a
-# library in C++ while the interpreter is taken down aborts the process. So who closes waits for the
-# call in hand, and so does the exit of the interpreter, for `LEAVE_S_MAX` altogether.
-
-LEAVE_S_MAX = 5.0  # for a call in hand: a full batch takes 0.2 s, on a slow machine some seconds
-
-_started: "WeakSet[EmbedderThread]" = WeakSet()
-
-
-class EmbedderThread:
-    """One thread that runs calls in turn, started with the first."""
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
-        self._calls = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._given_up_at_s: float | None = None
-        """Until when it is waited for. None: it is to go on."""
-        self._begun_at_s: float | None = None
-
-    @property
-    def busy_s(self) -> float:
-        """For how long it has been at the call in hand; 0 if there is none."""
-        since_s = self._begun_at_s
-        return 0.0 if since_s is None else time.monotonic() - since_s
-
-    def submit(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Begin a call; the result is what it returns or raises.
-
-        :raises EmbedderError: the thread was stopped.
-        """
-        if self._given_up_at_s is not None:
-            raise closed()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="embedder", daemon=True)
-            self._thread.start()
-            _started.add(self)
-        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._calls.put((call, result))
-        return result
-
-    def stop(self) -> None:
-        """End the thread after the call it is at; those behind it fail."""
-        if self._given_up_at_s is None:
-            self._given_up_at_s = time.monotonic() + LEAVE_S_MAX
-            self._calls.put(None)
-
-    def join(self, wait_s: float = LEAVE_S_MAX) -> None:
-        """Wait until the stopped thread has ended, or all the time that it is given is up."""
-        if self._thread is not None and self._given_up_at_s is not None:
-            left_s = self._given_up_at_s - time.monotonic()
-            self._thread.join(max(0.0, min(wait_s, left_s)))
-
-    def _work(self) -> None:
-        while (taken := self._calls.get()) is not None:
-            call, result = taken
-            self._begun_at_s = time.monotonic()
-            outcome, failure = None, None
-            try:
-                if self._given_up_at_s is not None:
-                    raise closed()
-                outcome = call()
-            except Exception as error:
-                failure = error
-            except BaseException as error:  # a panic of a library in Rust is none of Exception
-                failure = failed(error)
-            self._begun_at_s = None
-            with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
-                result.get_loop().call_soon_threadsafe(_settle, result, outcome, failure)
-
-
-@atexit.register
-def _leave() -> None:
-    """Stop what nobody has closed, and wait for all that runs."""
-    threads = list(_started)
-    for thread in threads:
-        thread.stop()
-    for thread in threads:
-        thread.join()
-
-
-def _settle(result: "asyncio.Future[Any]", outcome: Any, failure: Exception | None) -> None:
-    if result.done():
-        return
-    if failure is None:
-        result.set_result(outcome)
-    else:
-        result.set_exception(failure)
-
-
-def closed() -> EmbedderClosedError:
-    """Return what those are told who come too late."""
-    return EmbedderClosedError("the memory system is closed: open it again")
-
-
-def failed(error: BaseException) -> EmbedderError:
-    """Return what an embedder has raised as an error of ours."""
-    if isinstance(error, EmbedderError):
-        return error
-    failure = EmbedderError(f"the embedder failed: {error!r}")
-    failure.__cause__ = error
-    return failure
-
-
-# --- batches
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms

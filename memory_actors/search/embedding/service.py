@@ -26,8 +26,9 @@ from memory_actors.base.steps import here, step
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.background import computed_mean, own_mean
-from memory_actors.search.embedding.batcher import LEAVE_S_MAX, Batcher, Outcome
+from memory_actors.search.embedding.batcher import Batcher, Outcome
 from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of

@@ -28,7 +28,7 @@ from typing import Final
 
 from Stemmer import Stemmer
 
-from memory_actors.base.patterns import pattern
+from memory_actors.search.patterns import pattern
 
 CHARACTERS_MAX: Final = 32_768
 """Indexed of a text: one of that length holds more words than a query can tell."""

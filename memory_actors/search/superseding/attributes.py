@@ -8,7 +8,7 @@ likes tea may like coffee, too, but who lives in Glasgow no longer lives in Bris
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from memory_actors.base.patterns import pattern
+from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
 from memory_actors.search.superseding.lexicon import (
     ALCOHOL,

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from memory_actors.base.patterns import pattern
 from memory_actors.search.indexes.words import stems
+from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.lexicon import (
     BE,
     BESIDES,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
-from memory_actors.base.patterns import pattern
 from memory_actors.search.indexes.words import STOP_WORDS, stems
+from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
 from memory_actors.search.superseding.lexicon import (
     DISLIKING,

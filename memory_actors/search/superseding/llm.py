@@ -13,8 +13,8 @@ import msgspec
 
 from memory_actors.base.errors import LLMError
 from memory_actors.base.llm import AsksModel
-from memory_actors.base.patterns import pattern
 from memory_actors.base.quoting import quoted
+from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.protocol import NEAR_MAX, Reach, Statement, Verdict
 
 TEXT_CHARACTERS_MAX: Final = 1_000

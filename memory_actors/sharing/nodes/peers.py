@@ -23,7 +23,7 @@ from memory_actors.sharing.address import BACKLOG, Address, family_of, is_loopba
 from memory_actors.sharing.client import Asked, Client
 from memory_actors.sharing.connecting import Connection, RefusedError
 from memory_actors.sharing.declaration import Invocation, On
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.generated_operations import DECLARED
 
 CONNECT_S: Final = 1.0
 """A node that lives takes a connection at once; where another one is, the database says."""

@@ -230,13 +230,10 @@ def _chosen(
 
 
 def _document(row: Row, value: Any, provenance: Provenance) -> Document:
-    own = {name: getattr(row, name) for name in ("collection", "key", "pinned", "size_bytes")}
-    return Document(
-        **of_any(row, provenance),
-        **own,
-        value=json_copy(msgspec.to_builtins(value), "value"),
-        metadata=json_copy(row.metadata, "metadata"),
-    )
+    own = {name: getattr(row, name) for name in Document.__struct_fields__ if hasattr(row, name)}
+    said = json_copy(msgspec.to_builtins(value), "value")
+    metadata = json_copy(row.metadata, "metadata")
+    return Document(**{**own, **of_any(row, provenance), "value": said, "metadata": metadata})
 
 
 def checked_document(value: object) -> tuple[dict[str, Any], str]:

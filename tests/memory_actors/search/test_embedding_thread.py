@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_actors.search.embedding.batcher import LEAVE_S_MAX
+from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 
 STARTED_S_MAX = 20.0  # Python, numpy and what else is imported, on a busy machine
 

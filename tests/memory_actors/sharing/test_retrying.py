@@ -14,7 +14,7 @@ from memory_actors.sharing import frames
 from memory_actors.sharing.address import reachable, read_address
 from memory_actors.sharing.at_once import _asked
 from memory_actors.sharing.declaration import On
-from memory_actors.sharing.declared import DECLARED
+from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.values import packed
 
 pytestmark = pytest.mark.anyio

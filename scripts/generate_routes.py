@@ -1,6 +1,6 @@
-"""Writes memory_actors/sharing/offered.py: what a server offers over HTTP, for its clients.
+"""Writes memory_actors/sharing/generated_routes.py: what a server offers its clients over HTTP.
 
-    python scripts/offered.py
+    python scripts/generate_routes.py
 
 It is read from the routes of the server; a client must know them without that. A test compares.
 """
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from declared import ROWS, Names, formatted
+from generate_operations import ROWS, Names, formatted
 
 from memory_actors.api.operations import OPERATIONS
 from memory_actors.server import admin, problems, users
 from memory_actors.server.bodies import Compress
 from memory_actors.sharing.declaration import Offered
 
-FILE = Path(__file__).parents[1] / "memory_actors/sharing/offered.py"
-HEAD = '''"""Made by scripts/offered.py from the routes of the server: do not edit."""'''
+FILE = Path(__file__).parents[1] / "memory_actors/sharing/generated_routes.py"
+HEAD = '''"""Made by scripts/generate_routes.py from the routes of the server: do not edit."""'''
 USER = "/v1/users/{user_id}"
 ADMIN = "/admin"
 

@@ -1,4 +1,4 @@
-"""Made by scripts/declared.py from the methods of the API: do not edit."""
+"""Made by scripts/generate_operations.py from the methods of the API: do not edit."""
 
 from collections.abc import Mapping
 from typing import Any, Final

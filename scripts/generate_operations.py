@@ -1,6 +1,6 @@
-"""Writes memory_actors/sharing/declared.py: what a client knows of each operation.
+"""Writes memory_actors/sharing/generated_operations.py: what a client knows of each operation.
 
-    python scripts/declared.py
+    python scripts/generate_operations.py
 
 It is read from the methods of the API, which load all that carries them out; a client must know
 their names and results without that. A test compares.
@@ -19,8 +19,8 @@ from memory_actors.api.operations import OPERATIONS, OWNERS, in_answers
 from memory_actors.api.user import UserMemory
 from memory_actors.users.handles.context_document import ContextDocument
 
-FILE = Path(__file__).parents[1] / "memory_actors/sharing/declared.py"
-HEAD = '''"""Made by scripts/declared.py from the methods of the API: do not edit."""'''
+FILE = Path(__file__).parents[1] / "memory_actors/sharing/generated_operations.py"
+HEAD = '''"""Made by scripts/generate_operations.py from the methods of the API: do not edit."""'''
 ROWS = "# fmt: off"
 """Goes before tables: one row, one line."""
 PLUMBING = {

@@ -1,4 +1,4 @@
-"""Made by scripts/offered.py from the routes of the server: do not edit."""
+"""Made by scripts/generate_routes.py from the routes of the server: do not edit."""
 
 from collections.abc import Mapping
 from typing import Final

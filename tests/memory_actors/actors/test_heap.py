@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from memory_actors.base.heap import _trim, give_back
+from memory_actors.actors.heap import _trim, give_back
 
 HELD = """
 import psutil
-from memory_actors.base.heap import give_back
+from memory_actors.actors.heap import give_back
 
 blocks = [bytes(2_000) for _ in range(50_000)]  # 100 MB
 last = blocks[-1]  # lies at the end: the heap cannot shrink from there
@@ -27,5 +27,5 @@ def test_what_was_freed_goes_back_to_the_operating_system() -> None:
 
 
 def test_a_c_library_without_a_way_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_actors.base.heap._trim", lambda: None)
+    monkeypatch.setattr("memory_actors.actors.heap._trim", lambda: None)
     give_back()
