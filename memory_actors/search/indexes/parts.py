@@ -196,6 +196,10 @@ class IndexFile(msgspec.Struct, frozen=True):
     words: Saved = EMPTY
     traits: SavedTraits | None = None
     tokens: SavedTokens | None = None
+    table: bytes = b""
+    """The identity of the table of vectors that the `numbers` are of."""
+    numbers: bytes = b""
+    """uint32 a row: by how much the number of its embedding is more than that of the row before."""
 
 
 class _Head(msgspec.Struct):
@@ -327,13 +331,17 @@ class IndexFiles:
     def _loaded(self, file: IndexFile, version: int | None) -> Loaded:
         words, late = LexicalIndex.restored(file.words), self._late()
         traits = Traits() if file.traits is None else Traits.restored(file.traits)
+        if file.table == self._embeddings.table:
+            traits.number(slice(None), np.cumsum(np.frombuffer(file.numbers, np.uint32), dtype=np.uint32))
         labels = np.array(words.labels(), np.int64)
         if len(labels) != traits.count:
             raise ValueError("the parts of an index do not fit each other: build it anew")
         if file.tokens is not None:
             late.restore(file.tokens)
         vectors, there = self._embeddings.matrix(
-            traits.digests(), take=lambda rows, packed: late.hold(labels[rows].tolist(), packed)
+            traits.digests(),
+            take=lambda rows, packed: late.hold(labels[rows].tolist(), packed),
+            numbers=traits.numbers(),
         )
         dense = DenseIndex.of(self._embeddings.embedder.dimension, labels.tolist(), vectors)
         parts = Parts(len(labels), dense, words, late, traits)
@@ -348,15 +356,29 @@ class IndexFiles:
 
     async def save_words(self, kept: Kept) -> None:
         """Write the words file, here and where others find it."""
+        await self._number(kept)
         data = await anyio.to_thread.run_sync(self._write_words, kept)
         if self._embeddings.shared is not None:
             name = self._words_path.name
             await self._embeddings.shared.save_file(name, kept.version, data)
+
+    async def _number(self, kept: Kept) -> None:
+        """Note where the embeddings lie that nothing is noted of."""
+        rows = kept.rows[kept.traits.numbers(kept.rows) == 0]
+        if len(rows):
+            numbers = await anyio.to_thread.run_sync(
+                lambda: self._embeddings.numbers(kept.traits.digests(rows))
+            )
+            kept.traits.number(rows, numbers)
 
     def _write_words(self, kept: Kept) -> bytes:
         for graph in (self._path, self._path.with_suffix(".graph")):  # of an older version
             with suppress(OSError):
                 graph.unlink(missing_ok=True)
         traits, tokens = kept.traits.saved(kept.rows), kept.tokens.saved()
-        file = IndexFile(self._recipe, kept.version, kept.waiting, kept.words, traits, tokens)
+        numbers = np.diff(kept.traits.numbers(kept.rows), prepend=np.uint32(0))
+        file = IndexFile(
+            self._recipe, kept.version, kept.waiting, kept.words, traits, tokens,
+            self._embeddings.table, numbers.tobytes(),
+        )  # fmt: skip
         return write_index(self._words_path, file, self._embeddings.owner)
