@@ -25,9 +25,6 @@ ROW_BYTES = 16  # of a keyed hash: as long as a digest
 class KeyScope:
     """Rows that lie in the clear."""
 
-    is_clear = True
-    """Whether rows are read as they were written."""
-
     def row(self, digest: bytes) -> bytes:
         """Return what the row of a text is found under."""
         return digest
@@ -52,8 +49,6 @@ class _UsersScope(KeyScope):
 
 
 class _EncryptedScope(KeyScope):
-    is_clear = False
-
     def __init__(self, cipher: Cipher):
         self._cipher = cipher
 

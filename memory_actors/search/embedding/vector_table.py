@@ -90,8 +90,11 @@ def as_stored(vectors: Vectors) -> Vectors:
     return coded_units(vectors).decoded()
 
 
-TakeTokens = Callable[[Sequence[int], Sequence[bytes]], None]
-"""Takes the packed token states of some of the texts that were asked for, by their places."""
+TakeTokens = Callable[[npt.NDArray[np.intp], Sequence[bytes], int], None]
+"""Takes the packed token states of some of the texts that were asked for, by their places.
+
+They come behind so many bytes of other things, each time.
+"""
 
 
 class _Unwritten(NamedTuple):
@@ -188,12 +191,14 @@ class VectorTable:
         for start in range(0, len(digests), MATRIX_ROWS):
             chunk = digests[start : start + MATRIX_ROWS]
             found = self._chunk(chunk, known[start : start + MATRIX_ROWS], dimension, owner)
-            rows = [row for row, value in enumerate(found, start) if value is not None]
             values = [value for value in found if value is not None]
+            rows = np.arange(start, start + len(chunk))
+            if len(values) < len(chunk):
+                rows = rows[[value is not None for value in found]]
             codes[rows] = codes_of(values, dimension)
             there[rows] = True
             if take is not None:
-                take(rows, [value[HEADER.size + dimension :] for value in values])
+                take(rows, values, HEADER.size + dimension)
             if self._is_old and len(chunk) == MATRIX_ROWS:  # so many are read in a thread
                 self.flush()
         return units_of(codes), there
