@@ -337,9 +337,7 @@ class LateIndex:
         if label not in self:
             self._hold([self._rows.add(label, _different(packed))], tokens_of([packed]))
 
-    def hold(
-        self, labels: Collection[int], packed: Sequence[bytes], skipped: int = 0
-    ) -> None:
+    def hold(self, labels: Collection[int], packed: Sequence[bytes], skipped: int = 0) -> None:
         """Keep the states of known labels in memory, as far as there is room for them.
 
         See `tokens_of` for what is `skipped`.

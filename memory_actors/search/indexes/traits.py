@@ -201,9 +201,9 @@ class Traits:
         owners, numbers = np.unique(columns.owners, return_inverse=True)
         names = Names.listed(self.owners[owner] for owner in owners.tolist())
         columns = columns._replace(owners=numbers.astype(np.int32))
-        *others, digests, _numbers = columns
+        others = columns[: len(_SAVED) - 1]
         data = zlib.compress(b"".join(column.tobytes() for column in others), 1)
-        return SavedTraits(names.saved(), self._named.saved(), data, digests.tobytes())
+        return SavedTraits(names.saved(), self._named.saved(), data, columns.digests.tobytes())
 
     @classmethod
     def restored(cls, saved: SavedTraits) -> Self:
@@ -223,7 +223,7 @@ class Traits:
         for kind in _SAVED:
             columns.append(np.frombuffer(data, kind, traits.count, start).copy())
             start += columns[-1].nbytes
-        traits._columns = Columns(*columns, numbers=np.zeros(traits.count, np.uint32))
+        traits._columns = Columns._make([*columns, np.zeros(traits.count, np.uint32)])
         traits._check()
         traits._count()
         return traits
