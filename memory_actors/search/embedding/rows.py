@@ -64,8 +64,8 @@ def numbers_of(stored: Iterable[bytes]) -> Numbers:
 
 def stored_numbers(numbers: Numbers) -> list[bytes]:
     """Return numbers of rows as the tables have them."""
-    data, size = numbers.astype(">u8").tobytes(), _NUMBER.size
-    return [data[start : start + size] for start in range(0, len(data), size)]
+    found: list[bytes] = numbers.astype(">u8").view(np.dtype((np.void, _NUMBER.size))).tolist()
+    return found
 
 
 def rows_at(

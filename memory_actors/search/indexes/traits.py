@@ -311,7 +311,8 @@ class Traits:
 
     def digests(self, rows: Rows | slice = slice(None)) -> list[bytes]:
         """Return the digests of the texts of some rows, or of each."""
-        return digests_in(self._columns.digests[: self.count][rows].tobytes())
+        found: list[bytes] = self._columns.digests[: self.count][rows].tolist()
+        return found
 
     def digest_at(self, row: int) -> bytes:
         """Return the digest of the text of a row."""
