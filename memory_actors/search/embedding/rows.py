@@ -36,6 +36,7 @@ HEADER = struct.Struct("<I")
 
 Numbers = npt.NDArray[np.uint32]
 """Of rows; 0 where it is not known."""
+NO_NUMBER = bytes(_NUMBER.size)
 
 
 def put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> None:

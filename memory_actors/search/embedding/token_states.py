@@ -288,7 +288,7 @@ class Tokens(NamedTuple):
 def tokens_of(packed: Sequence[bytes], skipped: int = 0) -> Tokens:
     """Return the tokens of texts that were packed with one codebook; of an empty one none.
 
-    What is packed comes behind so many bytes, which are `skipped`.
+    So many bytes that each of them begins with are `skipped`.
     """
     head = skipped + _HEADER.size
     first = next((data for data in packed if len(data) > skipped), None)

@@ -42,6 +42,7 @@ from memory_actors.search.embedding.rows import (
     FACTS,
     HEADER,
     MODEL_BYTES,
+    NO_NUMBER,
     OLD_TOKENS,
     OLD_VECTORS,
     PLACES,
@@ -93,7 +94,7 @@ def as_stored(vectors: Vectors) -> Vectors:
 TakeTokens = Callable[[npt.NDArray[np.intp], Sequence[bytes], int], None]
 """Takes the packed token states of some of the texts that were asked for, by their places.
 
-They come behind so many bytes of other things, each time.
+The number says how many bytes of other things each of them begins with.
 """
 
 
@@ -125,7 +126,7 @@ class VectorTable:
         identity = secrets.token_bytes(IDENTITY_BYTES)
         try:
             self.set_fact(IDENTITY, identity)
-        except EventLogError as error:  # then numbers are of use to nobody, and digests are
+        except EventLogError as error:  # derived data: then rows are looked up by their digests
             _logger.warning("table of embeddings has no identity", error=str(error))
         return identity
 
@@ -183,7 +184,7 @@ class VectorTable:
         """Return the vectors, [n, d], and which are there; the others are zeros.
 
         `take` is given the token states of those that are there. Rows are looked for under their
-        `numbers` first, which takes a third of the time; those that are wrong become 0.
+        `numbers` first, which takes half the time; those that are wrong become 0.
         """
         known = np.zeros(len(digests), np.uint32) if numbers is None else numbers
         codes = np.zeros((len(digests), dimension), np.int8)
@@ -234,13 +235,13 @@ class VectorTable:
     def numbers(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> Numbers:
         """Return the numbers of the rows of texts; 0 for one that has none. Blocks."""
         self.flush()
-        scope, unknown = owner.scope(), stored_numbers(np.zeros(1, np.uint32))[0]
+        scope = owner.scope()
         if scope is None:
             return np.zeros(len(digests), np.uint32)
         keys = [self._model + scope.row(digest) for digest in digests]
         with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
             found = dict(cursor.getmulti(sorted(keys)))
-        return numbers_of(found.get(key, unknown) for key in keys)
+        return numbers_of(found.get(key, NO_NUMBER) for key in keys)
 
     def _stored(self, digests: Sequence[bytes], dimension: int, owner: Owner) -> dict[bytes, bytes]:
         """Return the stored rows of this dimension that are whole, by digest."""
