@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from immutables import Map
 
-from memory_actors.base.interning import addressed, places_for, probed
+from memory_actors.base.interning import addressed, hashes_of, places_for, probed
 from memory_actors.kinds.kind import Row
 
 R = TypeVar("R", bound=Row)
@@ -65,13 +65,11 @@ class _Base(Generic[R]):
         self.ends = np.frombuffer(packed.ends, np.uint32)
         self.keys = np.frombuffer(packed.keys, np.uint64)
         self.count = len(self.ends)
-        self._by_key = np.argsort(self.keys, kind="stable").astype(np.int32)
+        self._by_key = np.argsort(self.keys).astype(np.int32)
         starts = np.append(np.uint32(0), self.ends)[:-1]
         begins, ends = _ids_in(self._rows, starts + np.uint32(form.head_bytes))
         self._ids, self._id_ends = begins, ends
-        spans = zip(begins.tolist(), ends.tolist(), strict=True)
-        hashes = np.array([hash(self._rows[begin:end]) for begin, end in spans], np.int64)
-        self._table = addressed(hashes, places_for(self.count))
+        self._table = addressed(hashes_of(self._rows, begins, ends), places_for(self.count))
 
     @property
     def size_bytes(self) -> int:

@@ -28,7 +28,13 @@ class Embeddings:
         self.tokens = partial(service.tokens, owner=owner)
         self.stored = partial(service.stored, owner=owner)
         self.matrix = partial(service.matrix, owner=owner)
+        self.numbers = partial(service.numbers, owner=owner)
         self.erase = partial(service.erase, owner=owner)
+
+    @property
+    def table(self) -> bytes:
+        """The identity of the table that `numbers` are of."""
+        return self._service.table
 
     def own(self, epoch: int) -> None:
         """Save what is kept beside the user's stream too: this node has it, under an epoch."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from eventlog import Environment
 from eventlog.lmdb.environment import Transaction
@@ -33,6 +34,10 @@ _NUMBER = struct.Struct(">Q")
 HEADER = struct.Struct("<I")
 """Of a row: the dimension. The codes of the vector come next, int8, then the token states."""
 
+Numbers = npt.NDArray[np.uint32]
+"""Of rows; 0 where it is not known."""
+NO_NUMBER = bytes(_NUMBER.size)
+
 
 def put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> None:
     """Write a row in the place of the one that there is, or behind all others."""
@@ -52,10 +57,50 @@ def written(row: bytes, key: bytes, scope: KeyScope) -> bytes:
     return seal(scope.written(row, place_of(ROWS, key)), key)
 
 
-def read_row(value: bytes, key: bytes, scope: KeyScope) -> bytes | None:
-    """Return the row that was written under a key, None if it is not readable."""
-    data = checked(value, key)
-    return None if data is None else scope.read(data, place_of(ROWS, key))
+def numbers_of(stored: Iterable[bytes]) -> Numbers:
+    """Return numbers of rows; 0 for one that is too high to be kept."""
+    numbers = np.frombuffer(b"".join(stored), ">u8")
+    return np.where(numbers > np.iinfo(np.uint32).max, 0, numbers).astype(np.uint32)
+
+
+def stored_numbers(numbers: Numbers) -> list[bytes]:
+    """Return numbers of rows as the tables have them."""
+    found: list[bytes] = numbers.astype(">u8").view(np.dtype((np.void, _NUMBER.size))).tolist()
+    return found
+
+
+def rows_at(
+    env: Environment, txn: Transaction, numbers: Sequence[bytes], keys: Sequence[bytes],
+    scope: KeyScope, dimension: int,
+) -> list[bytes | None]:  # fmt: skip
+    """Return the rows of this dimension that have these numbers and were written under these keys.
+
+    None for one that is not there, is another's, or is not readable.
+    """
+    with txn.cursor(env.tables[ROWS]) as cursor:
+        stored = cursor.getmulti(numbers)
+    if len(stored) == len(numbers):
+        rows = read_rows([value for _, value in stored], keys, scope)
+    else:
+        found = dict(stored)
+        rows = read_rows([found.get(number, b"") for number in numbers], keys, scope)
+    head = HEADER.pack(dimension)
+    least = len(head) + dimension
+    return [row if row and row.startswith(head) and len(row) >= least else None for row in rows]
+
+
+def read_rows(
+    values: Iterable[bytes], keys: Iterable[bytes], scope: KeyScope
+) -> list[bytes | None]:
+    """Return the rows that were written under keys, None for one that is not readable."""
+    # Written out: there may be a hundred thousand, and each call of ours takes as long as the CRC.
+    crc, size, read, place = zlib.crc32, _CRC.size, scope.read, place_of(ROWS, b"")
+    return [
+        read(row, place + key)
+        if crc(row := value[size:], crc(key)).to_bytes(size, "big") == value[:size]
+        else None
+        for key, value in zip(keys, values, strict=True)
+    ]
 
 
 def row_of(one: Embedded) -> bytes:

@@ -32,6 +32,7 @@ from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
+from memory_actors.search.embedding.rows import Numbers
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook
@@ -336,12 +337,29 @@ class EmbeddingService:
         digests: Sequence[bytes],
         owner: Owner = EVERYBODY,
         take: TakeTokens | None = None,
+        numbers: Numbers | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
         """Return the same as rows, [n, d], and which are there; the others are zeros.
 
-        `take` is given the token states of those that are there.
+        `take` is given the token states of those that are there. See `VectorTable.matrix`.
         """
-        return self._table.matrix(digests, self.embedder.dimension, owner, take)
+        return self._table.matrix(digests, self.embedder.dimension, owner, take, numbers)
+
+    @property
+    def table(self) -> bytes:
+        """The identity of the table on disk: what its `numbers` are good for."""
+        return self._table.identity
+
+    def numbers(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> Numbers:
+        """Return the numbers of rows on disk by which they are found sooner. For a thread.
+
+        0 for one that has none, or cannot be looked for.
+        """
+        try:
+            return self._table.numbers(digests, owner)
+        except EventLogError as error:  # derived data: digests find them as well
+            _logger.warning("numbers of embeddings not read", error=str(error))
+            return np.zeros(len(digests), np.uint32)
 
     async def forget(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
         """Delete what is known of texts. Who still has one of them embeds it again."""

@@ -285,10 +285,16 @@ class Tokens(NamedTuple):
     """Of the tokens of each text."""
 
 
-def tokens_of(packed: Sequence[bytes]) -> Tokens:
-    """Return the tokens of texts that were packed with one codebook; of an empty one none."""
-    head = _HEADER.size
-    _, dimensions, _ = _HEADER.unpack_from(next(filter(None, packed), header_of(PLAIN)))
+def tokens_of(packed: Sequence[bytes], skipped: int = 0) -> Tokens:
+    """Return the tokens of texts that were packed with one codebook; of an empty one none.
+
+    So many bytes that each of them begins with are `skipped`.
+    """
+    head = skipped + _HEADER.size
+    first = next((data for data in packed if len(data) > skipped), None)
+    _, dimensions, _ = _HEADER.unpack_from(
+        *((header_of(PLAIN), 0) if first is None else (first, skipped))
+    )
     size = _row_of(dimensions).itemsize
     rows = np.frombuffer(b"".join([data[head:] for data in packed]), np.dtype((np.void, size)))
     lengths = np.fromiter(map(len, packed), np.int64, len(packed))

@@ -125,7 +125,7 @@ class Labels:
     def rows_of_all(self, labels: Collection[int]) -> Rows:
         """Return the row of each label, -1 for one that is not there."""
         recent, (ordered, rows) = self._recent, self._sorted
-        wanted = np.fromiter(labels, np.int64, len(labels))
+        wanted = labels if isinstance(labels, np.ndarray) else np.fromiter(labels, np.int64)
         found = np.full(len(wanted), NONE, np.intp)
         if len(ordered):
             known = np.frombuffer(ordered, np.int64)

@@ -337,14 +337,18 @@ class LateIndex:
         if label not in self:
             self._hold([self._rows.add(label, _different(packed))], tokens_of([packed]))
 
-    def hold(self, labels: Collection[int], packed: Sequence[bytes]) -> None:
-        """Keep the states of known labels in memory, as far as there is room for them."""
+    def hold(self, labels: Collection[int], packed: Sequence[bytes], skipped: int = 0) -> None:
+        """Keep the states of known labels in memory, as far as there is room for them.
+
+        See `tokens_of` for what is `skipped`.
+        """
         rows = self._rows.labels.rows_of_all(labels)
-        if (rows == NONE).any() or not all(packed):
-            kept = [place for place, one in enumerate(packed) if one and rows[place] != NONE]
-            rows, packed = rows[kept], [packed[place] for place in kept]
+        has = np.fromiter(map(len, packed), np.int64, len(packed)) > skipped
+        if not (has & (rows != NONE)).all():
+            kept = np.flatnonzero(has & (rows != NONE))
+            rows, packed = rows[kept], [packed[place] for place in kept.tolist()]
         if len(rows):
-            self._hold(rows, tokens_of(packed))
+            self._hold(rows, tokens_of(packed, skipped))
 
     def _hold(self, rows: Rows | Sequence[int], tokens: Tokens) -> None:
         held = self._rows

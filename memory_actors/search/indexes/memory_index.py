@@ -27,17 +27,11 @@ from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, compacted
 from memory_actors.search.indexes.fields import FieldIndex
+from memory_actors.search.indexes.files import IndexFiles, Kept
 from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import (
-    IndexFiles,
-    Kept,
-    Parts,
-    SessionOrder,
-    indexed,
-    kept_rows,
-)
+from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed, kept_rows
 from memory_actors.search.indexes.pending import EmbeddedText, Pending
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 

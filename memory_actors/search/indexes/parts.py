@@ -9,48 +9,20 @@ the state (`kinds.kind.Passage`), so a session reads the same whatever its index
 rewordings, embeddings that came late or in another order, restarts, an index that was made anew.
 Most passages go to the end of their session, which is remembered; for any other the whole session
 is looked through.
-
-The file of an index holds it as it is in memory: the words, the traits and the word pieces of each
-passage, and the version of the state that it is an index of; what has changed since is looked at.
-Vectors and token states lie in `derived.mdb`. It is derived data: one that is damaged, of another
-recipe or out of date is made again, in whole or in part. In a store that is encrypted it is
-encrypted for its user. Where the log keeps derived data, the very bytes lie there too (shared.py),
-and a file that is missing here, or older, is fetched before it is read.
 """
 
-import os
-import zlib
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-import anyio.to_thread
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eventlog import EventLogError
-from eventlog.core.logs import get_logger
-from eventlog.files.datafile import ANEW, opened, read_bytes
-from memory_actors.base.compressing import compressed, decompressed
-from memory_actors.base.privacy import reason
 from memory_actors.kinds.kind import Kind, Passage, Row
-from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
-from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.indexes.dense import DenseIndex, Rows
-from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen
-from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
+from memory_actors.search.indexes.late import LateIndex
+from memory_actors.search.indexes.lexical import LexicalIndex
 from memory_actors.search.indexes.rows import View
-from memory_actors.search.indexes.traits import SavedTraits, Traits, digests_in
-
-RECIPE: Final = "words/4 traits/4"
-"""words/1 had passages of one session in the order in which they came to the index, words/2 English
-stems for words of all scripts, words/3 a list of words; traits/2 did not tell bare names, traits/3
-had only what texts show."""
-WORDS: Final = ".words"
-_logger = get_logger("memory_actors.search.indexes")
+from memory_actors.search.indexes.traits import Traits
 
 
 class Neighbours(NamedTuple):
@@ -170,193 +142,3 @@ class SessionOrder:
             found, behind = Neighbours(after=put.at[1]), put.behind
         self._latest[chain] = _Put(here, behind)
         return found
-
-
-# --- files
-
-
-def of_kind(path: Path, kind: str) -> Path:
-    """Return what the files of one kind's index are called by, of what a user's are called by."""
-    return path.with_suffix(f".{kind}.index")
-
-
-def words_beside(path: Path) -> Path:
-    """Return the file of the words of a kind's index."""
-    return path.with_suffix(WORDS)
-
-
-class IndexFile(msgspec.Struct, frozen=True):
-    """The parts of an index that are kept, at one moment."""
-
-    recipe: str
-    version: int = 0
-    """Of the state that it is an index of."""
-    waiting: tuple[str, ...] = ()
-    """Memories that were not indexed yet."""
-    words: Saved = EMPTY
-    traits: SavedTraits | None = None
-    tokens: SavedTokens | None = None
-
-
-class _Head(msgspec.Struct):
-    recipe: str
-
-
-def _decoded(data: bytes) -> IndexFile:
-    """Return a file; one of another recipe may have other parts, and nothing is known of them."""
-    recipe = msgspec.msgpack.decode(data, type=_Head).recipe
-    if not recipe.startswith(RECIPE):
-        return IndexFile(recipe)
-    return msgspec.msgpack.decode(data, type=IndexFile)
-
-
-def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> bytes:
-    """Write a file, whole or not at all; return what was written. Slow: for a thread."""
-    packed = compressed(msgspec.msgpack.encode(file))
-    data = owner.scope_to_write().written(packed, path.name.encode())
-    data = zlib.crc32(data).to_bytes(4, "big") + data
-    _write_whole(path, data)
-    return data
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    partial = path.with_suffix(".partial")
-    with opened(partial, ANEW) as written:
-        written.write(data)
-    os.replace(partial, path)  # noqa: PTH105 - atomic, as Path.replace, and says so
-
-
-def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
-    """Return what is in a file, None if that is nothing whole."""
-    try:
-        return _whole(read_bytes(path), path.name, owner)
-    except OSError:
-        return None
-
-
-def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
-    """Return what is in the bytes of a file, None if that is nothing whole."""
-    scope = owner.scope()
-    if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
-        return None
-    plain = scope.read(data[4:], name.encode())
-    try:
-        return None if plain is None else _decoded(decompressed(plain))
-    except ValueError:
-        return None
-
-
-class Kept(NamedTuple):
-    """The part of an index that is kept, at one moment."""
-
-    version: int
-    waiting: tuple[str, ...]
-    words: Saved
-    traits: Traits
-    rows: Rows
-    """The living ones."""
-    tokens: TokensThen
-
-
-class Loaded(NamedTuple):
-    """The part of an index that a file had, and the moment that it is of."""
-
-    parts: Parts
-    version: int | None
-    """None: there was none."""
-    doubtful: frozenset[str]
-    """Memories that may lack something."""
-
-
-class IndexFiles:
-    """The file of one kind's index, and what older versions had beside it."""
-
-    def __init__(self, path: Path, embeddings: Embeddings, fetch: Fetch):
-        self._path = path
-        self._embeddings = embeddings
-        self._fetch = fetch
-
-    @property
-    def _words_path(self) -> Path:
-        return words_beside(self._path)
-
-    @property
-    def _recipe(self) -> str:
-        return f"{RECIPE} {self._embeddings.recipe}"
-
-    async def fetch(self, shared: SharedDerived) -> IndexFile | None:
-        """Bring here what lies beside the stream: a newer file, and the embeddings it needs.
-
-        Return what is in the file then, None if there is none.
-        """
-        file = await anyio.to_thread.run_sync(self.read)
-        try:
-            head = await shared.file_head(self._words_path.name)
-            if head is not None and (file is None or file.version < head.version):
-                data = await shared.file(self._words_path.name, head)
-                file = await anyio.to_thread.run_sync(self._take, data) or file
-        except (EventLogError, OSError) as error:  # derived data: as good as absent
-            _logger.warning("index file not fetched", error=reason(error))
-        if file is not None and file.traits is not None:
-            await self._embeddings.fetch(digests_in(file.traits.digests))
-        return file
-
-    def _take(self, data: bytes) -> IndexFile | None:
-        """Write the bytes of a file, if it is one for us; return what is in it."""
-        file = self._ours(_whole(data, self._words_path.name, self._embeddings.owner))
-        if file is not None:
-            _write_whole(self._words_path, data)
-        return file
-
-    def read(self) -> IndexFile | None:
-        """Return what is in the file, None if that is nothing of today's recipe. Slow."""
-        return self._ours(read_whole(self._words_path, self._embeddings.owner))
-
-    def _ours(self, file: IndexFile | None) -> IndexFile | None:
-        return None if file is None or file.recipe != self._recipe else file
-
-    def load(self, file: IndexFile | None) -> Loaded:
-        """Return what there is; passages that lack a part are left out of all. Slow."""
-        if file is None:
-            return self._loaded(IndexFile(""), None)
-        try:
-            return self._loaded(file, file.version)
-        except ValueError:
-            return self._loaded(IndexFile(""), None)
-
-    def _loaded(self, file: IndexFile, version: int | None) -> Loaded:
-        words, late = LexicalIndex.restored(file.words), self._late()
-        traits = Traits() if file.traits is None else Traits.restored(file.traits)
-        labels = np.array(words.labels(), np.int64)
-        if len(labels) != traits.count:
-            raise ValueError("the parts of an index do not fit each other: build it anew")
-        if file.tokens is not None:
-            late.restore(file.tokens)
-        vectors, there = self._embeddings.matrix(
-            traits.digests(), take=lambda rows, packed: late.hold(labels[rows].tolist(), packed)
-        )
-        dense = DenseIndex.of(self._embeddings.embedder.dimension, labels.tolist(), vectors)
-        parts = Parts(len(labels), dense, words, late, traits)
-        lacking = np.flatnonzero(~there).tolist()
-        doubtful = frozenset([*file.waiting, *map(parts.owner_at, lacking)])
-        for row in lacking:
-            parts.forget(int(labels[row]))
-        return Loaded(parts, version, doubtful)
-
-    def _late(self) -> LateIndex:
-        return LateIndex(self._fetch, self._embeddings.codebook)
-
-    async def save_words(self, kept: Kept) -> None:
-        """Write the words file, here and where others find it."""
-        data = await anyio.to_thread.run_sync(self._write_words, kept)
-        if self._embeddings.shared is not None:
-            name = self._words_path.name
-            await self._embeddings.shared.save_file(name, kept.version, data)
-
-    def _write_words(self, kept: Kept) -> bytes:
-        for graph in (self._path, self._path.with_suffix(".graph")):  # of an older version
-            with suppress(OSError):
-                graph.unlink(missing_ok=True)
-        traits, tokens = kept.traits.saved(kept.rows), kept.tokens.saved()
-        file = IndexFile(self._recipe, kept.version, kept.waiting, kept.words, traits, tokens)
-        return write_index(self._words_path, file, self._embeddings.owner)

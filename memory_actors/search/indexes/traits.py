@@ -95,6 +95,8 @@ class Columns(NamedTuple):
     bare: npt.NDArray[np.bool_]
     digests: npt.NDArray[np.void]
     """Of the texts: their embeddings are found under them."""
+    numbers: npt.NDArray[np.uint32]
+    """Of the rows of these embeddings in the table on disk; 0 where it is not known."""
 
     def at(self, rows: Rows | slice) -> "Columns":
         """Return the traits of some rows."""
@@ -142,9 +144,11 @@ def _is_bare(text: str) -> bool:
 
 _COLUMNS: Final = (
     *map(np.dtype, ("i4", "i8", "i8", "i8", "i8", "i4", "i8", "i4", "f4", "?", "?", "?")),
-    np.dtype((np.void, DIGEST_BYTES)),
-)
+    np.dtype((np.void, DIGEST_BYTES)), np.dtype("u4"),
+)  # fmt: skip
 """The types of `Columns`."""
+_SAVED: Final = _COLUMNS[:-1]
+"""Numbers are kept beside the others, with the table that they are of."""
 
 
 class SavedTraits(msgspec.Struct, frozen=True):
@@ -197,7 +201,8 @@ class Traits:
         owners, numbers = np.unique(columns.owners, return_inverse=True)
         names = Names.listed(self.owners[owner] for owner in owners.tolist())
         columns = columns._replace(owners=numbers.astype(np.int32))
-        data = zlib.compress(b"".join(column.tobytes() for column in columns[:-1]), 1)
+        others = columns[: len(_SAVED) - 1]
+        data = zlib.compress(b"".join(column.tobytes() for column in others), 1)
         return SavedTraits(names.saved(), self._named.saved(), data, columns.digests.tobytes())
 
     @classmethod
@@ -213,12 +218,12 @@ class Traits:
             data = zlib.decompress(saved.columns) + saved.digests
         except zlib.error as error:
             raise ValueError("the columns of traits are damaged: build them anew") from error
-        traits.count = len(data) // sum(kind.itemsize for kind in _COLUMNS)
+        traits.count = len(data) // sum(kind.itemsize for kind in _SAVED)
         start, columns = 0, []
-        for kind in _COLUMNS:
+        for kind in _SAVED:
             columns.append(np.frombuffer(data, kind, traits.count, start).copy())
             start += columns[-1].nbytes
-        traits._columns = Columns._make(columns)
+        traits._columns = Columns._make([*columns, np.zeros(traits.count, np.uint32)])
         traits._check()
         traits._count()
         return traits
@@ -255,7 +260,18 @@ class Traits:
         self.turns += trait.said
         where = owner, *trait.times, chain, trait.place
         shown = speaker, said.asks, trait.summary, trait.said, said.bare
-        return (*where, *shown, np.void(trait.digest.ljust(DIGEST_BYTES, b"\0")))
+        return (*where, *shown, np.void(trait.digest.ljust(DIGEST_BYTES, b"\0")), 0)
+
+    def number(self, rows: Rows | slice, numbers: npt.NDArray[np.uint32]) -> None:
+        """Note the numbers of the rows of embeddings in the table on disk.
+
+        :raises ValueError: they are not as many as the rows.
+        """
+        self._columns.numbers[: self.count][rows] = numbers
+
+    def numbers(self, rows: Rows | slice = slice(None)) -> npt.NDArray[np.uint32]:
+        """Return these numbers of some rows; of all of them the column itself."""
+        return self._columns.numbers[: self.count][rows]
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
@@ -295,7 +311,8 @@ class Traits:
 
     def digests(self, rows: Rows | slice = slice(None)) -> list[bytes]:
         """Return the digests of the texts of some rows, or of each."""
-        return digests_in(self._columns.digests[: self.count][rows].tobytes())
+        found: list[bytes] = self._columns.digests[: self.count][rows].tolist()
+        return found
 
     def digest_at(self, row: int) -> bytes:
         """Return the digest of the text of a row."""

@@ -18,8 +18,9 @@ from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.indexes.files import of_kind
 from memory_actors.search.indexes.memory_index import MemoryIndex
-from memory_actors.search.indexes.parts import indexed, of_kind
+from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.rows import SAMPLE_MAX, Sample, centre
 

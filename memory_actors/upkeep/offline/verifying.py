@@ -63,8 +63,9 @@ from memory_actors.kinds.user_state import FOLD, KINDS, UserState
 from memory_actors.search.embedding.key_scopes import Owner, owner_of
 from memory_actors.search.embedding.rows import damaged_rows
 from memory_actors.search.embedding.vector_table import FILE
+from memory_actors.search.indexes.files import RECIPE, of_kind, read_whole, words_beside
 from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import RECIPE, indexed, of_kind, read_whole, words_beside
+from memory_actors.search.indexes.parts import indexed
 from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts

@@ -23,6 +23,7 @@ from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding import shared as sharing
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.shared import SharedDerived
+from memory_actors.search.embedding.vector_table import VectorTable
 
 pytestmark = pytest.mark.anyio
 
@@ -185,6 +186,19 @@ async def test_a_node_that_comes_back_finds_what_others_wrote_meanwhile(
         before = found(await memory.user("ada").retrieve(QUERY, top_k=20))
 
     assert await answers(log, tmp_path / "one", OnlyQueries()) == before
+
+
+async def test_a_node_finds_embeddings_by_the_numbers_of_its_own_table(
+    log: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Those in a file of another node say nothing here; in the next one are its own."""
+    await written(log, tmp_path / "one", 40)
+    async with node(log, tmp_path / "other", FakeTokenEmbedder()) as memory:
+        await memory.user("ada").add_many(items(40, 40))
+        before = found(await memory.user("ada").retrieve(QUERY, top_k=20))
+    monkeypatch.delattr(VectorTable, "_stored")
+
+    assert await answers(log, tmp_path / "other", OnlyQueries()) == before
 
 
 @pytest.mark.parametrize("lost", ["derived.mdb", "indexes"])

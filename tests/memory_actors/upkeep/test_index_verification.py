@@ -16,7 +16,7 @@ from memory_actors import MemorySystem, verify_store
 from memory_actors.base.interning import Names
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding.rows import MODEL_BYTES, PLACES, ROWS, TABLES
-from memory_actors.search.indexes.parts import read_whole, write_index
+from memory_actors.search.indexes.files import read_whole, write_index
 
 pytestmark = pytest.mark.anyio
 

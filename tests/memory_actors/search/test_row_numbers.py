@@ -1,0 +1,324 @@
+"""Numbers of rows in an index file: quicker than digests, and never a reason for a wrong answer."""
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from support.fakes import FakeTokenEmbedder
+
+from eventlog import Environment
+from memory_actors import Item, MemorySystem
+from memory_actors.base.compressing import compressed
+from memory_actors.kinds import long_term
+from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
+from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.rows import PLACES, ROWS, TABLES
+from memory_actors.search.embedding.vector_table import VectorTable
+from memory_actors.search.indexes.files import IndexFile, read_whole, write_index
+
+pytestmark = pytest.mark.anyio
+
+DIMENSION, COUNT = 16, 50
+DIGESTS = [bytes([n]) * 16 for n in range(COUNT)]
+QUERY = "what grows in the garden?"
+
+
+# --- the table
+
+
+def embedded(number: int) -> Embedded:
+    vector = np.random.default_rng(number).standard_normal(DIMENSION).astype(np.float32)
+    return Embedded(vector / np.linalg.norm(vector), b"tokens of %d" % number)
+
+
+@pytest.fixture(params=[EVERYBODY, owner_of(None, "user:ada", apart=True)], ids=["all", "one"])
+def owner(request: pytest.FixtureRequest) -> Owner:
+    return request.param
+
+
+@pytest.fixture
+def table(tmp_path: Path, owner: Owner) -> Iterator[VectorTable]:
+    table = VectorTable(tmp_path / "derived.mdb")
+    table.use_model("m")
+    fill(table, owner)
+    yield table
+    table.close()
+
+
+def fill(table: VectorTable, owner: Owner, numbers: Any = range(COUNT)) -> None:
+    for number in numbers:
+        table.put({DIGESTS[number]: embedded(number)}, owner)
+        table.flush()
+
+
+def check(table: VectorTable, owner: Owner, numbers: npt.NDArray[np.uint32], *gone: int) -> None:
+    """Whatever the numbers are, each text has its own embedding."""
+    taken: dict[int, bytes] = {}
+
+    def take(rows: npt.NDArray[np.intp], values: Any, skipped: int) -> None:
+        taken.update(zip(rows.tolist(), (value[skipped:] for value in values), strict=True))
+
+    vectors, there = table.matrix(DIGESTS, DIMENSION, owner, take, numbers)
+    assert np.flatnonzero(~there).tolist() == sorted(gone)
+    decoded = vectors.decoded()
+    for number in set(range(COUNT)) - {*gone}:
+        assert float(decoded[number] @ embedded(number).vector) > 0.999
+        assert taken[number] == b"tokens of %d" % number
+    assert taken.keys() == set(range(COUNT)) - {*gone}
+
+
+def no_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail from here on where a row is looked up by its digest."""
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("a row was looked up by its digest")
+
+    monkeypatch.setattr(VectorTable, "_stored", refused)
+
+
+def test_rows_are_found_by_their_numbers_alone(
+    table: VectorTable, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = table.numbers(DIGESTS, owner)
+    assert len(set(numbers.tolist())) == COUNT
+    no_digests(monkeypatch)
+    check(table, owner, numbers)
+
+
+def test_numbers_are_those_of_rows_that_wait_to_be_written(table: VectorTable) -> None:
+    table.put({b"a new text's one": embedded(7)})
+    assert table.numbers([b"a new text's one"]).all()
+
+
+def test_a_row_that_waits_to_be_written_is_newer_than_its_number(
+    table: VectorTable, owner: Owner
+) -> None:
+    numbers = table.numbers(DIGESTS, owner)
+    table.put({DIGESTS[3]: embedded(100)}, owner)
+    vectors, there = table.matrix(DIGESTS, DIMENSION, owner, None, numbers)
+    assert there.all()
+    assert float(vectors.decoded()[3] @ embedded(100).vector) > 0.999
+
+
+def test_numbers_of_a_table_that_was_written_anew_give_no_other_embedding(
+    table: VectorTable, owner: Owner
+) -> None:
+    """The same numbers are those of other rows then."""
+    numbers, identity = table.numbers(DIGESTS, owner), table.identity
+    table.clear()
+    assert table.identity != identity
+    fill(table, owner, reversed(range(COUNT)))
+    stale = numbers.copy()
+    check(table, owner, stale)
+    assert not stale.any(), "what was wrong is not asked again"
+    assert table.numbers(DIGESTS, owner).tolist() == numbers[::-1].tolist()
+
+
+def test_a_damaged_number_is_made_good_by_the_digest(table: VectorTable, owner: Owner) -> None:
+    right = table.numbers(DIGESTS, owner)
+    numbers = right.copy()
+    numbers[3], numbers[4], numbers[5], numbers[6] = right[4], right[3], 0, 4_000_000_000
+    check(table, owner, numbers)
+    assert np.flatnonzero(numbers == 0).tolist() == [3, 4, 5, 6]
+
+
+def test_rows_that_have_gone_are_not_there_under_their_numbers(
+    table: VectorTable, owner: Owner
+) -> None:
+    """Nor is what has the number of the last one now."""
+    numbers = table.numbers(DIGESTS, owner)
+    table.delete([DIGESTS[10], DIGESTS[-1]], owner)
+    table.put({b"another one here": embedded(100)}, owner)
+    table.flush()
+    assert table.numbers([b"another one here"], owner).tolist() == [numbers[-1]]
+    check(table, owner, numbers, 10, COUNT - 1)
+    assert table.numbers(DIGESTS[9:11], owner).tolist() == [numbers[9], 0]
+
+
+def test_numbers_and_identity_stay_when_the_file_shrinks(
+    table: VectorTable, owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers, identity = table.numbers(DIGESTS, owner), table.identity
+    table.erase({DIGESTS[0]}, owner)
+    table.close()
+    again = VectorTable(tmp_path / "derived.mdb")
+    again.use_model("m")
+    assert again.identity == identity
+    assert again.numbers(DIGESTS, owner).tolist() == [0, *numbers[1:].tolist()]
+    check(again, owner, numbers.copy(), 0)
+    no_digests(monkeypatch)
+    _, there = again.matrix(DIGESTS[1:], DIMENSION, owner, None, numbers[1:])
+    assert there.all()
+    again.close()
+
+
+def test_a_damaged_row_is_absent_under_its_number_too(
+    table: VectorTable, owner: Owner, tmp_path: Path
+) -> None:
+    numbers = table.numbers(DIGESTS, owner)
+    table.close()
+    env = Environment(tmp_path / "derived.mdb", TABLES)
+    key = int(numbers[8]).to_bytes(8, "big")
+    with env.read() as txn:
+        value = txn.get(key, db=env.tables[ROWS])
+    env.write(lambda txn: txn.put(key, value[:-1] + b"?", db=env.tables[ROWS]))
+    env.close()
+    again = VectorTable(tmp_path / "derived.mdb")
+    again.use_model("m")
+    check(again, owner, numbers, 8)
+    again.close()
+
+
+# --- the file of an index
+
+
+@pytest.fixture
+def embedder() -> FakeTokenEmbedder:
+    return FakeTokenEmbedder()
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "encrypted"])
+async def store(request: pytest.FixtureRequest, open_memory: Any, tmp_path: Path) -> Any:
+    """Fill a store; return what opens it."""
+
+    def opened() -> Any:
+        return open_memory(encrypt=request.param, supersedes=False)
+
+    async with opened() as memory:
+        user = memory.user("ada")
+        texts = [f"{n % 7} trees of sort {n} grow" for n in range(COUNT)]
+        await user.add_many([Item(content=text) for text in texts])
+    return opened
+
+
+async def answer(memory: MemorySystem) -> list[tuple[str, float]]:
+    hits = await memory.user("ada").retrieve(QUERY, top_k=20)
+    return [(hit.memory_id, hit.score) for hit in hits]
+
+
+def changed_file(tmp_path: Path, **fields: Any) -> IndexFile:
+    """Give the file of the index other fields; return what was in it."""
+    (path,) = (tmp_path / "memory" / "indexes").glob("*.long_term.words")
+    file = read_whole(path)
+    assert file is not None
+    write_index(path, msgspec.structs.replace(file, **fields))
+    return file
+
+
+async def test_an_activation_looks_no_embedding_up_by_its_digest(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with store() as memory:
+        before = await answer(memory)
+    no_digests(monkeypatch)
+    async with store() as memory:
+        assert await answer(memory) == before
+
+
+async def test_a_table_that_is_written_in_another_order_changes_no_answer(
+    store: Any, embedder: FakeTokenEmbedder, tmp_path: Path
+) -> None:
+    """Not even where it says that it is the same one."""
+    async with store() as memory:
+        before = await answer(memory)
+    reverse_rows(tmp_path / "memory" / "derived.mdb")
+    embedder.texts.clear()
+    async with store() as memory:
+        assert await answer(memory) == before
+        await memory.user("ada").add("an apple tree, too")
+    assert QUERY in embedder.texts
+    assert not any("of sort" in text for text in embedder.texts)
+
+
+def reverse_rows(path: Path) -> None:
+    """Let the first row be the last."""
+    env = Environment(path, TABLES)
+    places, rows = env.tables[PLACES], env.tables[ROWS]
+
+    def put(txn: Any) -> None:
+        numbers = [number for number, _ in txn.cursor(rows)]
+        other = dict(zip(numbers, reversed(numbers), strict=True))
+        values = {number: txn.get(number, db=rows) for number in numbers}
+        for key, number in list(txn.cursor(places)):
+            txn.put(key, other[number], db=places)
+            txn.put(other[number], values[number], db=rows)
+
+    env.write(put)
+    env.close()
+
+
+async def test_a_table_that_is_gone_is_made_anew(store: Any, tmp_path: Path) -> None:
+    async with store() as memory:
+        before = await answer(memory)
+    (tmp_path / "memory" / "derived.mdb").unlink()
+    async with store() as memory:
+        async with memory._services.runtime.use("user:ada") as live:
+            await live.indexes.indexed([long_term])
+        assert sorted(await answer(memory)) == sorted(before)
+
+
+@pytest.mark.parametrize("store", [False], indirect=True)
+async def test_damaged_numbers_in_a_file_change_no_answer(store: Any, tmp_path: Path) -> None:
+    async with store() as memory:
+        before = await answer(memory)
+    file = changed_file(tmp_path)
+    differences = np.frombuffer(file.numbers, np.uint32).copy()
+    assert len(differences) == COUNT
+    differences[COUNT // 2] += 3
+    changed_file(tmp_path, numbers=differences.tobytes())
+    async with store() as memory:
+        assert await answer(memory) == before
+        await memory.user("ada").add("an apple tree, too")
+    again = np.frombuffer(changed_file(tmp_path).numbers, np.uint32)
+    assert again.tolist()[:COUNT] == np.frombuffer(file.numbers, np.uint32).tolist(), "mended"
+
+
+@pytest.mark.parametrize("store", [False], indirect=True)
+@pytest.mark.parametrize("numbers", [b"", b"123", bytes(4 * COUNT - 4), bytes(4 * COUNT + 4)])
+async def test_numbers_that_do_not_fit_the_rows_are_an_index_to_be_made_anew(
+    store: Any, tmp_path: Path, numbers: bytes
+) -> None:
+    async with store() as memory:
+        before = await answer(memory)
+    changed_file(tmp_path, numbers=numbers)
+    async with store() as memory:
+        assert sorted(await answer(memory)) == sorted(before)
+
+
+@pytest.mark.parametrize("store", [False], indirect=True)
+async def test_a_file_of_another_table_is_read_by_digests(store: Any, tmp_path: Path) -> None:
+    """As one is that another node has written: its numbers are not even looked at."""
+    async with store() as memory:
+        before = await answer(memory)
+    mine = changed_file(tmp_path, table=b"of another node!", numbers=b"whatever it is")
+    async with store() as memory:
+        assert await answer(memory) == before
+        await memory.user("ada").add("an apple tree, too")
+    assert changed_file(tmp_path).table == mine.table
+
+
+@pytest.mark.parametrize("store", [False], indirect=True)
+async def test_a_file_of_an_older_version_is_read(
+    store: Any, embedder: FakeTokenEmbedder, tmp_path: Path
+) -> None:
+    """It has no numbers, and is compressed in one piece."""
+    async with store() as memory:
+        before = await answer(memory)
+    file = changed_file(tmp_path)
+    fields = {name: getattr(file, name) for name in file.__struct_fields__[:-2]}
+    data = compressed(msgspec.msgpack.encode(fields))
+    (path,) = (tmp_path / "memory" / "indexes").glob("*.long_term.words")
+    path.write_bytes(zlib.crc32(data).to_bytes(4, "big") + data)
+    embedder.texts.clear()
+    async with store() as memory:
+        assert await answer(memory) == before
+        assert embedder.texts == [QUERY]
+        await memory.user("ada").add("an apple tree, too")
+    again = changed_file(tmp_path)
+    assert again.table == file.table
+    assert np.frombuffer(again.numbers, np.uint32).cumsum().all()
