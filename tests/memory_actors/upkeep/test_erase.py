@@ -222,7 +222,7 @@ async def test_to_erase_nobody_is_to_erase_nothing(open_memory: Any) -> None:
 async def test_meanwhile_the_user_is_refused_and_others_go_on(
     open_memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_erasing, "STUBS_AT_ONCE", 4)
+    monkeypatch.setattr(stream_erasing, "STUBS_AT_ONCE", 1)
     async with open_memory(check_replay=False) as memory:
         user, other = memory.user("ada"), memory.user("bob")
         await user.add_many([Item(content=f"note {n}") for n in range(300)])
@@ -237,8 +237,8 @@ async def test_meanwhile_the_user_is_refused_and_others_go_on(
                 refused += 1
 
         assert (await erasing).events >= 300
-        assert written > 3
-        assert refused > 3
+        assert written > 1
+        assert refused > 1
         assert len(await other.list_memories(["long_term"], limit=1000)) == written
         assert await user.list_memories() == []
         assert await memory.check_replay() == []
