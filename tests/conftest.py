@@ -50,11 +50,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """
     marked = item.get_closest_marker("timeout")
     after_s = float(marked.args[0] if marked else item.config.getini("timeout"))
-    faulthandler.dump_traceback_later(after_s + STUCK_S, exit=True, file=item.config.stash[STDERR])
+    _end_after(after_s + STUCK_S, item)
     try:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Go on watching a test that has failed, and is to clean up: pytest stops that here."""
+    if isinstance(node, pytest.Item):
+        _end_after(STUCK_S, node)
+
+
+def _end_after(seconds: float, item: pytest.Item) -> None:
+    faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.stash[STDERR])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
