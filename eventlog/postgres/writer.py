@@ -36,6 +36,7 @@ from eventlog.core.records import Appended
 from eventlog.core.requests import AppendRequest, count
 from eventlog.core.rows import blind_id
 from eventlog.core.waiting import Turns, settle
+from eventlog.postgres.batch_rows import TYPES, BatchRows
 from eventlog.postgres.database import (
     PATIENCE_S,
     Busy,
@@ -53,7 +54,6 @@ from eventlog.postgres.plan import (
     Believed,
     FirstResult,
     RequestKey,
-    Rows,
     ShardOf,
     alone,
 )
@@ -66,16 +66,15 @@ QUEUE_BYTES_MAX = 64 << 20
 BELIEVED_MAX = 16_384  # streams whose ends are remembered, some 300 bytes each
 NODE_DAYS_MAX = 1  # a node that has said nothing for so long is forgotten
 
-APPEND = (
-    "CALL append_batch(%b, %b, %b, "
-    + "%b, " * len(Rows._fields)
-    + "NULL, NULL, NULL, NULL, NULL, NULL)"
-)
+APPEND = f"""
+    CALL append_batch(%b, %b, %b, {"%b, " * len(TYPES)} NULL, NULL, NULL, NULL, NULL, NULL)
+"""
 JOIN = """
     INSERT INTO node (id, incarnation, seq, position, refused, seen_at)
     VALUES (%b, 1, 0, 0, '{}', now())
     ON CONFLICT (id) DO UPDATE SET incarnation = node.incarnation + 1, seen_at = now()
-    RETURNING incarnation, seq, position, refused
+    RETURNING incarnation, seq, position, refused,
+        %s::text[]::regtype[]::oid[]::bigint[]
 """
 LEAVE = "DELETE FROM node WHERE id = %b OR seen_at < now() - make_interval(days => %s)"
 STREAMS = """
@@ -158,6 +157,7 @@ class PgWriter:
         self._task = asyncio.create_task(self._run())
         self._connection: Connection | None = None
         self._incarnation = self._seq = 0
+        self._types: list[int] = []
         self._believed: OrderedDict[bytes, Believed] = OrderedDict()
 
     async def open(self, connection: Connection) -> None:
@@ -419,16 +419,19 @@ class PgWriter:
             raise
 
     async def _join_on(self, connection: Connection) -> _Landed:
-        [(incarnation, seq, position, refused)] = await run(connection, JOIN, [self._node])
+        [(incarnation, seq, position, refused, types)] = await run(
+            connection, JOIN, [self._node, list(TYPES)]
+        )
         if seq < self._seq:
             _logger.error(
                 "the database has lost batches that it had committed", lost=self._seq - seq
             )
             self._believed.clear()
         self._connection, self._incarnation, self._seq = connection, incarnation, seq
+        self._types = types
         return _Landed(position, refused)
 
-    async def _call(self, rows: Rows) -> _Landed:
+    async def _call(self, rows: BatchRows) -> _Landed:
         """Append a batch and return where it began, whatever becomes of connections.
 
         :raises StorageFailed: nobody knows whether it landed.
@@ -464,9 +467,9 @@ class PgWriter:
             await self._tail.look_again()
         return last
 
-    async def _send(self, connection: Connection, seq: int, rows: Rows) -> _Landed | None:
+    async def _send(self, connection: Connection, seq: int, rows: BatchRows) -> _Landed | None:
         """Call the procedure once; return None if it did nothing."""
-        call = [self._node, self._incarnation, seq, *rows]
+        call = [self._node, self._incarnation, seq, *rows.arrays(self._types)]
         [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
         if state == "superseded":
             raise Lost(state)
