@@ -114,7 +114,7 @@ class BatchPlan:
     """A batch that grows. `believed` and `requests` are what is known of the database."""
 
     keys: Keys | None
-    believed: Mapping[bytes, Believed]
+    believed: dict[bytes, Believed]
     requests: dict[RequestKey, FirstResult]
     caps: Mapping[str, int]
     """The most that a total may be, by name."""
