@@ -343,6 +343,37 @@ async def test_a_store_from_before_there_were_shards_gets_what_it_lacks(url):
             assert await leases.here() == (0, set())
 
 
+async def test_a_store_whose_call_had_an_array_for_each_column_gets_the_new_one(url):
+    """Nodes of that version, which have it open, go on by theirs."""
+    import psycopg
+
+    from eventlog import PgEventStore
+
+    async with PgEventStore.open(url, registry) as store:
+        await store.append("s", [Noted("a")], 0)
+    schema = url.rpartition("=")[2]
+    with psycopg.connect(f"{server().url}", autocommit=True) as connection:
+        connection.execute(f"SET search_path = {schema}")
+        connection.execute("DROP PROCEDURE append_batch")
+        connection.execute("DROP TYPE batch_stream, batch_event, batch_key, batch_request")
+        connection.execute("DROP TYPE batch_checkpoint, batch_entry, batch_total")
+        connection.execute(
+            "CREATE PROCEDURE append_batch(p_node bytea, s_sid bytea[], s_shard bigint[]) "
+            "LANGUAGE plpgsql AS 'BEGIN END'"
+        )
+        connection.execute("UPDATE store SET format = 4")
+
+        async with (
+            PgEventStore.open(url, registry) as one,
+            PgEventStore.open(url, registry) as other,
+        ):
+            await one.append("s", [Noted("b")], 1, counters={"n": 1})
+            await other.append("s", [Noted("c")], 2, idempotency_key="k")
+            assert await whole(other) == ["a", "b", "c"]
+        connection.execute("CALL append_batch('node', '{}', '{}')")
+        connection.execute("DROP PROCEDURE append_batch(bytea, bytea[], bigint[])")
+
+
 async def test_those_who_open_a_new_store_at_once_all_get_it():
     from eventlog import PgEventStore
 
