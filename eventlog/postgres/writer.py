@@ -4,6 +4,10 @@ It takes an append, adds whatever else waits (no lingering: an idle log commits 
 fills its batches by itself), and plans the batch (plan.py). What the database refuses, because this
 node believed a stream elsewhere, is looked up and goes into the next call, before what came later.
 
+While a batch is on its way, the next one is planned from where the streams are to be after it. If
+it does not land whole, that plan is thrown away, and made again from what is so. No answer is given
+before its own batch has landed, so the plan needs no trust: the database compares it as any other.
+
 A call whose connection is lost has landed or not. Each batch of a node has a number, which commits
 with it. So the writer connects again, as a new incarnation of the node, after which no call of the
 old one can land; and the number says whether the batch is there. Only if the database cannot be
@@ -15,6 +19,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import anyio.to_thread
@@ -216,11 +221,9 @@ class PgWriter:
     async def append(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result once it is committed."""
         self.check_open()
-        while not self._is_closed and (
-            self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX
-        ):
+        while self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX:
             await self._turns.wait()
-        self.check_open()
+            self.check_open()
         payload_bytes = sum(event.stored_bytes for event in request.events)
         self.queued_events += len(request.events)
         self._queued_bytes += payload_bytes
@@ -416,11 +419,10 @@ class PgWriter:
             self._queue.extendleft(reversed(again))
 
     async def _plan(self, batch: Sequence[_Append]) -> BatchPlan:
-        sids = {frame.stream_id(job.request.stream) for job in batch}
-        unknown = sids - self._believed.keys()
-        if unknown:
-            await patiently(lambda: self._look_up(unknown))
         plan = self._empty_plan(await self._find_requests(job for job in batch if job.was_refused))
+        sids = {frame.stream_id(job.request.stream) for job in batch}
+        while unknown := sids - self._believed.keys():
+            await patiently(partial(self._look_up, unknown))
         plan.believed.update((sid, self._believed[sid]) for sid in sids)
         for job in batch:
             plan.add(job.request)
