@@ -160,8 +160,8 @@ class BatchPlan:
 
     def outcomes(
         self, position: int, refused: Collection[int]
-    ) -> Iterable[Appended | EventLogError | None]:
-        """Yield the outcome of each append of a batch that began behind a position.
+    ) -> list[Appended | EventLogError | None]:
+        """Return the outcome of each append of a batch that began behind a position.
 
         None for those of streams that were refused: nothing is known of them.
         """

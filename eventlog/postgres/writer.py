@@ -400,9 +400,10 @@ class PgWriter:
         self._loop.call_soon(self._plan_ahead)
         try:
             with self._tail.counting():
-                position, refused = await self._call(plan.finished())
+                landed = await self._call(plan.finished())
         finally:
             self._on_its_way = None
+        position, refused = landed.position, frozenset(landed.refused)
         self.counts["batches"] += 1
         for sid, believed in plan.streams_after(refused):
             self._remember(sid, believed)
