@@ -1,8 +1,8 @@
 """The rows of a batch, as `append_batch` takes them (schema.sql): an array for each kind of row.
 
-Every parameter costs a call as much as some rows do, so an array has whole rows, as values of a
-composite type. A row is packed when it is put in, in PostgreSQL's binary format: its size, the
-number of its fields, and type, size and value of each.
+Every parameter has its price in every call, so an array has whole rows, as values of a composite
+type. A row is packed when it is put in, in PostgreSQL's binary format: its size, the number of its
+fields, and type, size and value of each.
 """
 
 import struct

@@ -187,8 +187,8 @@ CREATE OR REPLACE FUNCTION added_totals(
     WHERE total <> 0
 $$;
 
--- The rows of a batch. Each kind of them goes to the procedure as one array: every parameter of a call
--- costs as much as some rows do. All but the streams name theirs by its number in the batch.
+-- The rows of a batch. Each kind of them goes to the procedure as one array, for every parameter has its
+-- price in every call. All but the streams name theirs by its number in the batch.
 DO $$
 BEGIN
     IF to_regtype('batch_stream') IS NULL THEN
