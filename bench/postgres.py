@@ -20,8 +20,8 @@ from bench.report import Options, Report, Table, facts, median, scratch
 from bench.snapshot import beside_a_snapshot
 from eventlog import PgEventStore
 from eventlog.postgres import database
+from eventlog.postgres.batch_rows import BatchRows
 from eventlog.postgres.database import Bytes, Connection, DatabasePlace, Ints, connect
-from eventlog.postgres.plan import Rows
 from eventlog.postgres.writer import PgWriter
 from memory_actors.kinds.user_state import event_registry
 
@@ -164,8 +164,8 @@ def _record(writer: PgWriter, sizes: list[int]) -> None:
     """Note how many events each call of a writer has."""
     call = writer._call  # noqa: SLF001
 
-    async def recording(rows: Rows) -> Any:
-        sizes.append(len(rows.e_stream))
+    async def recording(rows: BatchRows) -> Any:
+        sizes.append(len(rows.events))
         return await call(rows)
 
     writer._call = recording  # type: ignore[method-assign]  # noqa: SLF001

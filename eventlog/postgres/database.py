@@ -35,8 +35,9 @@ except ImportError as error:
         "a store in PostgreSQL needs psycopg: run `pip install 'memory-actors[postgres]'`"
     ) from error
 
-# 1 had no table of what is derived, 2 none of settings, 3 none of shards, 4 neither movers nor eras
-FORMAT = 5
+# 1 had no table of what is derived, 2 none of settings, 3 none of shards, 4 neither movers nor eras,
+# 5 an array for each column of a batch
+FORMAT = 6
 SHARDS_FORMAT = 4  # the first that may be one of several
 MOVING = 1_000_000  # of a schema that a move has not filled yet: no version opens it
 SERVER_VERSION_MIN = 160_000
@@ -99,6 +100,25 @@ class Bytes(list[bytes | None]):
 
 class Ints(list[int]):
     """A list that goes to the database as bigint[]."""
+
+
+class Records(NamedTuple):
+    """A list that goes to the database as an array of a composite type."""
+
+    type_oid: int
+    """The number of the type in this database."""
+    rows: list[bytes]
+    """The values, each in the binary format, and its size before it."""
+
+
+class _RecordsDumper(Dumper):
+    format = Format.BINARY
+    oid = 0  # the database knows what the parameter is
+
+    def dump(self, obj: Records) -> bytes:
+        if not obj.rows:
+            return _EMPTY.pack(0, 0, obj.type_oid)
+        return b"".join((_ARRAY.pack(1, 0, obj.type_oid, len(obj.rows), 1), *obj.rows))
 
 
 class _BytesDumper(Dumper):
@@ -250,6 +270,7 @@ async def connect(place: DatabasePlace, *, calls: bool = False) -> Connection:
 async def _configure(connection: Connection, place: DatabasePlace, *, calls: bool = False) -> None:
     connection.adapters.register_dumper(Bytes, _BytesDumper)
     connection.adapters.register_dumper(Ints, _IntsDumper)
+    connection.adapters.register_dumper(Records, _RecordsDumper)
     settings = {
         "search_path": sql.Identifier(place.schema).as_string(connection),
         "default_transaction_isolation": "read committed",

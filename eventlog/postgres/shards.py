@@ -57,8 +57,8 @@ DROP_OLDER = """
         FOR v_older IN
             SELECT oid::regprocedure FROM pg_proc
             WHERE pronamespace = current_schema()::regnamespace AND NOT proargnames
-                && ARRAY['s_shard', 'p_shard', 'p_shards'] AND proname IN ('append_batch',
-                'claim_stream', 'acquire_stream', 'renew_lease', 'erase_stream')
+                && ARRAY['s_shard', 'p_streams', 'p_shard', 'p_shards'] AND proname IN (
+                'append_batch', 'claim_stream', 'acquire_stream', 'renew_lease', 'erase_stream')
         LOOP
             EXECUTE 'DROP PROCEDURE ' || v_older;
         END LOOP;

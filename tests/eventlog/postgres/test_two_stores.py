@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import AsyncExitStack, suppress
 
 import anyio
@@ -266,55 +266,89 @@ async def test_what_is_erased_is_in_no_column_of_any_table(stores, url):
 @pytest.mark.parametrize("commits", [1, 700])
 async def test_who_waits_for_the_lock_of_the_tail_gets_its_newest_version(stores, url, commits):
     """However often others have changed it since the wait began, and whatever its era is then."""
-    import psycopg
-
     one, _ = stores
     await one.append("s", [Noted("a")], 0)
-    schema = url.rpartition("=")[2]
-    with (
-        psycopg.connect(server().url) as first,
-        psycopg.connect(server().url) as second,
-        psycopg.connect(server().url) as waiting,
-    ):
-        for connection in (first, second, waiting):
-            connection.execute(f"SET search_path = {schema}")
-            connection.commit()
-        locked = first.execute(LOCKED).fetchone()
-        next_one = asyncio.create_task(asyncio.to_thread(second.execute, LOCKED))
-        await until_waiting(1)
-        last = asyncio.create_task(asyncio.to_thread(waiting.execute, LOCKED))
-        await until_waiting(2)
-        for _ in range(commits):
-            first.execute(CHANGED)
-        first.commit()
+    waiting = [asyncio.to_thread(changed, url) for _ in range(2)]
+    (position, revision), seen = await behind_changes(url, commits, waiting, LOCKED)
 
-        seen = (await next_one).fetchone()
-        second.execute(CHANGED)
-        second.commit()
+    assert sorted(seen) == [(position + n, revision + n) for n in (commits, commits + 1)]
 
-        assert seen == (locked[0] + commits, locked[1] + commits)
-        assert (await last).fetchone() == (seen[0] + 1, seen[1] + 1)
+
+@pytest.mark.parametrize("commits", [1, 700])
+async def test_a_batch_that_waits_for_the_tail_goes_behind_its_newest_version(stores, url, commits):
+    one, other = stores
+    await asyncio.gather(one.append("s", [Noted("a")], 0), other.append("t", [Noted("a")], 0))
+    waiting = [
+        one.append("s", [Noted("b"), Noted("c")], 1, counters={"n": 1}),
+        other.append("t", [Noted("d")], 1),
+    ]
+    (position, revision), landed = await behind_changes(url, commits, waiting, "%append_batch%")
+
+    two, single = (appended.last_position - position - commits for appended in landed)
+    assert (two, single) in ((2, 3), (3, 1))
+    found = await one._database.run("SELECT position, revision FROM log_tail")
+    assert found == [(position + commits + 3, revision + commits + 2)]
+    assert await other.totals() == {"n": 1}
 
 
 LOCKED = "SELECT position, revision FROM lock_tail()"
-CHANGED = (
-    "UPDATE log_tail SET position = position + 1, revision = revision + 1, era = revision / 256"
-)
+CHANGED = """
+    UPDATE log_tail SET position = position + 1, revision = revision + 1,
+        era = greatest(era, (revision + 1) / 256)
+"""
 
 
-async def until_waiting(count: int) -> None:
-    """Wait until so many sessions wait for a lock of a row."""
+def changed(url: str) -> tuple[int, int]:
+    """Change the tail, and return where it was: position and revision."""
     import psycopg
 
-    query = "SELECT count(*) FROM pg_stat_activity WHERE query = %s AND wait_event_type = 'Lock'"
+    with psycopg.connect(server().url) as connection:
+        connection.execute(f"SET search_path = {url.rpartition('=')[2]}")
+        seen = connection.execute(LOCKED).fetchone()
+        connection.execute(CHANGED)
+        return seen
+
+
+async def behind_changes(
+    url: str, commits: int, work: list[Awaitable], query: str
+) -> tuple[tuple[int, int], list]:
+    """Change the tail while others wait for its lock with a query; return where it was before.
+
+    Of two who wait, either may get the lock first.
+    """
+    import psycopg
+
+    with psycopg.connect(server().url) as first:
+        first.execute(f"SET search_path = {url.rpartition('=')[2]}")
+        before = first.execute(LOCKED).fetchone()
+        waiting = asyncio.gather(*work)
+        await until_waiting(len(work), query)
+        for _ in range(commits):
+            first.execute(CHANGED)
+        first.commit()
+        with anyio.fail_after(10):
+            return before, await waiting
+
+
+async def until_waiting(count: int, query: str) -> None:
+    """Wait until so many sessions wait for a lock of a row with a query."""
+    import psycopg
+
+    counting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s AND wait_event_type = 'Lock'"
+    )
     with psycopg.connect(server().url, autocommit=True) as watching, anyio.fail_after(10):
-        while watching.execute(query, [LOCKED]).fetchone() != (count,):
+        while watching.execute(counting, [query]).fetchone() != (count,):
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
     "newest",
-    ["FROM log_tail ORDER BY era DESC LIMIT 1", "FROM node WHERE id = %(row)s AND seq >= 0"],
+    [
+        "FROM log_tail ORDER BY era DESC LIMIT 1",
+        "FROM log_tail WHERE era >= (SELECT max(era) FROM log_tail)",
+        "FROM node WHERE id = %(row)s AND seq >= 0",
+    ],
 )
 async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url, newest: str):
     """While a dump is open, a batch looks at a few pages of versions of a row, not at all."""
@@ -326,7 +360,7 @@ async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url
         dump.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         dump.execute(f"SELECT FROM {schema}.log_tail")
         for n in range(3000):
-            await one.append(f"s{n}", [Noted("a")], 0)
+            await one.append(f"s{n}", [Noted("a")], 0, counters={"n": 1})
         asking.execute(f"SET search_path = {schema}; SET enable_seqscan = off")
         explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT position {newest}"
         [[found]] = asking.execute(explain, {"row": one._writer._row}).fetchone()
@@ -476,6 +510,37 @@ async def test_a_store_whose_tail_had_no_era_gets_it_beside_a_node_that_appends(
             assert await other.totals() == {"n": 1}
             [[revision, era]] = await one._database.run("SELECT revision, era FROM log_tail")
             assert (revision, era) == (202, 0)
+
+
+async def test_a_store_whose_call_had_an_array_for_each_column_gets_the_new_one(url):
+    """Nodes of those versions, which have it open, go on by theirs."""
+    import psycopg
+
+    from eventlog import PgEventStore
+
+    async with PgEventStore.open(url, registry) as store:
+        await store.append("s", [Noted("a")], 0)
+    schema = url.rpartition("=")[2]
+    with psycopg.connect(server().url, autocommit=True) as connection:
+        connection.execute(f"SET search_path = {schema}")
+        connection.execute("DROP PROCEDURE append_batch")
+        connection.execute("DROP TYPE batch_stream, batch_event, batch_key, batch_request")
+        connection.execute("DROP TYPE batch_checkpoint, batch_entry, batch_total")
+        connection.execute(
+            "CREATE PROCEDURE append_batch(p_node bytea, s_sid bytea[], s_shard bigint[]) "
+            "LANGUAGE plpgsql AS 'BEGIN END'"
+        )
+        connection.execute("UPDATE store SET format = 5")
+
+        async with (
+            PgEventStore.open(url, registry) as one,
+            PgEventStore.open(url, registry) as other,
+        ):
+            await one.append("s", [Noted("b")], 1, counters={"n": 1})
+            await other.append("s", [Noted("c")], 2, idempotency_key="k")
+            assert await whole(other) == ["a", "b", "c"]
+        connection.execute("CALL append_batch('node', '{}', '{}')")
+        connection.execute("DROP PROCEDURE append_batch(bytea, bytea[], bigint[])")
 
 
 async def test_those_who_open_a_new_store_at_once_all_get_it():
