@@ -53,6 +53,7 @@ from eventlog.postgres.database import (
     Row,
     connect,
     patiently,
+    reaching,
     run,
 )
 from eventlog.postgres.plan import (
@@ -210,7 +211,8 @@ class PgWriter:
 
     async def open(self, connection: Connection) -> None:
         """Join the nodes of the store, on a connection that is this writer's from now on."""
-        await self._join_on(connection)
+        with reaching("try again"):
+            await self._join_on(connection)
 
     async def close(self) -> None:
         """Finish what is queued."""

@@ -16,7 +16,7 @@ from contracts.stores import Noted, registry
 from support.postgres import Server, fresh_url, lent_url, server
 from support.proxy import Harm, Proxy
 
-from eventlog import ANY_VERSION, StorageFailed
+from eventlog import ANY_VERSION, LogUnavailable, StorageFailed
 
 pytestmark = pytest.mark.anyio
 AWAY_S = 3.5  # a pool that doubles its pauses looks after 1, 3 and 7 s
@@ -75,6 +75,23 @@ async def test_an_append_whose_connection_is_lost_lands_once(url: str, harm: Har
         assert store.totals_nowait() == await store.totals() == {"n": 3}
         assert (await store.append("s", [Noted("e")], 3)).last_position == 5
     assert await texts(url) == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("harm", ["lose the request", "lose the answer"])
+async def test_a_connection_that_is_lost_while_a_store_is_opened_is_a_typed_error(
+    url: str, harm: Harm
+):
+    from eventlog import PgEventStore
+
+    async with Proxy(server().port) as proxy:
+        behind = url.replace(f":{server().port}/", f":{proxy.port}/")
+        proxy.do(harm, b"DELETE FROM node")
+        with pytest.raises(LogUnavailable, match="try again"):
+            async with PgEventStore.open(behind, registry):
+                pass
+        async with PgEventStore.open(behind, registry) as store:
+            await store.append("s", [Noted("a")], 0)
+    assert await texts(url) == ["a"]
 
 
 async def test_a_refused_append_beside_a_lost_answer_is_refused(url: str):
