@@ -8,7 +8,7 @@ fields, and type, size and value of each.
 import struct
 from dataclasses import dataclass, field
 
-from eventlog.postgres.database import Records
+from eventlog.postgres.arrays import Records
 
 TYPES = (
     "batch_stream", "batch_event", "batch_key", "batch_request", "batch_checkpoint",

@@ -21,6 +21,7 @@ from eventlog.core.errors import (
     Fenced,
     IdempotencyConflict,
     InvalidAppend,
+    TotalExceeded,
     WrongExpectedVersion,
 )
 from eventlog.core.keys import Cipher, Keys
@@ -262,6 +263,31 @@ class BatchPlan:
         for total, delta in request.counters.items():
             cap = self.caps.get(total, I64_MAX)
             rows.totals.append(row(number, total.encode(), delta, cap))
+
+
+def request_key(request: AppendRequest, keys: Keys | None) -> RequestKey | None:
+    """Return under what the idempotency key of a request may be known; None: it has no such key."""
+    if request.idempotency_key is None:
+        return None
+    cipher = None
+    if keys is not None:
+        if not keys.has(request.stream):
+            return None
+        cipher = keys.cipher(request.stream)
+    return frame.stream_id(request.stream), blind_id(request.idempotency_key, cipher)
+
+
+def check_caps(
+    totals: Mapping[str, int], counters: Mapping[str, int], caps: Mapping[str, int]
+) -> None:
+    """Refuse what passes the cap of a total.
+
+    :raises TotalExceeded: that.
+    """
+    for name, cap in caps.items():
+        used, delta = totals.get(name, 0), counters.get(name, 0)
+        if delta > 0 and used + delta > cap:
+            raise TotalExceeded(name, used, delta, cap)
 
 
 def first_result(request: AppendRequest, first: FirstResult, cipher: Cipher | None) -> Appended:

@@ -17,21 +17,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog.core.errors import LogUnavailable
+from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.beside import settings_at
 from eventlog.postgres.database import (
     CONNECT_S,
-    Bytes,
     Connection,
     DatabasePlace,
-    Ints,
     Row,
     connect,
     patiently,
-    prepare,
     reaching,
     run,
 )
 from eventlog.postgres.plan import ShardOf
+from eventlog.postgres.preparing import prepare
 
 SETTING = b"shards"
 STREAMS_AT_ONCE = 1024

@@ -8,20 +8,14 @@ While a batch is on its way, the next one is planned from where the streams are 
 it does not land whole, that plan is thrown away, and made again from what is so. No answer is given
 before its own batch has landed, so the plan needs no trust: the database compares it as any other.
 
-A call whose connection is lost has landed or not. Each batch of a node has a number, which commits
-with it. So the writer connects again, as a new incarnation of the node, after which no call of the
-old one can land; and the number says whether the batch is there. Only if the database cannot be
-reached in time is a caller told that the outcome is unknown.
+What becomes of a call whose connection is lost, calls.py finds out.
 """
 
 import asyncio
-import os
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio.to_thread
 
@@ -30,7 +24,6 @@ from eventlog.core.errors import (
     EventLogError,
     InvalidAppend,
     LogClosed,
-    LogUnavailable,
     StorageFailed,
     StreamElsewhere,
     TotalExceeded,
@@ -40,22 +33,10 @@ from eventlog.core.keys import Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Appended
 from eventlog.core.requests import AppendRequest, count
-from eventlog.core.rows import blind_id
 from eventlog.core.waiting import Turns, settle
-from eventlog.postgres.batch_rows import TYPES, BatchRows
-from eventlog.postgres.database import (
-    PATIENCE_S,
-    Busy,
-    Bytes,
-    Connection,
-    DatabasePlace,
-    Lost,
-    Row,
-    connect,
-    patiently,
-    reaching,
-    run,
-)
+from eventlog.postgres.arrays import Bytes
+from eventlog.postgres.calls import Calls, Elsewhere, OverTotals
+from eventlog.postgres.database import Connection, DatabasePlace, Row
 from eventlog.postgres.plan import (
     BatchPlan,
     Believed,
@@ -63,6 +44,8 @@ from eventlog.postgres.plan import (
     RequestKey,
     ShardOf,
     alone,
+    check_caps,
+    request_key,
 )
 from eventlog.postgres.tail import LogTail
 
@@ -72,24 +55,7 @@ SHARE_EVENTS_MIN = 64  # of more that wait, half are planned while the other hal
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 QUEUE_BYTES_MAX = 64 << 20
 BELIEVED_MAX = 16_384  # streams whose ends are remembered, some 300 bytes each
-NODE_DAYS_MAX = 1  # a node that has said nothing for so long is forgotten
-ROW_BATCHES_MAX = 512  # of one row of a node: then it begins another one
-ROW_S_MAX = 12 * 3600.0  # the same: long before it may be forgotten
-NODE_ID_BYTES = 16
-_ROW_BYTES = 4  # of the id of a row of a node, behind that of the node
 
-APPEND = f"""
-    CALL append_batch(%b, %b, %b, {"%b, " * len(TYPES)} NULL, NULL, NULL, NULL, NULL, NULL)
-"""
-JOIN = """
-    WITH gone AS (DELETE FROM node WHERE id = %b)
-    INSERT INTO node (id, incarnation, seq, position, refused, seen_at)
-    VALUES (%b, 1, 0, 0, '{}', now())
-    ON CONFLICT (id) DO UPDATE SET incarnation = node.incarnation + 1, seen_at = now()
-    RETURNING incarnation, seq, position, refused,
-        %s::text[]::regtype[]::oid[]::bigint[]
-"""
-LEAVE = "DELETE FROM node WHERE id IN (%b, %b) OR seen_at < now() - make_interval(days => %s)"
 STREAMS = """
     SELECT sid, version, epoch, stored_bytes, chain, recorded_at, erased_version
     FROM stream WHERE sid = ANY (%b)
@@ -155,23 +121,6 @@ class _OtherWork:
     result: asyncio.Future[Any]
 
 
-class _Landed(NamedTuple):
-    position: int
-    refused: Sequence[int]
-
-
-class _Elsewhere(Exception):
-    """Some streams of a batch are in another store."""
-
-
-class _OverTotals(Exception):
-    """A total might leave its range, or pass its cap."""
-
-    def __init__(self, totals: dict[str, int]):
-        super().__init__()
-        self.totals = totals
-
-
 class PgWriter:
     """Belongs to the event loop it was made on."""
 
@@ -183,8 +132,6 @@ class PgWriter:
         keys: Keys | None,
         shard_of: ShardOf = alone,
     ):
-        self._place = place
-        self._node = node
         self._tail = tail
         self._keys = keys
         self._shard_of = shard_of
@@ -201,18 +148,15 @@ class PgWriter:
         self._arrived = asyncio.Event()
         self._is_closed = False
         self._task = asyncio.create_task(self._run())
-        self._connection: Connection | None = None
-        self._row = self._former_row = b""
-        self._row_begun_s = float("-inf")
-        self._incarnation = self._seq = 0
-        self._types: list[int] = []
-        self._begin_row_if_due()
         self._believed: OrderedDict[bytes, Believed] = OrderedDict()
+        self._calls = Calls(place, node, tail, self._believed.clear)
 
     async def open(self, connection: Connection) -> None:
-        """Join the nodes of the store, on a connection that is this writer's from now on."""
-        with reaching("try again"):
-            await self._join_on(connection)
+        """Join the nodes of the store, on a connection that is this writer's from now on.
+
+        :raises LogUnavailable: it was lost.
+        """
+        await self._calls.open(connection)
 
     async def close(self) -> None:
         """Finish what is queued."""
@@ -220,12 +164,7 @@ class PgWriter:
         self._turns.wake(len(self._turns))
         self._arrived.set()
         await self._task
-        if self._connection is not None:
-            try:
-                await run(self._connection, LEAVE, [self._row, self._node, NODE_DAYS_MAX])
-            except (Lost, Busy, EventLogError):
-                _logger.info("a node's row was left behind, and will be forgotten")
-            await self._connection.close()
+        await self._calls.close()
 
     # --- what callers ask
 
@@ -247,7 +186,7 @@ class PgWriter:
         """Have a procedure called behind all that is queued; it may be called twice."""
 
         async def work() -> list[Row]:
-            return await patiently(lambda: self._once(query, values))
+            return await self._calls.run(query, values)
 
         return await self._submit(work)  # type: ignore[no-any-return]
 
@@ -292,7 +231,6 @@ class PgWriter:
                 if isinstance(taken, _OtherWork):
                     await self._carry_out(taken)
                 else:
-                    self._begin_row_if_due()
                     await self._commit(taken)
             if self._is_closed:
                 return
@@ -359,17 +297,17 @@ class PgWriter:
 
     def _fall(self, batch: list[_Append], error: Exception) -> None:
         """Tell the callers of a batch that did nothing, or have it tried again."""
-        if isinstance(error, _Elsewhere | _OverTotals) and len(batch) > 1:
+        if isinstance(error, Elsewhere | OverTotals) and len(batch) > 1:
             for job in batch:  # so that nobody falls with another
                 job.is_alone = True
             self._queue.extendleft(reversed(batch))
-        elif isinstance(error, _Elsewhere):
+        elif isinstance(error, Elsewhere):
             request = batch[0].request
             self.forget(frame.stream_id(request.stream))
             self._fail(batch, StreamElsewhere(request.stream, request.epoch))
-        elif isinstance(error, _OverTotals):
+        elif isinstance(error, OverTotals):
             try:
-                self._check_caps(error.totals, batch[0].request.counters)
+                check_caps(error.totals, batch[0].request.counters, self.caps)
                 count(error.totals, batch[0].request.counters)
             except (InvalidAppend, TotalExceeded) as refusal:
                 self._fail(batch, refusal)
@@ -381,12 +319,6 @@ class PgWriter:
             _logger.exception("a batch failed")
             self._believed.clear()
             self._fail(batch, StorageFailed(f"the outcome is unknown: {error!r}"))
-
-    def _check_caps(self, totals: Mapping[str, int], counters: Mapping[str, int]) -> None:
-        for name, cap in self.caps.items():
-            used, delta = totals.get(name, 0), counters.get(name, 0)
-            if delta > 0 and used + delta > cap:
-                raise TotalExceeded(name, used, delta, cap)
 
     def _fail(self, batch: Sequence[_Append], error: Exception) -> None:
         for job in batch:
@@ -412,7 +344,7 @@ class PgWriter:
         self._loop.call_soon(self._plan_ahead)
         try:
             with self._tail.counting():
-                landed = await self._call(plan.finished())
+                landed = await self._calls.append(plan.finished())
         finally:
             self._on_its_way = None
         position, refused = landed.position, frozenset(landed.refused)
@@ -435,7 +367,7 @@ class PgWriter:
         plan = self._empty_plan(await self._find_requests(job for job in batch if job.was_refused))
         sids = {frame.stream_id(job.request.stream) for job in batch}
         while unknown := sids - self._believed.keys():
-            await patiently(partial(self._look_up, unknown))
+            await self._look_up(unknown)
         plan.believed.update((sid, self._believed[sid]) for sid in sids)
         for job in batch:
             plan.add(job.request)
@@ -454,125 +386,15 @@ class PgWriter:
     async def _look_up(self, sids: set[bytes]) -> None:
         for sid in sids:
             self._believed[sid] = Believed.nowhere(sid)
-        for sid, *place in await self._once(STREAMS, [Bytes(sids)]):
+        for sid, *place in await self._calls.run(STREAMS, [Bytes(sids)]):
             self._believed[sid] = Believed(*place)
 
     async def _find_requests(self, batch: Iterable[_Append]) -> dict[RequestKey, FirstResult]:
         """Return what is known of the idempotency keys of these appends."""
-        keys = (self._request_key(job.request) for job in batch)
+        keys = (request_key(job.request, self._keys) for job in batch)
         sought = [key for key in keys if key is not None]
         if not sought:
             return {}
         sids, ids = Bytes(sid for sid, _ in sought), Bytes(key for _, key in sought)
-        rows = await patiently(lambda: self._once(REQUESTS, [sids, ids]))
+        rows = await self._calls.run(REQUESTS, [sids, ids])
         return {(sid, key): FirstResult(*result) for sid, key, *result in rows}
-
-    def _request_key(self, request: AppendRequest) -> RequestKey | None:
-        if request.idempotency_key is None:
-            return None
-        cipher = None
-        if self._keys is not None:
-            if not self._keys.has(request.stream):
-                return None
-            cipher = self._keys.cipher(request.stream)
-        return frame.stream_id(request.stream), blind_id(request.idempotency_key, cipher)
-
-    # --- the database
-
-    async def _once(self, query: str, values: Sequence[Any]) -> list[Row]:
-        return await run(await self._connected(), query, values)
-
-    def _begin_row_if_due(self) -> None:
-        """Give this node another row for its next batches; none may be on its way.
-
-        Each batch leaves a version of the row behind, and looks for the newest: through all there
-        are since the oldest snapshot that is open in the database, as that of a dump.
-        """
-        now_s = self._loop.time()
-        if self._seq >= ROW_BATCHES_MAX or now_s - self._row_begun_s > ROW_S_MAX:
-            self._former_row, self._row = self._row, self._node + os.urandom(_ROW_BYTES)
-            self._row_begun_s = now_s
-            self._incarnation = self._seq = 0
-
-    async def _connected(self) -> Connection:
-        if self._connection is None or self._connection.closed:
-            await self._join()
-        elif not self._incarnation:
-            await self._join_on(self._connection)
-        assert self._connection is not None
-        return self._connection
-
-    async def _join(self) -> _Landed:
-        """Connect as a new incarnation of the node; return its last batch that was committed."""
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
-        connection = await connect(self._place, calls=True)
-        try:
-            return await self._join_on(connection)
-        except BaseException:
-            await connection.close()
-            raise
-
-    async def _join_on(self, connection: Connection) -> _Landed:
-        [(incarnation, seq, position, refused, types)] = await run(
-            connection, JOIN, [self._former_row, self._row, list(TYPES)]
-        )
-        if seq < self._seq:
-            _logger.error(
-                "the database has lost batches that it had committed", lost=self._seq - seq
-            )
-            self._believed.clear()
-        self._connection, self._incarnation, self._seq = connection, incarnation, seq
-        self._types = types
-        return _Landed(position, refused)
-
-    async def _call(self, rows: BatchRows) -> _Landed:
-        """Append a batch and return where it began, whatever becomes of connections.
-
-        :raises StorageFailed: nobody knows whether it landed.
-        """
-        deadline = self._loop.time() + PATIENCE_S
-        while True:
-            connection = await patiently(self._connected)
-            seq = self._seq + 1
-            try:
-                landed = await self._send(connection, seq, rows)
-            except Busy:
-                landed = None
-            except Lost:
-                landed = await self._recover(seq)
-            if landed is not None:
-                self._seq = seq
-                return landed
-            if self._loop.time() > deadline:
-                raise LogUnavailable("the database did not take a batch in time: nothing was kept")
-
-    async def _recover(self, seq: int) -> _Landed | None:
-        """Return where a batch began whose connection was lost; None if it did not land."""
-        try:
-            last = await patiently(self._join, PATIENCE_S)
-        except LogUnavailable as error:
-            raise StorageFailed(
-                "the connection to the database was lost, and the outcome is unknown: read the "
-                "stream before trying again"
-            ) from error
-        if self._seq != seq:
-            return None
-        with suppress(EventLogError):  # it has landed all the same; the totals follow in a second
-            await self._tail.look_again()
-        return last
-
-    async def _send(self, connection: Connection, seq: int, rows: BatchRows) -> _Landed | None:
-        """Call the procedure once; return None if it did nothing."""
-        call = [self._row, self._incarnation, seq, *rows.arrays(self._types)]
-        [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
-        if state == "superseded":
-            raise Lost(state)
-        if state == "elsewhere":
-            raise _Elsewhere
-        named = dict(zip((name.decode() for name in names), totals, strict=True))
-        self._tail.count(revision, names, totals)
-        if state == "totals":
-            raise _OverTotals(named)
-        return _Landed(position, refused)

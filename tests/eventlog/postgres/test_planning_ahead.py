@@ -124,10 +124,10 @@ async def test_a_plan_behind_a_lost_batch_lands_once(url, harm: Harm):
 
 async def test_a_refusal_that_rests_on_a_lost_batch_is_not_given(url, monkeypatch):
     """The batch before it never came to the database, so the stream is where it was expected."""
-    from eventlog.postgres import writer
+    from eventlog.postgres import calls
 
     async with through(url) as (store, proxy):
-        monkeypatch.setattr(writer, "PATIENCE_S", 0.3)
+        monkeypatch.setattr(calls, "PATIENCE_S", 0.3)
         proxy.do("lose the request", CALL)
         proxy.is_away = True
         lost = await sent(store, store.append("s", [Noted("a")], 1))
@@ -230,12 +230,12 @@ async def test_a_plan_that_fails_does_no_harm_to_the_batch_on_its_way(url, monke
 async def test_a_node_takes_another_row_between_batches_that_are_planned_ahead(
     url, monkeypatch, harm: Harm
 ):
-    """It takes one after every batch, while a snapshot is open, and every second batch is harmed."""
+    """It takes one after every batch, while a snapshot is open, and half of them are harmed."""
     import psycopg
 
-    from eventlog.postgres import writer
+    from eventlog.postgres import calls
 
-    monkeypatch.setattr(writer, "ROW_S_MAX", -1)  # it is due whenever somebody asks
+    monkeypatch.setattr(calls, "ROW_S_MAX", -1)  # it is due whenever somebody asks
     rows, appends = set(), []
     async with through(url) as (store, proxy):
         with psycopg.connect(server().url) as dump:
@@ -250,7 +250,7 @@ async def test_a_node_takes_another_row_between_batches_that_are_planned_ahead(
                 behind = await planned_behind(
                     store, store.append("s", [Noted(second)], version + 1)
                 )
-                rows.add(store._writer._row)
+                rows.add(store._writer._calls._row)
                 await proxy.done.wait()
                 proxy.released.set()
                 appends += [await on_its_way, await behind]

@@ -363,7 +363,7 @@ async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url
             await one.append(f"s{n}", [Noted("a")], 0, counters={"n": 1})
         asking.execute(f"SET search_path = {schema}; SET enable_seqscan = off")
         explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT position {newest}"
-        [[found]] = asking.execute(explain, {"row": one._writer._row}).fetchone()
+        [[found]] = asking.execute(explain, {"row": one._writer._calls._row}).fetchone()
         [pages] = asking.execute(
             "SELECT pg_relation_size(%s) / 8192", [newest.split()[1]]
         ).fetchone()
