@@ -20,8 +20,9 @@ from bench.report import Options, Report, Table, facts, median, scratch
 from bench.snapshot import beside_a_snapshot
 from eventlog import PgEventStore
 from eventlog.postgres import database
-from eventlog.postgres.database import Bytes, Connection, DatabasePlace, Ints, connect
-from eventlog.postgres.plan import Rows
+from eventlog.postgres.arrays import Bytes, Ints
+from eventlog.postgres.batch_rows import BatchRows
+from eventlog.postgres.database import Connection, DatabasePlace, connect
 from eventlog.postgres.writer import PgWriter
 from memory_actors.kinds.user_state import event_registry
 
@@ -162,13 +163,14 @@ async def _ours(url: str, workload: Workload, batches: list[list[int]]) -> Measu
 
 def _record(writer: PgWriter, sizes: list[int]) -> None:
     """Note how many events each call of a writer has."""
-    call = writer._call  # noqa: SLF001
+    calls = writer._calls  # noqa: SLF001 - to do the same again
+    append = calls.append
 
-    async def recording(rows: Rows) -> Any:
-        sizes.append(len(rows.e_stream))
-        return await call(rows)
+    async def recording(rows: BatchRows) -> Any:
+        sizes.append(len(rows.events))
+        return await append(rows)
 
-    writer._call = recording  # type: ignore[method-assign]  # noqa: SLF001
+    calls.append = recording  # type: ignore[method-assign]
 
 
 async def _bare(url: str, workload: Workload, batches: list[list[int]]) -> Measured:

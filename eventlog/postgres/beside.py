@@ -17,19 +17,18 @@ from eventlog.core.requests import (
     check_text,
 )
 from eventlog.core.rows import key_id, seal, unseal
+from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.database import (
     CONNECT_S,
-    SHARDS_FORMAT,
-    Bytes,
     Database,
     DatabasePlace,
     connect,
-    found_format,
     patiently,
     reaching,
     run,
 )
 from eventlog.postgres.plan import U64
+from eventlog.postgres.preparing import SHARDS_FORMAT, found_format
 
 PIECES_MAX = 4096  # read at once: 4 MB of embeddings
 PIECES_BYTES_MAX = 16 << 20  # read at once, but for the last of them

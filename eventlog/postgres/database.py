@@ -6,10 +6,8 @@ an error of the log.
 """
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from importlib.resources import files
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 
@@ -19,8 +17,8 @@ from eventlog.core.errors import (
     LogUnavailable,
     MissingExtra,
     StorageFailed,
-    UnknownEvent,
 )
+from eventlog.postgres.arrays import BYTEA_ARRAY, INT8_ARRAY, Bytes, Ints, Records
 
 try:
     import psycopg
@@ -35,11 +33,6 @@ except ImportError as error:
         "a store in PostgreSQL needs psycopg: run `pip install 'memory-actors[postgres]'`"
     ) from error
 
-# 1 had no table of what is derived, 2 none of settings, 3 none of shards, 4 neither movers nor eras
-FORMAT = 5
-SHARDS_FORMAT = 4  # the first that may be one of several
-MOVING = 1_000_000  # of a schema that a move has not filled yet: no version opens it
-SERVER_VERSION_MIN = 160_000
 TRANSACTION_TIMEOUT_VERSION = 170_000
 SCHEMA = "eventlog"
 READERS_MAX = 8  # connections of one store that read at once
@@ -52,8 +45,6 @@ CONNECT_S = 5.0  # how long opening a store waits for the database
 RETRY_S = 0.1
 READER_S = 0.5  # how long a read waits for a connection before it has the pool look for one again
 POLL_S = 1.0  # a notification may be lost with its connection: so the tail is also asked for
-
-READABLE = "SELECT name FROM stream WHERE version > erased_version AND name IS NOT NULL"
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -76,13 +67,6 @@ _ENOUGH = (
     f"A node takes up to {CONNECTIONS_MAX} connections: have the database, the role and the pooler "
     "between allow as many, or close other nodes"
 )
-_BYTEA, _BYTEA_ARRAY = 17, 1001
-_INT8, _INT8_ARRAY = 20, 1016
-_ARRAY = struct.Struct(">iiIii")  # dimensions, has nulls, type, length, first index
-_EMPTY = struct.Struct(">iiI")
-_LENGTH = struct.Struct(">i")
-_INT = struct.Struct(">iq")
-_NULL = _LENGTH.pack(-1)
 
 
 class Lost(Exception):
@@ -93,37 +77,23 @@ class Busy(Exception):
     """Another one holds the lock: nothing has happened."""
 
 
-class Bytes(list[bytes | None]):
-    """A list that goes to the database as bytea[]: as one piece, which psycopg's own do not."""
-
-
-class Ints(list[int]):
-    """A list that goes to the database as bigint[]."""
-
-
-class _BytesDumper(Dumper):
+class _PackedDumper(Dumper):
     format = Format.BINARY
-    oid = _BYTEA_ARRAY
 
-    def dump(self, obj: Bytes) -> bytes:
-        if not obj:
-            return _EMPTY.pack(0, 0, _BYTEA)
-        parts = [_ARRAY.pack(1, None in obj, _BYTEA, len(obj), 1)]
-        for one in obj:
-            parts += (_NULL,) if one is None else (_LENGTH.pack(len(one)), one)
-        return b"".join(parts)
+    def dump(self, obj: Bytes | Ints | Records) -> bytes:
+        return obj.packed()
 
 
-class _IntsDumper(Dumper):
-    format = Format.BINARY
-    oid = _INT8_ARRAY
+class _BytesDumper(_PackedDumper):
+    oid = BYTEA_ARRAY
 
-    def dump(self, obj: Ints) -> bytes:
-        if not obj:
-            return _EMPTY.pack(0, 0, _INT8)
-        parts = [_ARRAY.pack(1, 0, _INT8, len(obj), 1)]
-        parts += [_INT.pack(8, one) for one in obj]
-        return b"".join(parts)
+
+class _IntsDumper(_PackedDumper):
+    oid = INT8_ARRAY
+
+
+class _RecordsDumper(_PackedDumper):
+    oid = 0  # the database knows what the parameter is
 
 
 class DatabasePlace(NamedTuple):
@@ -250,6 +220,7 @@ async def connect(place: DatabasePlace, *, calls: bool = False) -> Connection:
 async def _configure(connection: Connection, place: DatabasePlace, *, calls: bool = False) -> None:
     connection.adapters.register_dumper(Bytes, _BytesDumper)
     connection.adapters.register_dumper(Ints, _IntsDumper)
+    connection.adapters.register_dumper(Records, _RecordsDumper)
     settings = {
         "search_path": sql.Identifier(place.schema).as_string(connection),
         "default_transaction_isolation": "read committed",
@@ -358,6 +329,22 @@ def reaching(then: str) -> Iterator[None]:
         raise away(error, then) from error
 
 
+def name_in_sql(connection: Connection, *parts: str) -> str:
+    """Return a name of the database as it stands in a statement; of several parts, from the top."""
+    return sql.Identifier(*parts).as_string(connection)
+
+
+def value_in_sql(connection: Connection, value: str | bytes) -> str:
+    """Return a value as it stands in a statement that takes no parameters."""
+    return sql.Literal(value).as_string(connection)
+
+
+async def run_script(connection: Connection, script: str) -> None:
+    """Carry out statements without parameters in one transaction, which is one message."""
+    with translated():
+        await connection.execute(script)
+
+
 class Database:
     """A pool of connections for reads, and for writes that may be repeated."""
 
@@ -427,89 +414,3 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
         for task in going:
             task.cancel()
         _, going = await asyncio.wait(going, timeout=RETRY_S)
-
-
-async def prepare(
-    connection: Connection, place: DatabasePlace, make_identity: Callable[[], bytes]
-) -> tuple[bytes, list[str]]:
-    """Make the tables that are not there. Of two who come at once, one makes them.
-
-    Return the identity of the keys that the store has, and if it has keys, the names of the streams
-    that have something to read.
-
-    :raises UnknownEvent: a later version made them.
-    :raises LogUnavailable: the database is too old, or lets us make none; or it is away, or others
-        hold its locks for too long.
-    """
-    with reaching("try again"):
-        found = await _find(place, connection)
-        if found is None:
-            await make_tables(connection, place, make_identity())
-        elif found[0] < FORMAT:
-            await make_tables(connection, place, found[1])
-        found = await _find(place, connection)
-        assert found is not None
-        names = await run(connection, READABLE) if found[1] else []
-    return found[1], [name.decode() for [name] in names]
-
-
-async def _find(place: DatabasePlace, connection: Connection) -> tuple[int, bytes] | None:
-    """Return the format of the store and the identity of its keys, None if there is no store.
-
-    :raises UnknownEvent: a later version made it.
-    :raises LogUnavailable: a move has not filled it yet, or the database is too old.
-    """
-    made_format = await found_format(place, connection)
-    if made_format is None:
-        return None
-    if made_format == MOVING:
-        raise LogUnavailable(
-            f"a store is being moved to schema {place.schema!r}, and is not whole: run "
-            "`memory-actors move` again, or drop the schema"
-        )
-    if made_format > FORMAT:
-        raise UnknownEvent(f"schema {place.schema!r} has format {made_format}: upgrade")
-    [[identity]] = await run(connection, "SELECT keys_identity FROM store")
-    return made_format, bytes(identity)
-
-
-async def found_format(place: DatabasePlace, connection: Connection) -> int | None:
-    """Return the format of the store in a schema, None if there is none.
-
-    :raises LogUnavailable: the database is too old.
-    """
-    if connection.info.server_version < SERVER_VERSION_MIN:
-        raise LogUnavailable("the database is older than PostgreSQL 16: upgrade it")
-    table = sql.Identifier(place.schema, "store").as_string(connection)
-    [[there]] = await run(connection, "SELECT to_regclass(%s) IS NOT NULL", [table])
-    rows = await run(connection, "SELECT format FROM store") if there else []
-    return rows[0][0] if rows else None
-
-
-async def make_tables(
-    connection: Connection, place: DatabasePlace, identity: bytes, made_format: int = FORMAT
-) -> None:
-    """Make what is missing in one transaction, which is one message, behind a lock of its own.
-
-    An older store is brought to this format so: the others who have it open go on. For a move, of
-    which the format is `MOVING`, a store that is there stays as it is.
-    """
-    tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
-    script = sql.SQL("{before} {tables} {after}").format(
-        before=sql.SQL(
-            "SELECT pg_advisory_xact_lock(hashtextextended({name}, 0));"
-            "CREATE SCHEMA IF NOT EXISTS {schema};"
-        ).format(name=sql.Literal(f"eventlog {place.schema}"), schema=sql.Identifier(place.schema)),
-        tables=sql.SQL(tables),
-        after=sql.SQL(
-            "INSERT INTO store (format, keys_identity) VALUES ({made_format}, {identity}) "
-            "ON CONFLICT (only_row) DO UPDATE SET format = excluded.format "
-            "WHERE store.format < excluded.format AND excluded.format <> {moving};"
-        ).format(
-            made_format=sql.Literal(made_format),
-            identity=sql.Literal(identity),
-            moving=sql.Literal(MOVING),
-        ),
-    )
-    with translated():
-        await connection.execute(script)

@@ -15,24 +15,20 @@ import msgspec
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Heads, Moved, VerifyReport
+from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.database import (
     CONNECT_S,
-    FORMAT,
-    MOVING,
     Busy,
-    Bytes,
     Connection,
     Database,
     DatabasePlace,
-    Ints,
     connect,
-    found_format,
-    make_tables,
     patiently,
     reaching,
     run,
     translated,
 )
+from eventlog.postgres.preparing import FORMAT, MOVING, found_format, make_tables
 from eventlog.postgres.verification import PgVerification
 
 SETTING = b"move"

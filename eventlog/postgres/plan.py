@@ -8,7 +8,7 @@ So a batch is one call, and whoever owns its streams needs only that one.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
@@ -21,6 +21,7 @@ from eventlog.core.errors import (
     Fenced,
     IdempotencyConflict,
     InvalidAppend,
+    TotalExceeded,
     WrongExpectedVersion,
 )
 from eventlog.core.keys import Cipher, Keys
@@ -28,7 +29,7 @@ from eventlog.core.records import ANY_VERSION, Appended, StreamHead
 from eventlog.core.requests import I64_MAX, AppendRequest
 from eventlog.core.rows import blind_id, key_id
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
-from eventlog.postgres.database import Bytes, Ints
+from eventlog.postgres.batch_rows import BatchRows, row, stream_row
 
 U64 = struct.Struct(">Q")
 TIME_MIN = -(2**63)
@@ -91,60 +92,22 @@ class _PlannedStream:
     shard: int
 
 
-class Rows(NamedTuple):
-    """The arrays of `append_batch`, in its order."""
-
-    s_sid: Bytes
-    s_version: Ints
-    s_epoch: Ints
-    s_erased: Ints
-    s_chain: Bytes
-    s_shard: Ints
-    t_name: Bytes
-    t_version: Ints
-    t_epoch: Ints
-    t_bytes: Ints
-    t_chain: Bytes
-    t_recorded_at: Ints
-    e_stream: Ints
-    e_sid: Bytes
-    e_version: Ints
-    e_frame: Bytes
-    e_payload: Bytes
-    k_stream: Ints
-    k_sid: Bytes
-    k_key: Bytes
-    k_version: Ints
-    r_stream: Ints
-    r_sid: Bytes
-    r_key: Bytes
-    r_digest: Bytes
-    r_first: Ints
-    r_last: Ints
-    c_stream: Ints
-    c_name: Bytes
-    c_position: Bytes
-    w_stream: Ints
-    w_name: Bytes
-    w_key: Bytes
-    w_value: Bytes
-    n_stream: Ints
-    n_name: Bytes
-    n_delta: Ints
-    n_cap: Ints
-
-
-def _no_rows() -> Rows:
-    return Rows(*(kind() for kind in Rows.__annotations__.values()))
-
-
-@dataclass(slots=True)
-class _DecidedAppend:
-    request: AppendRequest
-    stream: _PlannedStream
-    outcome: Appended | Exception
+class _DecidedAppend(msgspec.Struct, frozen=True, gc=False):
+    stream: int
+    """The number of its stream in the batch."""
+    outcome: Appended | EventLogError
+    """Without the position, which is not known yet."""
     event: int = 0
     """The number of its last event in the batch; 0: it has none there."""
+
+    def placed(self, position: int) -> Appended | EventLogError:
+        """Return the outcome, with the position of that event."""
+        found = self.outcome
+        if not self.event or isinstance(found, EventLogError):
+            return found
+        return Appended(
+            found.stream, found.first_version, found.last_version, position, found.duplicate
+        )
 
 
 @dataclass(slots=True)
@@ -152,91 +115,87 @@ class BatchPlan:
     """A batch that grows. `believed` and `requests` are what is known of the database."""
 
     keys: Keys | None
-    believed: Mapping[bytes, Believed]
+    believed: dict[bytes, Believed]
     requests: dict[RequestKey, FirstResult]
     caps: Mapping[str, int]
     """The most that a total may be, by name."""
     shard_of: ShardOf = alone
-    rows: Rows = field(default_factory=_no_rows)
+    rows: BatchRows = field(default_factory=BatchRows)
     _streams: dict[bytes, _PlannedStream] = field(default_factory=dict)
     _decided: list[_DecidedAppend] = field(default_factory=list)
+    _events: list[int] = field(default_factory=list)
+    """The number of the stream of each event."""
 
     def add(self, request: AppendRequest) -> None:
         """Decide what becomes of an append behind those before it."""
         sid = frame.stream_id(request.stream)
         stream = self._streams.get(sid)
         if stream is None:
-            before = self.believed[sid]
-            name = request.stream.encode()
-            stream = _PlannedStream(
-                len(self._streams) + 1, before, before, name, self.shard_of(request.stream)
-            )
+            before, number = self.believed[sid], len(self._streams) + 1
+            shard = self.shard_of(request.stream)
+            stream = _PlannedStream(number, before, before, request.stream.encode(), shard)
             self._streams[sid] = stream
-        decided = _DecidedAppend(request, stream, InvalidAppend("undecided"))
         try:
-            self._decide(decided, sid, stream, request)
+            decided = self._decide(sid, stream, request)
         except EventLogError as refusal:
-            decided.outcome = refusal
+            decided = _DecidedAppend(stream.number, refusal)
         self._decided.append(decided)
 
-    def finished(self) -> Rows:
-        """Return the arrays, those of the streams included."""
-        rows = self.rows
-        for column in rows[:12]:
-            column.clear()
-        for sid, stream in self._streams.items():
-            before, now = stream.before, stream.now
-            rows.s_sid.append(sid)
-            rows.s_version.append(before.version)
-            rows.s_epoch.append(before.epoch)
-            rows.s_erased.append(before.erased_version)
-            rows.s_chain.append(before.chain)
-            rows.s_shard.append(stream.shard)
-            rows.t_name.append(stream.name)
-            rows.t_version.append(now.version)
-            rows.t_epoch.append(now.epoch)
-            rows.t_bytes.append(now.stored_bytes)
-            rows.t_chain.append(now.chain)
-            rows.t_recorded_at.append(now.recorded_at_us)
-        return rows
+    def after(self, sid: bytes) -> Believed | None:
+        """Return where a stream is after this batch; None if the batch has nothing of it."""
+        stream = self._streams.get(sid)
+        return None if stream is None else stream.now
 
-    def outcomes(self, position: int, refused: Sequence[int]) -> list[Appended | Exception | None]:
+    def finished(self) -> BatchRows:
+        """Return the rows, those of the streams included."""
+        self.rows.streams = [
+            stream_row(
+                sid, stream.shard, stream.name,
+                (was.version, was.epoch, was.erased_version, was.chain),
+                (now.version, now.epoch, now.stored_bytes, now.chain, now.recorded_at_us),
+            )
+            for sid, stream in self._streams.items()
+            for was, now in [(stream.before, stream.now)]
+        ]  # fmt: skip
+        return self.rows
+
+    def outcomes(
+        self, position: int, refused: Collection[int]
+    ) -> list[Appended | EventLogError | None]:
         """Return the outcome of each append of a batch that began behind a position.
 
         None for those of streams that were refused: nothing is known of them.
         """
-        gone = set(refused)
-        landed = [position, *(stream not in gone for stream in self.rows.e_stream)]
+        if not refused:
+            return [decided.placed(position + decided.event) for decided in self._decided]
+        landed = [position, *(stream not in refused for stream in self._events)]
         positions = list(accumulate(landed))
         return [
-            None if decided.stream.number in gone else _placed(decided, positions)
+            None if decided.stream in refused else decided.placed(positions[decided.event])
             for decided in self._decided
         ]
 
-    def end(self, position: int, refused: Sequence[int]) -> int:
+    def end(self, position: int, refused: Collection[int]) -> int:
         """Return the position of the last event of a batch that began behind a position."""
         if not refused:
-            return position + len(self.rows.e_stream)
-        return position + sum(stream not in refused for stream in self.rows.e_stream)
+            return position + len(self._events)
+        return position + sum(stream not in refused for stream in self._events)
 
-    def streams_after(self, refused: Sequence[int]) -> Iterable[tuple[bytes, Believed | None]]:
+    def streams_after(self, refused: Collection[int]) -> Iterable[tuple[bytes, Believed | None]]:
         """Yield where each stream is after the batch; None for those that were refused."""
-        gone = set(refused)
         for sid, stream in self._streams.items():
-            yield sid, None if stream.number in gone else stream.now
+            yield sid, None if stream.number in refused else stream.now
 
-    def _decide(
-        self, decided: _DecidedAppend, sid: bytes, stream: _PlannedStream, request: AppendRequest
-    ) -> None:
+    def _decide(self, sid: bytes, stream: _PlannedStream, request: AppendRequest) -> _DecidedAppend:
         now, key = stream.now, request.idempotency_key
         is_empty = now.version == now.erased_version
         cipher = None if self.keys is None or is_empty else self.keys.cipher(request.stream)
         if key is not None and (self.keys is None or not is_empty):
             first = self.requests.get((sid, blind_id(key, cipher)))
             if first is not None:
-                decided.event = first.event
-                decided.outcome = first_result(request, first, cipher)
-                return
+                return _DecidedAppend(
+                    stream.number, first_result(request, first, cipher), first.event
+                )
             self._look_up(stream, sid, blind_id(key, cipher))
         if request.epoch < now.epoch:
             raise Fenced(request.stream, request.epoch, now.epoch)
@@ -248,78 +207,87 @@ class BatchPlan:
             cipher = self.keys.make(request.stream)
             if key is not None:
                 self._look_up(stream, sid, blind_id(key, cipher))
-        self._put(decided, sid, stream, cipher)
+        return self._put(sid, stream, request, cipher)
 
     def _look_up(self, stream: _PlannedStream, sid: bytes, key: bytes) -> None:
         """Have the stream refused if a key is taken that is not known to be."""
-        rows = self.rows
-        rows.r_stream.append(stream.number)
-        rows.r_sid.append(sid)
-        rows.r_key.append(key)
-        rows.r_digest.append(b"")
-        rows.r_first.append(0)
-        rows.r_last.append(0)
+        self.rows.requests.append(row(stream.number, sid, key, b"", 0, 0))
 
     def _put(
-        self, decided: _DecidedAppend, sid: bytes, stream: _PlannedStream, cipher: Cipher | None
-    ) -> None:
-        request, now, rows = decided.request, stream.now, self.rows
+        self, sid: bytes, stream: _PlannedStream, request: AppendRequest, cipher: Cipher | None
+    ) -> _DecidedAppend:
+        now, rows, number = stream.now, self.rows, stream.number
         version, chain, stored = now.version, now.chain, now.stored_bytes
         at_us = request.recorded_at_us
-        if not request.is_timed:
-            at_us = max(at_us, now.recorded_at_us)
+        if not request.is_timed and at_us < now.recorded_at_us:
+            at_us = now.recorded_at_us
         for prepared in request.events:
             version += 1
             data, chain = frame.pack(
                 prepared, position=version, sid=sid, version=version, recorded_at_us=at_us,
                 prev=chain, cipher=cipher,
             )  # fmt: skip
-            header, payload = frame.split(data)
             stored += len(prepared.body)
-            rows.e_stream.append(stream.number)
-            rows.e_sid.append(sid)
-            rows.e_version.append(version)
-            rows.e_frame.append(header)
-            rows.e_payload.append(payload)
+            self._events.append(number)
+            rows.put_event(number, sid, version, *frame.split(data))
             for key in prepared.keys:
-                rows.k_stream.append(stream.number)
-                rows.k_sid.append(sid)
-                rows.k_key.append(blind_id(key, cipher))
-                rows.k_version.append(version)
-        decided.event = len(rows.e_stream)
-        decided.outcome = Appended(request.stream, now.version + 1, version, 0)
-        epoch = max(now.epoch, request.epoch)
-        stream.now = now._replace(
-            version=version, epoch=epoch, stored_bytes=stored, chain=chain, recorded_at_us=at_us
+                rows.put_key(number, sid, blind_id(key, cipher), version)
+        stream.now = Believed(
+            version, max(now.epoch, request.epoch), stored, chain, at_us, now.erased_version
         )
-        self._put_beside(decided, sid, stream, cipher)
+        outcome = Appended(request.stream, now.version + 1, version, 0)
+        self._put_beside(sid, number, request, outcome, cipher)
+        event = 0 if request.durability == "relaxed" else len(self._events)
+        return _DecidedAppend(number, outcome, event)
 
     def _put_beside(
-        self, decided: _DecidedAppend, sid: bytes, stream: _PlannedStream, cipher: Cipher | None
+        self,
+        sid: bytes,
+        number: int,
+        request: AppendRequest,
+        outcome: Appended,
+        cipher: Cipher | None,
     ) -> None:
         """Put what goes with the events: idempotency key, checkpoint, counters."""
-        request, rows, outcome = decided.request, self.rows, decided.outcome
-        assert isinstance(outcome, Appended)
+        rows = self.rows
         if request.idempotency_key is not None:
             key, digest = blind_id(request.idempotency_key, cipher), blind(request.digest, cipher)
             versions = outcome.first_version, outcome.last_version
-            self.requests[sid, key] = FirstResult(digest, *versions, 0, decided.event)
-            rows.r_digest[-1], rows.r_first[-1], rows.r_last[-1] = digest, *versions
+            self.requests[sid, key] = FirstResult(digest, *versions, 0, len(self._events))
+            rows.requests[-1] = row(number, sid, key, digest, *versions)
         if request.checkpoint is not None:
             name = key_id(request.checkpoint.name)
-            rows.c_stream.append(stream.number)
-            rows.c_name.append(name)
-            rows.c_position.append(U64.pack(request.checkpoint.position))
+            rows.checkpoints.append(row(number, name, U64.pack(request.checkpoint.position)))
             for key, value in request.checkpoint.writes.items():
-                rows.w_stream.append(stream.number)
-                rows.w_name.append(name)
-                rows.w_key.append(key)
-                rows.w_value.append(value)
+                rows.entries.append(row(number, name, key, value))
         for total, delta in request.counters.items():
-            rows.n_stream.append(stream.number)
-            rows.n_name.append(total.encode())
-            rows.n_delta.append(delta)
-            rows.n_cap.append(self.caps.get(total, I64_MAX))
+            cap = self.caps.get(total, I64_MAX)
+            rows.totals.append(row(number, total.encode(), delta, cap))
+
+
+def request_key(request: AppendRequest, keys: Keys | None) -> RequestKey | None:
+    """Return under what the idempotency key of a request may be known; None: it has no such key."""
+    if request.idempotency_key is None:
+        return None
+    cipher = None
+    if keys is not None:
+        if not keys.has(request.stream):
+            return None
+        cipher = keys.cipher(request.stream)
+    return frame.stream_id(request.stream), blind_id(request.idempotency_key, cipher)
+
+
+def check_caps(
+    totals: Mapping[str, int], counters: Mapping[str, int], caps: Mapping[str, int]
+) -> None:
+    """Refuse what passes the cap of a total.
+
+    :raises TotalExceeded: that.
+    """
+    for name, cap in caps.items():
+        used, delta = totals.get(name, 0), counters.get(name, 0)
+        if delta > 0 and used + delta > cap:
+            raise TotalExceeded(name, used, delta, cap)
 
 
 def first_result(request: AppendRequest, first: FirstResult, cipher: Cipher | None) -> Appended:
@@ -347,13 +315,3 @@ def same_request(stream: str, key: str, digest: bytes, first: FirstResult) -> Ap
 def blind(digest: bytes, cipher: Cipher | None) -> bytes:
     """Return the digest of a request as it is stored: nobody may test a guess at what it was."""
     return digest if cipher is None else cipher.blind(digest)
-
-
-def _placed(decided: _DecidedAppend, positions: Sequence[int]) -> Appended | Exception:
-    """Return an outcome with the position that it got."""
-    outcome = decided.outcome
-    if isinstance(outcome, Exception) or not decided.event:
-        return outcome
-    if decided.request.durability == "relaxed":
-        return outcome
-    return msgspec.structs.replace(outcome, last_position=positions[decided.event])

@@ -256,68 +256,93 @@ CREATE OR REPLACE FUNCTION added_totals(
     WHERE total <> 0
 $$;
 
--- Append one batch of a node. Its streams (s_, t_) are numbered from 1; all other rows name theirs.
--- A stream is refused, with all that belongs to it, if it is not where the node believed (s_), or
--- if one of the idempotency keys is taken: the node looks again and tries again. Of what it believed
--- rightly, it knows the outcome itself.
+-- The rows of a batch. Each kind of them goes to the procedure as one array, for every parameter has its
+-- price in every call. All but the streams name theirs by its number in the batch.
+DO $$
+BEGIN
+    IF to_regtype('batch_stream') IS NULL THEN
+        CREATE TYPE batch_stream AS (
+            sid bytea, shard bigint,
+            was_version bigint, was_epoch bigint, was_erased bigint, was_chain bytea, -- as believed
+            version bigint, epoch bigint, stored_bytes bigint, chain bytea, recorded_at bigint,
+            name bytea
+        );
+        CREATE TYPE batch_event AS (
+            stream bigint, sid bytea, version bigint, frame bytea, payload bytea
+        );
+        CREATE TYPE batch_key AS (stream bigint, sid bytea, key bytea, version bigint);
+        CREATE TYPE batch_request AS ( -- first_version is 0 of a key that is only looked up
+            stream bigint, sid bytea, key bytea, digest bytea,
+            first_version bigint, last_version bigint
+        );
+        CREATE TYPE batch_checkpoint AS (stream bigint, name bytea, position bytea);
+        CREATE TYPE batch_entry AS (stream bigint, name bytea, key bytea, value bytea);
+        CREATE TYPE batch_total AS (stream bigint, name bytea, delta bigint, cap bigint);
+    END IF;
+END
+$$;
+
+-- Append one batch of a node. Its streams are numbered from 1. A stream is refused, with all that
+-- belongs to it, if it is not where the node believed, or if one of the idempotency keys is taken:
+-- the node looks again and tries again. Of what it believed rightly, it knows the outcome itself.
 --
 -- o_state: 'done'; 'superseded': a later incarnation of the node has come, so nothing was done;
 -- 'elsewhere': the shard of one of its streams is in another store, so nothing was done;
--- 'totals': one might leave its range or pass its cap (n_cap), so nothing was done, and o_totals say
--- what they are.
+-- 'totals': one might leave its range or pass its cap, so nothing was done, and o_totals say what
+-- they are.
+--
+-- What every batch has is written by few statements, as each costs more than an event does. The
+-- procedure of formats 4 and 5 had an array for each column. Where it is, nodes of those versions go on
+-- by it.
 CREATE OR REPLACE PROCEDURE append_batch(
     p_node bytea, p_incarnation bigint, p_seq bigint,
-    s_sid bytea[], s_version bigint[], s_epoch bigint[], s_erased bigint[], s_chain bytea[],
-    s_shard bigint[],
-    t_name bytea[], t_version bigint[], t_epoch bigint[], t_bytes bigint[], t_chain bytea[],
-    t_recorded_at bigint[],
-    e_stream bigint[], e_sid bytea[], e_version bigint[], e_frame bytea[], e_payload bytea[],
-    k_stream bigint[], k_sid bytea[], k_key bytea[], k_version bigint[],
-    r_stream bigint[], r_sid bytea[], r_key bytea[], r_digest bytea[], r_first bigint[],
-    r_last bigint[],
-    c_stream bigint[], c_name bytea[], c_position bytea[],
-    w_stream bigint[], w_name bytea[], w_key bytea[], w_value bytea[],
-    n_stream bigint[], n_name bytea[], n_delta bigint[], n_cap bigint[],
+    p_streams batch_stream[], p_events batch_event[], p_keys batch_key[],
+    p_requests batch_request[], p_checkpoints batch_checkpoint[], p_entries batch_entry[],
+    p_totals batch_total[],
     INOUT o_state text, INOUT o_position bigint, INOUT o_refused bigint[],
     INOUT o_names bytea[], INOUT o_totals bigint[], INOUT o_revision bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_era bigint;
-    v_events bigint;
+    v_is_elsewhere boolean;
     v_trouble boolean;
     v_names bytea[];
     v_deltas numeric[];
     v_totals bigint[];
 BEGIN
-    SELECT position, revision, era, names, totals -- lock_tail(), without the price of a call
-    INTO o_position, o_revision, v_era, o_names, o_totals
-    FROM log_tail ORDER BY era DESC LIMIT 1 FOR UPDATE;
+    -- Who has waited here goes on with the newest version of the row, whose era may have risen since.
+    UPDATE log_tail SET position = position + cardinality(p_events), revision = revision + 1,
+        era = greatest(era, (revision + 1) / 256)
+    WHERE era >= (SELECT max(era) FROM log_tail)
+    RETURNING position - cardinality(p_events), revision - 1, era, names, totals
+    INTO o_position, o_revision, v_era, o_names, o_totals;
 
-    IF s_shard[1] >= 0 OR NOT is_here(-1) THEN -- is_here, of all of them
-        PERFORM FROM unnest(s_shard) AS b (shard)
-        LEFT JOIN shard AS h ON h.shard = b.shard AND h.state = 'here'
-        WHERE h.shard IS NULL;
-        IF FOUND THEN
-            ROLLBACK;
-            o_state := 'elsewhere';
-            RETURN;
-        END IF;
-    END IF;
-
-    SELECT coalesce(array_agg(n), '{}') INTO o_refused
-    FROM unnest(s_sid, s_version, s_epoch, s_erased, s_chain)
-        WITH ORDINALITY AS b (sid, version, epoch, erased, chain, n)
+    SELECT array_agg(b.n) FILTER (WHERE coalesce(s.version, 0) <> b.was_version
+            OR coalesce(s.epoch, 0) <> b.was_epoch
+            OR coalesce(s.erased_version, 0) <> b.was_erased OR s.chain <> b.was_chain),
+        bool_or(CASE WHEN b.shard < 0 THEN EXISTS (SELECT FROM setting WHERE name = 'shards')
+            ELSE h.shard IS NULL END) -- as is_here, of all of them
+    INTO o_refused, v_is_elsewhere
+    FROM unnest(p_streams) WITH ORDINALITY AS b (
+        sid, shard, was_version, was_epoch, was_erased, was_chain,
+        version, epoch, stored_bytes, chain, recorded_at, name, n
+    )
     LEFT JOIN stream AS s ON s.sid = b.sid
-    WHERE coalesce(s.version, 0) <> b.version OR coalesce(s.epoch, 0) <> b.epoch
-        OR coalesce(s.erased_version, 0) <> b.erased OR s.chain <> b.chain;
-    IF r_key <> '{}' THEN
+    LEFT JOIN shard AS h ON h.shard = b.shard AND h.state = 'here';
+    IF v_is_elsewhere THEN
+        ROLLBACK;
+        o_state := 'elsewhere';
+        RETURN;
+    END IF;
+    o_refused := coalesce(o_refused, '{}');
+    IF p_requests <> '{}' THEN
         SELECT o_refused || coalesce(array_agg(DISTINCT r.stream), '{}') INTO o_refused
-        FROM unnest(r_stream, r_sid, r_key) AS r (stream, sid, key)
+        FROM unnest(p_requests) AS r
         JOIN request AS q ON q.sid = r.sid AND q.key = r.key
         JOIN stream AS s ON s.sid = q.sid AND q.last_version > s.erased_version;
     END IF;
 
-    IF n_name <> '{}' THEN
+    IF p_totals <> '{}' THEN
         SELECT coalesce(array_agg(name), '{}'), coalesce(array_agg(up + down), '{}'),
             coalesce(bool_or(coalesce(total, 0) + down < 0
                 OR up > 0 AND coalesce(total, 0) + up > cap), false)
@@ -325,7 +350,7 @@ BEGIN
         FROM (
             SELECT name, sum(greatest(delta, 0)) AS up, sum(least(delta, 0)) AS down,
                 min(cap) AS cap
-            FROM unnest(n_stream, n_name, n_delta, n_cap) AS n (stream, name, delta, cap)
+            FROM unnest(p_totals)
             WHERE stream <> ALL (o_refused)
             GROUP BY name
         ) AS added
@@ -343,51 +368,58 @@ BEGIN
         o_names := v_names;
         o_totals := v_totals;
     END IF;
-
-    INSERT INTO event (position, sid, version, frame, payload)
-    SELECT o_position + row_number() OVER (ORDER BY n), sid, version, frame, payload
-    FROM unnest(e_stream, e_sid, e_version, e_frame, e_payload)
-        WITH ORDINALITY AS e (stream, sid, version, frame, payload, n)
-    WHERE stream <> ALL (o_refused);
-    GET DIAGNOSTICS v_events = ROW_COUNT;
-
-    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at, shard)
-    SELECT sid, name, version, epoch, bytes, chain, recorded_at, nullif(shard, -1)
-    FROM unnest(s_sid, s_version, s_shard, t_name, t_version, t_epoch, t_bytes, t_chain,
-            t_recorded_at)
-        WITH ORDINALITY AS t (sid, before, shard, name, version, epoch, bytes, chain, recorded_at, n)
-    WHERE version > before AND n <> ALL (o_refused)
-    ON CONFLICT (sid) DO UPDATE SET name = excluded.name, version = excluded.version,
-        epoch = excluded.epoch, stored_bytes = excluded.stored_bytes, chain = excluded.chain,
-        recorded_at = excluded.recorded_at, shard = coalesce(excluded.shard, stream.shard);
-
-    IF k_key <> '{}' THEN
-        INSERT INTO event_key (sid, key, version)
-        SELECT sid, key, version
-        FROM unnest(k_stream, k_sid, k_key, k_version) AS k (stream, sid, key, version)
-        WHERE stream <> ALL (o_refused);
+    IF p_totals <> '{}' OR o_refused <> '{}' THEN
+        UPDATE log_tail SET names = o_names, totals = o_totals, position = o_position
+            + (SELECT count(*) FROM unnest(p_events) WHERE stream <> ALL (o_refused))
+        WHERE era = v_era;
     END IF;
-    IF r_key <> '{}' THEN
+
+    WITH events AS (
+        INSERT INTO event (position, sid, version, frame, payload)
+        SELECT o_position + row_number() OVER (ORDER BY n), sid, version, frame, payload
+        FROM unnest(p_events) WITH ORDINALITY AS e (stream, sid, version, frame, payload, n)
+        WHERE stream <> ALL (o_refused)
+    ), streams AS (
+        INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at, shard)
+        SELECT sid, name, version, epoch, stored_bytes, chain, recorded_at, nullif(shard, -1)
+        FROM unnest(p_streams) WITH ORDINALITY AS b (
+            sid, shard, was_version, was_epoch, was_erased, was_chain,
+            version, epoch, stored_bytes, chain, recorded_at, name, n
+        )
+        WHERE version > was_version AND n <> ALL (o_refused)
+        ON CONFLICT (sid) DO UPDATE SET name = excluded.name, version = excluded.version,
+            epoch = excluded.epoch, stored_bytes = excluded.stored_bytes, chain = excluded.chain,
+            recorded_at = excluded.recorded_at, shard = coalesce(excluded.shard, stream.shard)
+    ), keys AS (
+        INSERT INTO event_key (sid, key, version)
+        SELECT sid, key, version FROM unnest(p_keys) WHERE stream <> ALL (o_refused)
+    )
+    UPDATE node SET seq = p_seq, position = o_position, refused = o_refused, seen_at = now()
+    WHERE id = p_node AND incarnation = p_incarnation AND seq = p_seq - 1;
+    IF NOT FOUND THEN
+        ROLLBACK;
+        o_state := 'superseded';
+        RETURN;
+    END IF;
+
+    IF p_requests <> '{}' THEN
         INSERT INTO request (sid, key, digest, first_version, last_version)
-        SELECT sid, key, digest, first, last
-        FROM unnest(r_stream, r_sid, r_key, r_digest, r_first, r_last)
-            AS r (stream, sid, key, digest, first, last)
-        WHERE first > 0 AND stream <> ALL (o_refused)
+        SELECT sid, key, digest, first_version, last_version
+        FROM unnest(p_requests)
+        WHERE first_version > 0 AND stream <> ALL (o_refused)
         ON CONFLICT (sid, key) DO UPDATE SET digest = excluded.digest, -- of what was erased
             first_version = excluded.first_version, last_version = excluded.last_version;
     END IF;
-    IF c_name <> '{}' THEN
+    IF p_checkpoints <> '{}' THEN
         INSERT INTO checkpoint (name, position)
         SELECT DISTINCT ON (name) name, position
-        FROM unnest(c_stream, c_name, c_position)
-            WITH ORDINALITY AS c (stream, name, position, n)
+        FROM unnest(p_checkpoints) WITH ORDINALITY AS c (stream, name, position, n)
         WHERE stream <> ALL (o_refused)
         ORDER BY name, n DESC
         ON CONFLICT (name) DO UPDATE SET position = excluded.position;
         WITH last AS (
             SELECT DISTINCT ON (name, key) name, key, value
-            FROM unnest(w_stream, w_name, w_key, w_value)
-                WITH ORDINALITY AS w (stream, name, key, value, n)
+            FROM unnest(p_entries) WITH ORDINALITY AS w (stream, name, key, value, n)
             WHERE stream <> ALL (o_refused)
             ORDER BY name, key, n DESC
         ), gone AS (
@@ -398,19 +430,8 @@ BEGIN
         SELECT name, key, value FROM last WHERE value IS NOT NULL
         ON CONFLICT (name, key) DO UPDATE SET value = excluded.value;
     END IF;
-
-    o_revision := o_revision + 1;
-    UPDATE log_tail SET position = o_position + v_events, revision = o_revision,
-        era = greatest(era, o_revision / 256), names = o_names, totals = o_totals
-    WHERE era = v_era;
-    UPDATE node SET seq = p_seq, position = o_position, refused = o_refused, seen_at = now()
-    WHERE id = p_node AND incarnation = p_incarnation AND seq = p_seq - 1;
-    IF NOT FOUND THEN
-        ROLLBACK;
-        o_state := 'superseded';
-        RETURN;
-    END IF;
     COMMIT;
+    o_revision := o_revision + 1;
     o_state := 'done';
 END
 $$;

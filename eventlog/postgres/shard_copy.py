@@ -17,7 +17,8 @@ import msgspec
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, MoveTakenOver
-from eventlog.postgres.database import Bytes, Database, Ints, Row, cancel_all
+from eventlog.postgres.arrays import Bytes, Ints
+from eventlog.postgres.database import Database, Row, cancel_all
 from eventlog.postgres.shard_rows import (
     ARCHIVE,
     CHAIN_AT,

@@ -36,14 +36,13 @@ import msgspec
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, DiskFull, LogUnavailable, MoveTakenOver
 from eventlog.core.requests import system_clock_us
+from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.database import (
     CONNECT_S,
     Busy,
-    Bytes,
     Connection,
     Database,
     DatabasePlace,
-    Ints,
     Lost,
     connect,
     patiently,

@@ -17,21 +17,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventlog.core.errors import LogUnavailable
+from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.beside import settings_at
 from eventlog.postgres.database import (
     CONNECT_S,
-    Bytes,
     Connection,
     DatabasePlace,
-    Ints,
     Row,
     connect,
     patiently,
-    prepare,
     reaching,
     run,
 )
 from eventlog.postgres.plan import ShardOf
+from eventlog.postgres.preparing import prepare
 
 SETTING = b"shards"
 STREAMS_AT_ONCE = 1024
@@ -57,8 +56,8 @@ DROP_OLDER = """
         FOR v_older IN
             SELECT oid::regprocedure FROM pg_proc
             WHERE pronamespace = current_schema()::regnamespace AND NOT proargnames
-                && ARRAY['s_shard', 'p_shard', 'p_shards'] AND proname IN ('append_batch',
-                'claim_stream', 'acquire_stream', 'renew_lease', 'erase_stream')
+                && ARRAY['s_shard', 'p_streams', 'p_shard', 'p_shards'] AND proname IN (
+                'append_batch', 'claim_stream', 'acquire_stream', 'renew_lease', 'erase_stream')
         LOOP
             EXECUTE 'DROP PROCEDURE ' || v_older;
         END LOOP;

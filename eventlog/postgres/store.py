@@ -52,27 +52,27 @@ from eventlog.core.requests import (
 )
 from eventlog.core.rows import blind_id, key_id
 from eventlog.core.waiting import to_the_end
+from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.beside import Beside
+from eventlog.postgres.calls import NODE_ID_BYTES
 from eventlog.postgres.database import (
     CONNECT_S,
-    Bytes,
     Connection,
     Database,
     DatabasePlace,
-    Ints,
     Row,
     connect,
     patiently,
-    prepare,
 )
 from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, delete_rows
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind, same_request
+from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
 from eventlog.postgres.shards import check_membership
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
-from eventlog.postgres.writer import NODE_ID_BYTES, REQUESTS, STREAMS, PgWriter
+from eventlog.postgres.writer import REQUESTS, STREAMS, PgWriter
 
 NAMES = "SELECT name FROM stream WHERE name IS NOT NULL"
 VERSIONS_ABOUT = """

@@ -4,19 +4,18 @@ It takes an append, adds whatever else waits (no lingering: an idle log commits 
 fills its batches by itself), and plans the batch (plan.py). What the database refuses, because this
 node believed a stream elsewhere, is looked up and goes into the next call, before what came later.
 
-A call whose connection is lost has landed or not. Each batch of a node has a number, which commits
-with it. So the writer connects again, as a new incarnation of the node, after which no call of the
-old one can land; and the number says whether the batch is there. Only if the database cannot be
-reached in time is a caller told that the outcome is unknown.
+While a batch is on its way, the next one is planned from where the streams are to be after it. If
+it does not land whole, that plan is thrown away, and made again from what is so. No answer is given
+before its own batch has landed, so the plan needs no trust: the database compares it as any other.
+
+What becomes of a call whose connection is lost, calls.py finds out.
 """
 
 import asyncio
-import os
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import anyio.to_thread
 
@@ -25,7 +24,6 @@ from eventlog.core.errors import (
     EventLogError,
     InvalidAppend,
     LogClosed,
-    LogUnavailable,
     StorageFailed,
     StreamElsewhere,
     TotalExceeded,
@@ -35,56 +33,29 @@ from eventlog.core.keys import Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Appended
 from eventlog.core.requests import AppendRequest, count
-from eventlog.core.rows import blind_id
 from eventlog.core.waiting import Turns, settle
-from eventlog.postgres.database import (
-    PATIENCE_S,
-    Busy,
-    Bytes,
-    Connection,
-    DatabasePlace,
-    Lost,
-    Row,
-    connect,
-    patiently,
-    reaching,
-    run,
-)
+from eventlog.postgres.arrays import Bytes
+from eventlog.postgres.calls import Calls, Elsewhere, OverTotals
+from eventlog.postgres.database import Connection, DatabasePlace, Row
 from eventlog.postgres.plan import (
     BatchPlan,
     Believed,
     FirstResult,
     RequestKey,
-    Rows,
     ShardOf,
     alone,
+    check_caps,
+    request_key,
 )
 from eventlog.postgres.tail import LogTail
 
 BATCH_EVENTS_MAX = 1024
 BATCH_BYTES_MAX = 4 << 20
+SHARE_EVENTS_MIN = 64  # of more that wait, half are planned while the other half is on its way
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 QUEUE_BYTES_MAX = 64 << 20
 BELIEVED_MAX = 16_384  # streams whose ends are remembered, some 300 bytes each
-NODE_DAYS_MAX = 1  # a node that has said nothing for so long is forgotten
-ROW_BATCHES_MAX = 512  # of one row of a node: then it begins another one
-ROW_S_MAX = 12 * 3600.0  # the same: long before it may be forgotten
-NODE_ID_BYTES = 16
-_ROW_BYTES = 4  # of the id of a row of a node, behind that of the node
 
-APPEND = (
-    "CALL append_batch(%b, %b, %b, "
-    + "%b, " * len(Rows._fields)
-    + "NULL, NULL, NULL, NULL, NULL, NULL)"
-)
-JOIN = """
-    WITH gone AS (DELETE FROM node WHERE id = %b)
-    INSERT INTO node (id, incarnation, seq, position, refused, seen_at)
-    VALUES (%b, 1, 0, 0, '{}', now())
-    ON CONFLICT (id) DO UPDATE SET incarnation = node.incarnation + 1, seen_at = now()
-    RETURNING incarnation, seq, position, refused
-"""
-LEAVE = "DELETE FROM node WHERE id IN (%b, %b) OR seen_at < now() - make_interval(days => %s)"
 STREAMS = """
     SELECT sid, version, epoch, stored_bytes, chain, recorded_at, erased_version
     FROM stream WHERE sid = ANY (%b)
@@ -109,6 +80,37 @@ class _Append:
     result: asyncio.Future[Appended]
     is_settled: bool = False
     """Not the same as a result that is done: the caller may have been cancelled."""
+    was_refused: bool = False
+    """True if the node believed its stream elsewhere, or did not know of its idempotency key."""
+    is_alone: bool = False
+    """True if it goes into a batch by itself."""
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Appends that go to the database as one call."""
+
+    jobs: list[_Append] = field(default_factory=list)
+    plan: BatchPlan | None = None
+    """None if it was not planned ahead."""
+    events: int = 0
+    payload_bytes: int = 0
+
+    def has_room(self, job: _Append, events_max: int) -> bool:
+        """Say whether an append goes into it."""
+        if not self.jobs:
+            return True
+        return (
+            self.events + len(job.request.events) <= events_max
+            and self.payload_bytes + job.payload_bytes <= BATCH_BYTES_MAX
+            and not (job.is_alone or self.jobs[0].is_alone)
+        )
+
+    def put(self, job: _Append) -> None:
+        """Put an append in."""
+        self.jobs.append(job)
+        self.events += len(job.request.events)
+        self.payload_bytes += job.payload_bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -117,23 +119,6 @@ class _OtherWork:
 
     work: Callable[[], Coroutine[Any, Any, Any]]
     result: asyncio.Future[Any]
-
-
-class _Landed(NamedTuple):
-    position: int
-    refused: Sequence[int]
-
-
-class _Elsewhere(Exception):
-    """Some streams of a batch are in another store."""
-
-
-class _OverTotals(Exception):
-    """A total might leave its range, or pass its cap."""
-
-    def __init__(self, totals: dict[str, int]):
-        super().__init__()
-        self.totals = totals
 
 
 class PgWriter:
@@ -147,8 +132,6 @@ class PgWriter:
         keys: Keys | None,
         shard_of: ShardOf = alone,
     ):
-        self._place = place
-        self._node = node
         self._tail = tail
         self._keys = keys
         self._shard_of = shard_of
@@ -159,21 +142,21 @@ class PgWriter:
         self.caps: Mapping[str, int] = {}
         """See `CappingStore`."""
         self._queue: deque[_Append | _OtherWork] = deque()
+        self._ahead = _Batch()
+        self._on_its_way: BatchPlan | None = None
         self._turns = Turns()
         self._arrived = asyncio.Event()
         self._is_closed = False
         self._task = asyncio.create_task(self._run())
-        self._connection: Connection | None = None
-        self._row = self._former_row = b""
-        self._row_begun_s = float("-inf")
-        self._incarnation = self._seq = 0
-        self._begin_row_if_due()
         self._believed: OrderedDict[bytes, Believed] = OrderedDict()
+        self._calls = Calls(place, node, tail, self._believed.clear)
 
     async def open(self, connection: Connection) -> None:
-        """Join the nodes of the store, on a connection that is this writer's from now on."""
-        with reaching("try again"):
-            await self._join_on(connection)
+        """Join the nodes of the store, on a connection that is this writer's from now on.
+
+        :raises LogUnavailable: it was lost.
+        """
+        await self._calls.open(connection)
 
     async def close(self) -> None:
         """Finish what is queued."""
@@ -181,35 +164,29 @@ class PgWriter:
         self._turns.wake(len(self._turns))
         self._arrived.set()
         await self._task
-        if self._connection is not None:
-            try:
-                await run(self._connection, LEAVE, [self._row, self._node, NODE_DAYS_MAX])
-            except (Lost, Busy, EventLogError):
-                _logger.info("a node's row was left behind, and will be forgotten")
-            await self._connection.close()
+        await self._calls.close()
 
     # --- what callers ask
 
     async def append(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result once it is committed."""
         self.check_open()
-        while not self._is_closed and (
-            self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX
-        ):
+        while self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX:
             await self._turns.wait()
-        self.check_open()
+            self.check_open()
         payload_bytes = sum(event.stored_bytes for event in request.events)
         self.queued_events += len(request.events)
         self._queued_bytes += payload_bytes
         result: asyncio.Future[Appended] = self._loop.create_future()
         self._put(_Append(request, payload_bytes, result))
+        self._plan_ahead()
         return await result
 
     async def call(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         """Have a procedure called behind all that is queued; it may be called twice."""
 
         async def work() -> list[Row]:
-            return await patiently(lambda: self._once(query, values))
+            return await self._calls.run(query, values)
 
         return await self._submit(work)  # type: ignore[no-any-return]
 
@@ -249,28 +226,61 @@ class PgWriter:
 
     async def _run(self) -> None:
         while True:
-            while self._queue:
-                job = self._queue.popleft()
-                if isinstance(job, _OtherWork):
-                    await self._carry_out(job)
+            while self._ahead.jobs or self._queue:
+                taken = self._take()
+                if isinstance(taken, _OtherWork):
+                    await self._carry_out(taken)
                 else:
-                    self._begin_row_if_due()
-                    await self._commit(self._batch(job))
+                    await self._commit(taken)
             if self._is_closed:
                 return
             self._arrived.clear()
             await self._arrived.wait()
 
-    def _batch(self, first: _Append) -> list[_Append]:
-        """Return an append with what waits behind it, as much as goes into one call."""
-        batch, events, size = [first], len(first.request.events), first.payload_bytes
-        while self._queue and isinstance(job := self._queue[0], _Append):
-            events, size = events + len(job.request.events), size + job.payload_bytes
-            if events > BATCH_EVENTS_MAX or size > BATCH_BYTES_MAX:
-                break
-            batch.append(job)
+    def _take(self) -> _Batch | _OtherWork:
+        """Return what is next: what was planned ahead, or else a share of what waits."""
+        batch, self._ahead = self._ahead, _Batch()
+        while not batch.plan and (job := self._waiting_for(batch)):
+            batch.put(job)
             self._queue.popleft()
-        return batch
+        if batch.jobs:
+            return batch
+        work = self._queue.popleft()
+        assert isinstance(work, _OtherWork)
+        return work
+
+    def _waiting_for(self, batch: _Batch) -> _Append | None:
+        """Return the append that is next, if it goes into a batch."""
+        if not self._queue or not isinstance(job := self._queue[0], _Append):
+            return None
+        events_max = min(max(self.queued_events // 2, SHARE_EVENTS_MIN), BATCH_EVENTS_MAX)
+        return job if batch.has_room(job, events_max) else None
+
+    def _plan_ahead(self) -> None:
+        """Plan what waits, from where the streams are to be after the batch that is on its way.
+
+        It stops at what needs to be looked up first.
+        """
+        while self._on_its_way and (job := self._waiting_for(self._ahead)):
+            sid = frame.stream_id(job.request.stream)
+            believed = self._on_its_way.after(sid) or self._believed.get(sid)
+            if believed is None or job.was_refused:
+                return
+            plan = self._ahead.plan = self._ahead.plan or self._empty_plan({})
+            plan.believed.setdefault(sid, believed)
+            try:
+                plan.add(job.request)
+            except Exception:  # it is planned again, and fails by itself
+                self._on_its_way = None
+                self._throw_plan_away()
+                return
+            self._ahead.put(job)
+            self._queue.popleft()
+
+    def _throw_plan_away(self) -> None:
+        """Have what was planned ahead planned again, for it rests on what has not happened."""
+        self._queue.extendleft(reversed(self._ahead.jobs))
+        self._ahead = _Batch()
 
     async def _carry_out(self, job: _OtherWork) -> None:
         try:
@@ -278,51 +288,37 @@ class PgWriter:
         except Exception as error:
             settle(job.result, error)
 
-    async def _commit(self, batch: list[_Append]) -> None:
+    async def _commit(self, batch: _Batch) -> None:
         try:
-            await self._land(batch, {})
-        except _OverTotals as over:
-            await self._commit_apart(batch, over)
-        except _Elsewhere:
-            await self._commit_those_here(batch)
-        except EventLogError as error:
-            self._fail(batch, error)
+            await self._land(batch)
         except Exception as error:
+            self._throw_plan_away()
+            self._fall([job for job in batch.jobs if not job.is_settled], error)
+
+    def _fall(self, batch: list[_Append], error: Exception) -> None:
+        """Tell the callers of a batch that did nothing, or have it tried again."""
+        if isinstance(error, Elsewhere | OverTotals) and len(batch) > 1:
+            for job in batch:  # so that nobody falls with another
+                job.is_alone = True
+            self._queue.extendleft(reversed(batch))
+        elif isinstance(error, Elsewhere):
+            request = batch[0].request
+            self.forget(frame.stream_id(request.stream))
+            self._fail(batch, StreamElsewhere(request.stream, request.epoch))
+        elif isinstance(error, OverTotals):
+            try:
+                check_caps(error.totals, batch[0].request.counters, self.caps)
+                count(error.totals, batch[0].request.counters)
+            except (InvalidAppend, TotalExceeded) as refusal:
+                self._fail(batch, refusal)
+            else:  # what was over has gone in between
+                self._queue.extendleft(batch)
+        elif isinstance(error, EventLogError):
+            self._fail(batch, error)
+        else:
             _logger.exception("a batch failed")
             self._believed.clear()
             self._fail(batch, StorageFailed(f"the outcome is unknown: {error!r}"))
-
-    async def _commit_those_here(self, batch: list[_Append]) -> None:
-        """Let nobody fall with another, where the shards of some are in another store."""
-        left = [job for job in batch if not job.is_settled]
-        if len(left) > 1:
-            for job in left:
-                await self._commit([job])
-            return
-        request = left[0].request
-        self.forget(frame.stream_id(request.stream))
-        self._fail(left, StreamElsewhere(request.stream, request.epoch))
-
-    async def _commit_apart(self, batch: list[_Append], over: _OverTotals) -> None:
-        """Let nobody fall with another, where all of them may take a total out of its range."""
-        if len(batch) > 1:
-            for job in batch:
-                if not job.is_settled:
-                    await self._commit([job])
-            return
-        try:
-            self._check_caps(over.totals, batch[0].request.counters)
-            count(over.totals, batch[0].request.counters)
-        except (InvalidAppend, TotalExceeded) as refusal:
-            self._fail(batch, refusal)
-        else:  # what was over has gone in between
-            await self._commit(batch)
-
-    def _check_caps(self, totals: Mapping[str, int], counters: Mapping[str, int]) -> None:
-        for name, cap in self.caps.items():
-            used, delta = totals.get(name, 0), counters.get(name, 0)
-            if delta > 0 and used + delta > cap:
-                raise TotalExceeded(name, used, delta, cap)
 
     def _fail(self, batch: Sequence[_Append], error: Exception) -> None:
         for job in batch:
@@ -339,40 +335,46 @@ class PgWriter:
         settle(job.result, outcome)
         self._turns.wake(1)
 
-    async def _land(
-        self, batch: Sequence[_Append], requests: dict[RequestKey, FirstResult]
-    ) -> None:
-        """Send appends until each has an outcome."""
-        while batch:
-            plan = await self._plan(batch, requests)
-            with self._tail.counting():
-                landed = await self._call(plan.finished())
-            self.counts["batches"] += 1
-            for sid, believed in plan.streams_after(landed.refused):
-                self._remember(sid, believed)
-            again = []
-            for job, outcome in zip(batch, plan.outcomes(*landed), strict=True):
-                if outcome is None:
-                    again.append(job)
-                else:
-                    self._settle(job, outcome)
-            self._tail.appended(plan.end(*landed))
-            batch, requests = again, await self._find_requests(again)
-
-    async def _plan(
-        self, batch: Sequence[_Append], requests: dict[RequestKey, FirstResult]
-    ) -> BatchPlan:
-        sids = {frame.stream_id(job.request.stream) for job in batch}
-        unknown = sids - self._believed.keys()
-        if unknown:
-            await patiently(lambda: self._look_up(unknown))
-        believed = {sid: self._believed[sid] for sid in sids}
-        plan = BatchPlan(self._keys, believed, dict(requests), self.caps, shard_of=self._shard_of)
-        for job in batch:
-            plan.add(job.request)
+    async def _land(self, batch: _Batch) -> None:
+        """Send a batch, and plan what comes behind it meanwhile. What is refused is next again."""
+        plan = batch.plan or await self._plan(batch.jobs)
         if self._keys is not None:
             await anyio.to_thread.run_sync(self._keys.sync)
+        self._on_its_way = plan
+        self._loop.call_soon(self._plan_ahead)
+        try:
+            with self._tail.counting():
+                landed = await self._calls.append(plan.finished())
+        finally:
+            self._on_its_way = None
+        position, refused = landed.position, frozenset(landed.refused)
+        self.counts["batches"] += 1
+        for sid, believed in plan.streams_after(refused):
+            self._remember(sid, believed)
+        again = []
+        for job, outcome in zip(batch.jobs, plan.outcomes(position, refused), strict=True):
+            if outcome is None:
+                job.was_refused = True
+                again.append(job)
+            else:
+                self._settle(job, outcome)
+        self._tail.appended(plan.end(position, refused))
+        if again:
+            self._throw_plan_away()
+            self._queue.extendleft(reversed(again))
+
+    async def _plan(self, batch: Sequence[_Append]) -> BatchPlan:
+        plan = self._empty_plan(await self._find_requests(job for job in batch if job.was_refused))
+        sids = {frame.stream_id(job.request.stream) for job in batch}
+        while unknown := sids - self._believed.keys():
+            await self._look_up(unknown)
+        plan.believed.update((sid, self._believed[sid]) for sid in sids)
+        for job in batch:
+            plan.add(job.request)
         return plan
+
+    def _empty_plan(self, requests: dict[RequestKey, FirstResult]) -> BatchPlan:
+        return BatchPlan(self._keys, {}, requests, self.caps, shard_of=self._shard_of)
 
     def _remember(self, sid: bytes, believed: Believed | None) -> None:
         self._believed.pop(sid, None)
@@ -384,124 +386,15 @@ class PgWriter:
     async def _look_up(self, sids: set[bytes]) -> None:
         for sid in sids:
             self._believed[sid] = Believed.nowhere(sid)
-        for sid, *place in await self._once(STREAMS, [Bytes(sids)]):
+        for sid, *place in await self._calls.run(STREAMS, [Bytes(sids)]):
             self._believed[sid] = Believed(*place)
 
-    async def _find_requests(self, batch: Sequence[_Append]) -> dict[RequestKey, FirstResult]:
+    async def _find_requests(self, batch: Iterable[_Append]) -> dict[RequestKey, FirstResult]:
         """Return what is known of the idempotency keys of these appends."""
-        keys = (self._request_key(job.request) for job in batch)
+        keys = (request_key(job.request, self._keys) for job in batch)
         sought = [key for key in keys if key is not None]
         if not sought:
             return {}
         sids, ids = Bytes(sid for sid, _ in sought), Bytes(key for _, key in sought)
-        rows = await patiently(lambda: self._once(REQUESTS, [sids, ids]))
+        rows = await self._calls.run(REQUESTS, [sids, ids])
         return {(sid, key): FirstResult(*result) for sid, key, *result in rows}
-
-    def _request_key(self, request: AppendRequest) -> RequestKey | None:
-        if request.idempotency_key is None:
-            return None
-        cipher = None
-        if self._keys is not None:
-            if not self._keys.has(request.stream):
-                return None
-            cipher = self._keys.cipher(request.stream)
-        return frame.stream_id(request.stream), blind_id(request.idempotency_key, cipher)
-
-    # --- the database
-
-    async def _once(self, query: str, values: Sequence[Any]) -> list[Row]:
-        return await run(await self._connected(), query, values)
-
-    def _begin_row_if_due(self) -> None:
-        """Give this node another row for its next batches; none may be on its way.
-
-        Each batch leaves a version of the row behind, and looks for the newest: through all there
-        are since the oldest snapshot that is open in the database, as that of a dump.
-        """
-        now_s = self._loop.time()
-        if self._seq >= ROW_BATCHES_MAX or now_s - self._row_begun_s > ROW_S_MAX:
-            self._former_row, self._row = self._row, self._node + os.urandom(_ROW_BYTES)
-            self._row_begun_s = now_s
-            self._incarnation = self._seq = 0
-
-    async def _connected(self) -> Connection:
-        if self._connection is None or self._connection.closed:
-            await self._join()
-        elif not self._incarnation:
-            await self._join_on(self._connection)
-        assert self._connection is not None
-        return self._connection
-
-    async def _join(self) -> _Landed:
-        """Connect as a new incarnation of the node; return its last batch that was committed."""
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
-        connection = await connect(self._place, calls=True)
-        try:
-            return await self._join_on(connection)
-        except BaseException:
-            await connection.close()
-            raise
-
-    async def _join_on(self, connection: Connection) -> _Landed:
-        [(incarnation, seq, position, refused)] = await run(
-            connection, JOIN, [self._former_row, self._row]
-        )
-        if seq < self._seq:
-            _logger.error(
-                "the database has lost batches that it had committed", lost=self._seq - seq
-            )
-            self._believed.clear()
-        self._connection, self._incarnation, self._seq = connection, incarnation, seq
-        return _Landed(position, refused)
-
-    async def _call(self, rows: Rows) -> _Landed:
-        """Append a batch and return where it began, whatever becomes of connections.
-
-        :raises StorageFailed: nobody knows whether it landed.
-        """
-        deadline = self._loop.time() + PATIENCE_S
-        while True:
-            connection = await patiently(self._connected)
-            seq = self._seq + 1
-            try:
-                landed = await self._send(connection, seq, rows)
-            except Busy:
-                landed = None
-            except Lost:
-                landed = await self._recover(seq)
-            if landed is not None:
-                self._seq = seq
-                return landed
-            if self._loop.time() > deadline:
-                raise LogUnavailable("the database did not take a batch in time: nothing was kept")
-
-    async def _recover(self, seq: int) -> _Landed | None:
-        """Return where a batch began whose connection was lost; None if it did not land."""
-        try:
-            last = await patiently(self._join, PATIENCE_S)
-        except LogUnavailable as error:
-            raise StorageFailed(
-                "the connection to the database was lost, and the outcome is unknown: read the "
-                "stream before trying again"
-            ) from error
-        if self._seq != seq:
-            return None
-        with suppress(EventLogError):  # it has landed all the same; the totals follow in a second
-            await self._tail.look_again()
-        return last
-
-    async def _send(self, connection: Connection, seq: int, rows: Rows) -> _Landed | None:
-        """Call the procedure once; return None if it did nothing."""
-        call = [self._row, self._incarnation, seq, *rows]
-        [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
-        if state == "superseded":
-            raise Lost(state)
-        if state == "elsewhere":
-            raise _Elsewhere
-        named = dict(zip((name.decode() for name in names), totals, strict=True))
-        self._tail.count(revision, names, totals)
-        if state == "totals":
-            raise _OverTotals(named)
-        return _Landed(position, refused)

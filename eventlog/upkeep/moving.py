@@ -38,7 +38,7 @@ from eventlog.lmdb.tables import (
     key_check,
     load_segment,
 )
-from eventlog.postgres.database import Bytes, Ints
+from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.moving import MoveProgress, MoveTarget, SqlStatement, target
 
 ROWS_AT_ONCE = 1024

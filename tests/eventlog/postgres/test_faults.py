@@ -115,9 +115,9 @@ async def test_appends_land_once_while_the_node_takes_another_row(
     url: str, monkeypatch: pytest.MonkeyPatch, harm: Harm, lost: bytes
 ):
     """A connection is lost in a batch, or in the joining that follows after every second one."""
-    from eventlog.postgres import writer
+    from eventlog.postgres import calls
 
-    monkeypatch.setattr(writer, "ROW_BATCHES_MAX", 2)
+    monkeypatch.setattr(calls, "ROW_BATCHES_MAX", 2)
     async with through(url) as (store, proxy):
         for version in range(12):
             if version % 4 == 2:
@@ -165,11 +165,11 @@ async def harm_often(proxy: Proxy, rng: random.Random, times: int) -> None:
 
 
 async def test_an_outcome_that_nobody_can_know_is_said_to_be_unknown(url: str, monkeypatch):
-    from eventlog.postgres import writer
+    from eventlog.postgres import calls
 
     async with through(url) as (store, proxy):
         await store.append("s", [Noted("a")], 0)
-        monkeypatch.setattr(writer, "PATIENCE_S", 0.3)
+        monkeypatch.setattr(calls, "PATIENCE_S", 0.3)
         proxy.do("lose the answer", CALL)
         proxy.is_away = True
 

@@ -344,7 +344,11 @@ async def until_waiting(count: int, query: str) -> None:
 
 @pytest.mark.parametrize(
     "newest",
-    ["FROM log_tail ORDER BY era DESC LIMIT 1", "FROM node WHERE id = %(row)s AND seq >= 0"],
+    [
+        "FROM log_tail ORDER BY era DESC LIMIT 1",
+        "FROM log_tail WHERE era >= (SELECT max(era) FROM log_tail)",
+        "FROM node WHERE id = %(row)s AND seq >= 0",
+    ],
 )
 async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url, newest: str):
     """While a dump is open, a batch looks at a few pages of versions of a row, not at all."""
@@ -356,10 +360,10 @@ async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url
         dump.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         dump.execute(f"SELECT FROM {schema}.log_tail")
         for n in range(3000):
-            await one.append(f"s{n}", [Noted("a")], 0)
+            await one.append(f"s{n}", [Noted("a")], 0, counters={"n": 1})
         asking.execute(f"SET search_path = {schema}; SET enable_seqscan = off")
         explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT position {newest}"
-        [[found]] = asking.execute(explain, {"row": one._writer._row}).fetchone()
+        [[found]] = asking.execute(explain, {"row": one._writer._calls._row}).fetchone()
         [pages] = asking.execute(
             "SELECT pg_relation_size(%s) / 8192", [newest.split()[1]]
         ).fetchone()
@@ -506,6 +510,37 @@ async def test_a_store_whose_tail_had_no_era_gets_it_beside_a_node_that_appends(
             assert await other.totals() == {"n": 1}
             [[revision, era]] = await one._database.run("SELECT revision, era FROM log_tail")
             assert (revision, era) == (202, 0)
+
+
+async def test_a_store_whose_call_had_an_array_for_each_column_gets_the_new_one(url):
+    """Nodes of those versions, which have it open, go on by theirs."""
+    import psycopg
+
+    from eventlog import PgEventStore
+
+    async with PgEventStore.open(url, registry) as store:
+        await store.append("s", [Noted("a")], 0)
+    schema = url.rpartition("=")[2]
+    with psycopg.connect(server().url, autocommit=True) as connection:
+        connection.execute(f"SET search_path = {schema}")
+        connection.execute("DROP PROCEDURE append_batch")
+        connection.execute("DROP TYPE batch_stream, batch_event, batch_key, batch_request")
+        connection.execute("DROP TYPE batch_checkpoint, batch_entry, batch_total")
+        connection.execute(
+            "CREATE PROCEDURE append_batch(p_node bytea, s_sid bytea[], s_shard bigint[]) "
+            "LANGUAGE plpgsql AS 'BEGIN END'"
+        )
+        connection.execute("UPDATE store SET format = 5")
+
+        async with (
+            PgEventStore.open(url, registry) as one,
+            PgEventStore.open(url, registry) as other,
+        ):
+            await one.append("s", [Noted("b")], 1, counters={"n": 1})
+            await other.append("s", [Noted("c")], 2, idempotency_key="k")
+            assert await whole(other) == ["a", "b", "c"]
+        connection.execute("CALL append_batch('node', '{}', '{}')")
+        connection.execute("DROP PROCEDURE append_batch(bytea, bytea[], bigint[])")
 
 
 async def test_those_who_open_a_new_store_at_once_all_get_it():

@@ -1,0 +1,219 @@
+"""The calls of a node: one at a time, and whatever becomes of connections, each has one outcome.
+
+A call whose connection is lost has landed or not. Each batch of a node has a number, which commits
+with it. So the node connects again, as a new incarnation, after which no call of the old one can
+land; and the number says whether the batch is there. Only if the database cannot be reached in time
+is the outcome unknown.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from eventlog.core.errors import EventLogError, LogUnavailable, StorageFailed
+from eventlog.core.logs import get_logger
+from eventlog.postgres.batch_rows import TYPES, BatchRows
+from eventlog.postgres.database import (
+    PATIENCE_S,
+    Busy,
+    Connection,
+    DatabasePlace,
+    Lost,
+    Row,
+    connect,
+    patiently,
+    reaching,
+    run,
+)
+from eventlog.postgres.tail import LogTail
+
+NODE_DAYS_MAX = 1  # a node that has said nothing for so long is forgotten
+ROW_BATCHES_MAX = 512  # of one row of a node: then it begins another one
+ROW_S_MAX = 12 * 3600.0  # the same: long before it may be forgotten
+NODE_ID_BYTES = 16
+_ROW_BYTES = 4  # of the id of a row of a node, behind that of the node
+
+APPEND = f"""
+    CALL append_batch(%b, %b, %b, {"%b, " * len(TYPES)} NULL, NULL, NULL, NULL, NULL, NULL)
+"""
+JOIN = """
+    WITH gone AS (DELETE FROM node WHERE id = %b)
+    INSERT INTO node (id, incarnation, seq, position, refused, seen_at)
+    VALUES (%b, 1, 0, 0, '{}', now())
+    ON CONFLICT (id) DO UPDATE SET incarnation = node.incarnation + 1, seen_at = now()
+    RETURNING incarnation, seq, position, refused,
+        %s::text[]::regtype[]::oid[]::bigint[]
+"""
+LEAVE = "DELETE FROM node WHERE id IN (%b, %b) OR seen_at < now() - make_interval(days => %s)"
+
+_logger = get_logger("eventlog")
+
+
+class Landed(NamedTuple):
+    """Where a batch began, and the numbers of its streams that were refused."""
+
+    position: int
+    refused: Sequence[int]
+
+
+class Elsewhere(Exception):
+    """Some streams of a batch are in another store: it did nothing."""
+
+
+class OverTotals(Exception):
+    """A total might leave its range, or pass its cap: the batch did nothing."""
+
+    def __init__(self, totals: dict[str, int]):
+        super().__init__()
+        self.totals = totals
+
+
+class Calls:
+    """The connection of a node for its batches, and for what may be called twice."""
+
+    def __init__(
+        self,
+        place: DatabasePlace,
+        node: bytes,
+        tail: LogTail,
+        when_batches_are_lost: Callable[[], None],
+    ):
+        self._place = place
+        self._node = node
+        self._tail = tail
+        self._when_batches_are_lost = when_batches_are_lost
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._row = self._former_row = b""
+        self._row_begun_s = float("-inf")
+        self._incarnation = self._seq = 0
+        self._types: list[int] = []
+        self._begin_row_if_due()
+
+    async def open(self, connection: Connection) -> None:
+        """Join the nodes of the store, on a connection that is this node's from now on.
+
+        :raises LogUnavailable: it was lost.
+        """
+        with reaching("try again"):
+            await self._join_on(connection)
+
+    async def close(self) -> None:
+        """Leave the nodes of the store."""
+        if self._connection is None:
+            return
+        try:
+            await run(self._connection, LEAVE, [self._row, self._node, NODE_DAYS_MAX])
+        except (Lost, Busy, EventLogError):
+            _logger.info("a node's row was left behind, and will be forgotten")
+        await self._connection.close()
+
+    async def run(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Return what a statement returns that may be carried out twice.
+
+        :raises LogUnavailable: the database cannot be reached.
+        """
+        return await patiently(lambda: self._once(query, values))
+
+    async def append(self, rows: BatchRows) -> Landed:
+        """Append a batch, behind the one before it, and return where it began.
+
+        :raises Elsewhere, OverTotals: it did nothing.
+        :raises LogUnavailable: the same.
+        :raises StorageFailed: nobody knows whether it landed.
+        """
+        self._begin_row_if_due()
+        deadline = self._loop.time() + PATIENCE_S
+        while True:
+            connection = await patiently(self._connected)
+            seq = self._seq + 1
+            try:
+                landed = await self._send(connection, seq, rows)
+            except Busy:
+                landed = None
+            except Lost:
+                landed = await self._recover(seq)
+            if landed is not None:
+                self._seq = seq
+                return landed
+            if self._loop.time() > deadline:
+                raise LogUnavailable("the database did not take a batch in time: nothing was kept")
+
+    async def _once(self, query: str, values: Sequence[Any]) -> list[Row]:
+        return await run(await self._connected(), query, values)
+
+    def _begin_row_if_due(self) -> None:
+        """Give this node another row for its next batches; none may be on its way.
+
+        Each batch leaves a version of the row behind, and looks for the newest: through all there
+        are since the oldest snapshot that is open in the database, as that of a dump.
+        """
+        now_s = self._loop.time()
+        if self._seq >= ROW_BATCHES_MAX or now_s - self._row_begun_s > ROW_S_MAX:
+            self._former_row, self._row = self._row, self._node + os.urandom(_ROW_BYTES)
+            self._row_begun_s = now_s
+            self._incarnation = self._seq = 0
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            await self._join()
+        elif not self._incarnation:
+            await self._join_on(self._connection)
+        assert self._connection is not None
+        return self._connection
+
+    async def _join(self) -> Landed:
+        """Connect as a new incarnation of the node; return its last batch that was committed."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+        connection = await connect(self._place, calls=True)
+        try:
+            return await self._join_on(connection)
+        except BaseException:
+            await connection.close()
+            raise
+
+    async def _join_on(self, connection: Connection) -> Landed:
+        [(incarnation, seq, position, refused, types)] = await run(
+            connection, JOIN, [self._former_row, self._row, list(TYPES)]
+        )
+        if seq < self._seq:
+            _logger.error(
+                "the database has lost batches that it had committed", lost=self._seq - seq
+            )
+            self._when_batches_are_lost()
+        self._connection, self._incarnation, self._seq = connection, incarnation, seq
+        self._types = types
+        return Landed(position, refused)
+
+    async def _recover(self, seq: int) -> Landed | None:
+        """Return where a batch began whose connection was lost; None if it did not land."""
+        try:
+            last = await patiently(self._join, PATIENCE_S)
+        except LogUnavailable as error:
+            raise StorageFailed(
+                "the connection to the database was lost, and the outcome is unknown: read the "
+                "stream before trying again"
+            ) from error
+        if self._seq != seq:
+            return None
+        with suppress(EventLogError):  # it has landed all the same; the totals follow in a second
+            await self._tail.look_again()
+        return last
+
+    async def _send(self, connection: Connection, seq: int, rows: BatchRows) -> Landed | None:
+        """Call the procedure once; return None if it did nothing."""
+        call = [self._row, self._incarnation, seq, *rows.arrays(self._types)]
+        [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
+        if state == "superseded":
+            raise Lost(state)
+        if state == "elsewhere":
+            raise Elsewhere
+        named = dict(zip((name.decode() for name in names), totals, strict=True))
+        self._tail.count(revision, names, totals)
+        if state == "totals":
+            raise OverTotals(named)
+        return Landed(position, refused)

@@ -1,0 +1,17 @@
+"""The rows of a batch: what is packed by one struct is what is packed field by field."""
+
+SID, KEY, CHAIN = b"s" * 16, b"k" * 16, b"c" * 32
+
+
+def test_the_rows_that_every_batch_has_are_packed_as_all_others():
+    from eventlog.postgres.batch_rows import BatchRows, row, stream_row
+
+    rows = BatchRows()
+    rows.put_event(3, SID, 7, b"header", b"and payload")
+    rows.put_key(3, SID, KEY, 7)
+
+    assert rows.events == [row(3, SID, 7, b"header", b"and payload")]
+    assert rows.keys == [row(3, SID, KEY, 7)]
+    assert stream_row(SID, -1, b"name", (1, 2, 3, CHAIN), (4, 5, 6, CHAIN, -7)) == row(
+        SID, -1, 1, 2, 3, CHAIN, 4, 5, 6, CHAIN, -7, b"name"
+    )
