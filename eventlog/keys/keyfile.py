@@ -267,7 +267,8 @@ class KeyFile:
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the owner whose stream has this id, for good; say if there was one."""
         with self._lock, storing(self.path):
-            self._fresh.pop(sid, None)
+            if self._fresh.pop(sid, None) is not None:
+                self._ciphers.clear()  # else the next key that is made would not be the one in use
             self._gone.discard(sid)
             if sid not in self._keys:
                 return False

@@ -54,6 +54,18 @@ def test_keys_are_there_again_when_the_file_is_opened_again(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_key_that_is_forgotten_before_it_is_synced_is_used_no_more(path: Path) -> None:
+    """What is encrypted afterwards is read with the key that is made afterwards."""
+    with keyfile.opened(path) as keys:
+        keys.attach(None)
+        keys.make("a")
+        keys.forget(stream_id("a"))
+        encrypted = {"a": keys.make("a").encrypt(b"data", b"here")}
+        keys.sync()
+
+    assert opened_by(path, encrypted) == {"a"}
+
+
 def test_a_key_counts_once_it_is_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     real = os.fsync
