@@ -118,9 +118,13 @@ class VectorTable:
         self._lock = threading.Lock()
         self._model = b""
         self._codebook: Callable[[], Codebook | None] = lambda: PLAIN
-        self._is_old = self._has_old_rows()
-        self.identity = self.fact(IDENTITY) or self._new_identity()
-        """Tells this table from others, in which the same numbers are those of other rows."""
+        try:
+            self._is_old = self._has_old_rows()
+            self.identity = self.fact(IDENTITY) or self._new_identity()
+            """Tells this table from others, in which the same numbers are those of other rows."""
+        except BaseException:  # else whoever makes the table anew would find it locked
+            self._env.close()
+            raise
 
     def _new_identity(self) -> bytes:
         identity = secrets.token_bytes(IDENTITY_BYTES)
@@ -238,10 +242,16 @@ class VectorTable:
         scope = owner.scope()
         if scope is None:
             return np.zeros(len(digests), np.uint32)
-        keys = [self._model + scope.row(digest) for digest in digests]
-        with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
-            found = dict(cursor.getmulti(sorted(keys)))
-        return numbers_of(found.get(key, NO_NUMBER) for key in keys)
+        numbers = np.zeros(len(digests), np.uint32)
+        for start in range(0, len(digests), MATRIX_ROWS):  # a look-up holds up the interpreter
+            chunk = digests[start : start + MATRIX_ROWS]
+            keys = [self._model + scope.row(digest) for digest in chunk]
+            with self._env.read() as txn, txn.cursor(self._env.tables[PLACES]) as cursor:
+                found = dict(cursor.getmulti(sorted(keys)))
+            numbers[start : start + len(chunk)] = numbers_of(
+                found.get(key, NO_NUMBER) for key in keys
+            )
+        return numbers
 
     def _stored(self, digests: Sequence[bytes], dimension: int, owner: Owner) -> dict[bytes, bytes]:
         """Return the stored rows of this dimension that are whole, by digest."""

@@ -25,6 +25,7 @@ import numpy as np
 
 from eventlog import EventLogError
 from eventlog.core.logs import get_logger
+from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import ANEW, opened, read_bytes
 from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.privacy import reason
@@ -194,6 +195,8 @@ class IndexFiles:
         self._path = path
         self._embeddings = embeddings
         self._fetch = fetch
+        self._table = b""
+        """The identity of the table that the numbers of rows are of."""
 
     @property
     def _words_path(self) -> Path:
@@ -213,7 +216,8 @@ class IndexFiles:
             head = await shared.file_head(self._words_path.name)
             if head is not None and (file is None or file.version < head.version):
                 data = await shared.file(self._words_path.name, head)
-                file = await anyio.to_thread.run_sync(self._take, data) or file
+                taking = anyio.to_thread.run_sync(self._take, data)
+                file = await to_the_end(taking) or file
         except (EventLogError, OSError) as error:  # derived data: as good as absent
             _logger.warning("index file not fetched", error=reason(error))
         if file is not None and file.traits is not None:
@@ -246,7 +250,8 @@ class IndexFiles:
     def _loaded(self, file: IndexFile, version: int | None) -> Loaded:
         words, late = LexicalIndex.restored(file.words), self._late()
         traits = Traits() if file.traits is None else Traits.restored(file.traits)
-        if file.table == self._embeddings.table:
+        self._table = self._embeddings.table
+        if file.table == self._table:
             traits.number(
                 slice(None), np.cumsum(np.frombuffer(file.numbers, np.uint32), dtype=np.uint32)
             )
@@ -272,21 +277,28 @@ class IndexFiles:
         return LateIndex(self._fetch, self._embeddings.codebook)
 
     async def save_words(self, kept: Kept) -> None:
-        """Write the words file, here and where others find it."""
+        """Write the words file, here and where others find it.
+
+        Whoever is cancelled waits until the file is written: else it could come after the files of
+        an erased user were removed.
+        """
         await self._number(kept)
-        data = await anyio.to_thread.run_sync(self._write_words, kept)
+        data = await to_the_end(anyio.to_thread.run_sync(self._write_words, kept))
         if self._embeddings.shared is not None:
             name = self._words_path.name
             await self._embeddings.shared.save_file(name, kept.version, data)
 
     async def _number(self, kept: Kept) -> None:
-        """Note where the embeddings lie that nothing is noted of."""
-        rows = kept.rows[kept.traits.numbers(kept.rows) == 0]
+        """Note where the embeddings lie that nothing is noted of, in the table of now."""
+        rows, table = kept.rows, self._embeddings.table
+        if table == self._table:
+            rows = rows[kept.traits.numbers(rows) == 0]
         if len(rows):
             numbers = await anyio.to_thread.run_sync(
                 lambda: self._embeddings.numbers(kept.traits.digests(rows))
             )
             kept.traits.number(rows, numbers)
+        self._table = table
 
     def _write_words(self, kept: Kept) -> bytes:
         for graph in (self._path, self._path.with_suffix(".graph")):  # of an older version
@@ -296,6 +308,6 @@ class IndexFiles:
         numbers = np.diff(kept.traits.numbers(kept.rows), prepend=np.uint32(0))
         file = IndexFile(
             self._recipe, kept.version, kept.waiting, kept.words, traits, tokens,
-            self._embeddings.table, numbers.tobytes(),
+            self._table, numbers.tobytes(),
         )  # fmt: skip
         return write_index(self._words_path, file, self._embeddings.owner)

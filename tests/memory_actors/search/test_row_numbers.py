@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from support.fakes import FakeTokenEmbedder
 
-from eventlog import Environment
+from eventlog import CorruptLog, Environment
 from memory_actors import Item, MemorySystem
 from memory_actors.base.compressing import compressed
 from memory_actors.kinds import long_term
@@ -24,6 +24,7 @@ from memory_actors.search.indexes.files import IndexFile, read_whole, write_inde
 pytestmark = pytest.mark.anyio
 
 DIMENSION, COUNT = 16, 50
+PAGE_BYTES = 4096
 DIGESTS = [bytes([n]) * 16 for n in range(COUNT)]
 QUERY = "what grows in the garden?"
 
@@ -172,6 +173,20 @@ def test_a_damaged_row_is_absent_under_its_number_too(
     again.use_model("m")
     check(again, owner, numbers, 8)
     again.close()
+
+
+def test_a_table_that_cannot_be_opened_leaves_its_file_to_others(tmp_path: Path) -> None:
+    """A table whose identity lies in a damaged page, which is not looked for, is not locked."""
+    path = tmp_path / "derived.mdb"
+    VectorTable(path).close()
+    data = bytearray(path.read_bytes())
+    page = data.find(b"identity") // PAGE_BYTES * PAGE_BYTES
+    data[page + 10 : page + 16] = b"\xff" * 6
+    path.write_bytes(data)
+    with pytest.raises(CorruptLog):
+        VectorTable(path, checked_bytes_max=0)
+    with pytest.raises(CorruptLog):  # and not that it is locked
+        VectorTable(path, checked_bytes_max=0)
 
 
 # --- the file of an index

@@ -1,6 +1,7 @@
 """Erasing a user: nothing of them in any file or answer, and nobody else notices."""
 
 import asyncio
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from memory_actors import (
 )
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.search.embedding.vector_table import VectorTable
+from memory_actors.search.indexes import files
+from memory_actors.users import live_user
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
@@ -260,6 +263,33 @@ async def test_a_write_that_was_accepted_is_erased_too(open_memory: Any) -> None
         ]
         assert len(state) == len(accepted_later)
         assert await memory.check_replay() == []
+
+
+async def test_an_index_file_that_is_being_written_does_not_come_back(
+    open_memory: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index file that a thread is writing when its user is erased does not come back."""
+    write_whole = files._write_whole
+    begun, may_go_on, written = (threading.Event() for _ in range(3))
+
+    def held_up(path: Path, data: bytes) -> None:
+        begun.set()
+        may_go_on.wait(30)
+        write_whole(path, data)
+        written.set()
+
+    monkeypatch.setattr(live_user, "SNAPSHOT_EVERY_EVENTS", 5)
+    async with open_memory() as memory:
+        monkeypatch.setattr(files, "_write_whole", held_up)
+        await memory.user("ada").add_many([Item(content=f"note {n}") for n in range(10)])
+        assert await asyncio.to_thread(begun.wait, 30)
+        erasing = asyncio.create_task(memory.erase("ada"))
+        await asyncio.wait([erasing], timeout=0.3)
+        may_go_on.set()
+
+        await erasing
+        assert await asyncio.to_thread(written.wait, 30)
+        assert list((directory / "indexes").glob("*")) == []
 
 
 async def test_two_at_once_are_one(open_memory: Any) -> None:
