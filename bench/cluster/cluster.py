@@ -26,7 +26,8 @@ from bench.cluster.node import Config, Without, opened, serve
 from eventlog import stream_id
 from eventlog.postgres.leases import LEASE_S
 from memory_actors.base.streams import stream_of
-from tests.support.postgres import Server, free_port
+from tests.support.ports import ReservedPort
+from tests.support.postgres import Server
 from tests.support.raylets import raylets
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class Place:
         self.slot = slot
         self.lives = 0
         self.process: BaseProcess | None = None
-        self.listens_at = free_port()
+        self.reserved = ReservedPort()
+        self.listens_at = self.reserved.number
         self.to_database, self.database_at = links.add(database_port)
         self.from_peers, self.reached_at = links.add(self.listens_at)
 
@@ -226,6 +228,7 @@ class Cluster:
             if place.process is not None:
                 self.signal(place, signal.SIGCONT)
                 self.kill(place)
+            place.reserved.give_up()
         self._held.close()
         if self._watch.is_alive():
             self._watch.join()

@@ -8,7 +8,6 @@ import functools
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from .ports import ReservedPort
 
 EMPTY = """
     SET search_path = {schema};
@@ -60,7 +61,8 @@ class Server:
         self._user = "nobody" if os.geteuid() == 0 else None
         self.directory = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._data = self.directory / "data"
-        self.port = free_port()
+        self._reserved = ReservedPort()
+        self.port = self._reserved.number
         self._settings = SETTINGS | {"unix_socket_directories": str(self.directory)}
         self._settings |= settings or {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -101,6 +103,7 @@ class Server:
     def remove(self) -> None:
         """Stop it, and leave nothing behind."""
         self.stop()
+        self._reserved.give_up()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -117,14 +120,6 @@ class Server:
         except psycopg.OperationalError:
             return False
         return True
-
-
-def free_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 class Standby(Server):

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
+from support.ports import ReservedPort
 
 from memory_actors.observing.metrics import PrometheusMetrics
 
@@ -61,10 +61,8 @@ def prometheus(tmp_path: Path) -> Iterator[tuple[int, str]]:
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("no Prometheus is installed here: `apt-get install prometheus`")
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports.append(free.getsockname()[1])
+    reserved = [ReservedPort() for _ in range(2)]
+    ports = [one.number for one in reserved]
     config = tmp_path / "prometheus.yml"
     config.write_text(
         "global: {scrape_interval: 1s}\n"
@@ -79,6 +77,8 @@ def prometheus(tmp_path: Path) -> Iterator[tuple[int, str]]:
     with (tmp_path / "told").open("w") as told, subprocess.Popen(started, stderr=told) as running:
         yield ports[0], url
         running.terminate()
+    for one in reserved:
+        one.give_up()
 
 
 async def test_a_real_prometheus_answers_each_panel(

@@ -12,7 +12,8 @@ import pytest
 import structlog
 from support.canaries import found_in_database
 from support.fakes import FakeEmbedder
-from support.postgres import free_port, lent_url
+from support.ports import ReservedPort
+from support.postgres import lent_url
 
 from eventlog import stream_id
 from memory_actors import (
@@ -602,11 +603,12 @@ async def test_a_node_that_has_ended_is_let_go_of(url):
 
 
 async def test_a_node_listens_at_the_port_that_is_named(url):
-    port = free_port()
-    async with opened(url, node_port=port) as memory:
-        assert node_of(memory).server.address.port == port
+    reserved = ReservedPort()
+    async with opened(url, node_port=reserved.number) as memory:
+        assert node_of(memory).server.address.port == reserved.number
         with pytest.raises(InvalidInputError, match="node_port"):
-            await opened(url, node_port=port)
+            await opened(url, node_port=reserved.number)
+    reserved.give_up()
 
 
 async def test_nodes_of_two_machines_that_only_their_own_reaches_say_so(url, monkeypatch):
