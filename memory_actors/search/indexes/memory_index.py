@@ -351,6 +351,7 @@ class MemoryIndex:
         self.dense, self.words, self.late, self.traits = loaded.parts[1:]
         self._describe_anew()
         self._saved_version = loaded.version or 0
+        self._changed = not self.traits.numbers().all()  # a file without them is written anew
         changed = await self._changed_since(loaded.version)
         if changed is None:
             self.compare_all(self._kind.rows(state))
