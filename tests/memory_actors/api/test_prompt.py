@@ -125,7 +125,9 @@ async def test_odd_budgets_are_refused(open_memory) -> None:
 
 
 TEXTS = st.text(
-    st.sampled_from("ab. !?\n茶水。เก\u0301") | st.characters(codec="utf-8"), min_size=1, max_size=400
+    st.sampled_from("ab. !?\n茶水。เก\u0301") | st.characters(codec="utf-8"),
+    min_size=1,
+    max_size=400,
 )
 
 
