@@ -355,3 +355,13 @@ ASK_FOR_ROOM = (
 
 TestUserDecider = UserMachine.TestCase
 TestUserDecider.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+
+
+def test_a_message_that_expired_and_is_added_again_takes_no_room() -> None:
+    """Found by the machine once in some hundred runs: the id was used, so nothing is added."""
+    machine = UserMachine()
+    machine.begins(((1, 20), (1, 20), (1, 20)), {"short_term"})
+    machine.adds_a_message(session="s", text="a", own=0, metadata={})
+    machine.clock_jumps(20)
+    machine.adds_a_message(session="t", text="a", own=0, metadata={})
+    assert not machine.deciding.state.at(machine.now_us).short_term.session_of

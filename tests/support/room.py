@@ -157,9 +157,8 @@ class Room:
         limits, message = self.limits, self.command.message
         name = message.session_id
         there = self.before.at(self.command.now_us).short_term
-        living, full = there.sessions, self.full.short_term.sessions
-        new = set(self.full.short_term.session_of) - set(there.session_of)
-        if not new:
+        living, full = there.sessions, self.full.at(self.command.now_us).short_term
+        if set(full.session_of) <= set(there.session_of):
             return ()  # it is there, or was
         none = 0 in (limits.short_term_messages, limits.short_term_sessions)
         if none or message.size_bytes > limits.short_term_bytes:
@@ -169,7 +168,7 @@ class Room:
         if name not in living:
             over = max(0, len(living) + 1 - limits.short_term_sessions)
             gone += [row.memory_id for session in others[:over] for row in session.rows]
-        rows = full[name].rows
+        rows = full.sessions[name].rows
         first = 0
         while (
             len(rows) - first > limits.short_term_messages
