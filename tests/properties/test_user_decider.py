@@ -365,3 +365,15 @@ def test_a_message_that_expired_and_is_added_again_takes_no_room() -> None:
     machine.clock_jumps(20)
     machine.adds_a_message(session="t", text="a", own=0, metadata={})
     assert not machine.deciding.state.at(machine.now_us).short_term.session_of
+
+
+def test_a_memory_that_stands_for_one_that_is_skipped_is_not_pruned_for_another() -> None:
+    """Found by the machine once in some thousand runs."""
+    machine = UserMachine()
+    machine.begins(((1, 20), (1, 20), (1, 20)), {"long_term"})
+    held = [(None, "newer", 1, False, {}), (None, "older", 0, False, {})]
+    machine.adds_memories(items=held, prune=False, on_duplicate="keep")
+    said = [(None, "older", 0, False, {}), (None, "new", 0, False, {})]
+    machine.adds_memories(items=said, prune=True, on_duplicate="skip")
+    left = machine.deciding.state.long_term.held.rows.values()
+    assert {row.digest for row in left} == {text_digest("older"), text_digest("new")}

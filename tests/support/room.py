@@ -72,7 +72,7 @@ class Room:
         command, before = self.command, self.before
         if isinstance(command, long_term.AddMemories):
             held = before.long_term.held.rows
-            seen = _changed(held, self.full.long_term.held.rows)  # said again: they are needed
+            seen = _changed(held, self._counted().long_term.held.rows)  # said again: needed
             return [row for row in held.values() if row.memory_id not in seen]
         if isinstance(command, PutDocument):
             key = (command.document.collection, command.document.key)
@@ -89,6 +89,13 @@ class Room:
         for row in relationships.values():
             stay |= {row.source_id, row.target_id} if row.pinned else set()
         return [row for row in entities.values() if row.memory_id not in stay]
+
+    def _counted(self) -> UserState:
+        """Return what would be if what is said again were counted, where it is skipped."""
+        if self.command.on_duplicate != "skip":
+            return self.full
+        counting = msgspec.structs.replace(self.command, on_duplicate="count")
+        return _decided(Decided(counting, self.before, (), self.before), ENDLESS, 0).after
 
     def _held(self) -> int:
         """Return how many there are of what goes by tenths."""

@@ -109,19 +109,22 @@ class UndoCompaction(compression.UndoAnyCompaction, frozen=True, kw_only=True):
 
 
 def _add(command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
-    events = _added_or_seen(command, state)
+    events, needed = _added_or_seen(command, state)
     fresh = [event for event in events if isinstance(event, MemoryAdded)]
-    seen = {event.memory_id for event in events if isinstance(event, MemorySeen)}
-    victims = _make_room(fresh, state, limits, auto_prune=command.auto_prune, needed=seen)
+    victims = _make_room(fresh, state, limits, auto_prune=command.auto_prune, needed=needed)
     return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
 
 
-def _added_or_seen(command: AddMemories, state: LongTerm) -> list[MemoryAdded | MemorySeen]:
-    """Return what becomes of the memories, in their order; nothing of one that is skipped.
+def _added_or_seen(
+    command: AddMemories, state: LongTerm
+) -> tuple[list[MemoryAdded | MemorySeen], set[str]]:
+    """Return what becomes of the memories, in their order, and whom they need to stay for it.
 
-    Nor of one that was added before under an id of the caller's own, even if deleted since.
+    Nothing becomes of one that is skipped: the one that stands for it stays. Nor of one that was
+    added before under an id of the caller's own, even if deleted since.
     """
     events: list[MemoryAdded | MemorySeen] = []
+    needed: set[str] = set()
     fresh: dict[str, MemoryAdded] = {}
     first: dict[Identity, MemoryAdded] = {}
     for memory in command.memories:
@@ -132,9 +135,11 @@ def _added_or_seen(command: AddMemories, state: LongTerm) -> list[MemoryAdded | 
             fresh[memory.memory_id] = memory
             first.setdefault(identity(memory), memory)
             events.append(memory)
-        elif command.on_duplicate == "count":
+            continue
+        needed.add(living)
+        if command.on_duplicate == "count":
             events.append(MemorySeen(memory_id=living, occurred_at_us=memory.occurred_at_us))
-    return events
+    return events, needed
 
 
 def _is_known(
