@@ -36,6 +36,7 @@ class OtherWork:
     work: Callable[[], Coroutine[Any, Any, Any]]
     result: asyncio.Future[Any]
     asked_s: float
+    """When the caller asked, by the clock of the loop."""
 
 
 @dataclass(slots=True, eq=False)

@@ -96,7 +96,7 @@ class PgWriter:
         self._ahead = Batch()
         self._on_its_way: BatchPlan | None = None
         self._began_s = float("-inf")
-        """When the last batch or other work was begun: the database was there."""
+        """When the last batch or other work was begun, and so the database was there."""
         self._turns = Turns()
         self._arrived = asyncio.Event()
         self._is_closed = False
@@ -188,7 +188,7 @@ class PgWriter:
             await self._arrived.wait()
 
     async def _reached(self) -> bool:
-        """Return once the database is there for those who wait; False if nobody does any more.
+        """Return True once the database is there for those who wait; False if nobody waits.
 
         It is there if something was planned ahead, for the batch before that has just landed.
         """
@@ -240,7 +240,7 @@ class PgWriter:
             try:
                 plan.add(job.request)
             except Exception:
-                # It is planned again when its turn comes, and all that are in its batch fail with it.
+                # It is planned again when its turn comes, and all of its batch fail with it.
                 self._on_its_way = None
                 self._throw_plan_away()
                 return

@@ -290,6 +290,15 @@ def be_patient_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "PATIENCE_S", seconds)
 
 
+async def go_away(store: Any, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a batch be lost, and the store find out that the database is away."""
+    be_patient_for(0.3, monkeypatch)
+    proxy.do("lose the request", CALL)
+    proxy.is_away = True
+    with pytest.raises(StorageFailed, match="unknown"):
+        await store.append("s", [Noted("lost")], 1)
+
+
 async def test_who_waits_behind_a_lost_batch_waits_no_longer_than_those_in_it(url, monkeypatch):
     async with through(url) as (store, proxy):
         be_patient_for(0.3, monkeypatch)
@@ -330,12 +339,7 @@ async def test_who_waits_behind_a_call_that_is_held_up_waits_no_longer(
 async def test_who_comes_while_the_database_is_away_waits_for_it_once(url, monkeypatch):
     """Appends and other work, however many batches they would be."""
     async with through(url) as (store, proxy):
-        be_patient_for(0.3, monkeypatch)
-        proxy.do("lose the request", CALL)
-        proxy.is_away = True
-        with pytest.raises(StorageFailed, match="unknown"):
-            await store.append("s", [Noted("lost")], 1)
-
+        await go_away(store, proxy, monkeypatch)
         be_patient_for(60, monkeypatch)
         with anyio.fail_after(SOON_S):
             await store.flush()  # nobody waits before it
@@ -361,12 +365,7 @@ async def test_who_waits_while_the_database_is_away_lands_when_it_is_back(
 ):
     """Their patience counts while both is so: they wait, and it is away."""
     async with through(url) as (store, proxy):
-        be_patient_for(0.3, monkeypatch)
-        proxy.do("lose the request", CALL)
-        proxy.is_away = True
-        with pytest.raises(StorageFailed, match="unknown"):
-            await store.append("s", [Noted("lost")], 1)
-
+        await go_away(store, proxy, monkeypatch)
         be_patient_for(60, monkeypatch)
         waiting = many_appends(store)
         await asyncio.sleep(0)
