@@ -22,6 +22,7 @@ from eventlog.postgres.database import (
     DatabasePlace,
     Lost,
     Row,
+    away,
     connect,
     patiently,
     reaching,
@@ -110,12 +111,22 @@ class Calls:
             _logger.info("a node's row was left behind, and will be forgotten")
         await self._connection.close()
 
+    async def why_away(self) -> LogUnavailable | None:
+        """Try once to have a connection; return what callers are told if the database is away."""
+        try:
+            await self._connected()
+        except (Lost, Busy) as error:
+            return away(error)
+        except Exception:  # waiting does not help: the next call finds it again, and raises it
+            return None
+        return None
+
     async def run(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         """Return what a statement returns that may be carried out twice.
 
         :raises LogUnavailable: the database cannot be reached.
         """
-        return await patiently(lambda: self._once(query, values))
+        return await patiently(lambda: self._once(query, values), PATIENCE_S)
 
     async def append(self, rows: BatchRows) -> Landed:
         """Append a batch, behind the one before it, and return where it began.
@@ -127,7 +138,7 @@ class Calls:
         self._begin_row_if_due()
         deadline = self._loop.time() + PATIENCE_S
         while True:
-            connection = await patiently(self._connected)
+            connection = await patiently(self._connected, PATIENCE_S)
             seq = self._seq + 1
             try:
                 landed = await self._send(connection, seq, rows)

@@ -381,7 +381,7 @@ class Database:
 
         :raises LogUnavailable: the database cannot be reached.
         """
-        return await patiently(lambda: self._once(query, values))
+        return await patiently(lambda: self._once(query, values), PATIENCE_S)
 
     async def _once(self, query: str, values: Any) -> list[Row]:
         with translated():
@@ -392,7 +392,7 @@ class Database:
                 raise Lost(str(error)) from error
 
 
-async def patiently(attempt: Callable[[], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
+async def patiently(attempt: Callable[[], Awaitable[T]], patience_s: float) -> T:
     """Return what an attempt returns that may be made again, as long as the database is away.
 
     :raises LogUnavailable: it stays away.

@@ -8,13 +8,13 @@ While a batch is on its way, the next one is planned from where the streams are 
 it does not land whole, that plan is thrown away, and made again from what is so. No answer is given
 before its own batch has landed, so the plan needs no trust: the database compares it as any other.
 
-What becomes of a call whose connection is lost, calls.py finds out.
+While the database is away, nothing is planned: everybody waits in the queue for `PATIENCE_S`,
+however many are before them. What becomes of a call whose connection is lost, calls.py finds out.
 """
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio.to_thread
@@ -24,6 +24,7 @@ from eventlog.core.errors import (
     EventLogError,
     InvalidAppend,
     LogClosed,
+    LogUnavailable,
     StorageFailed,
     StreamElsewhere,
     TotalExceeded,
@@ -36,7 +37,8 @@ from eventlog.core.requests import AppendRequest, count
 from eventlog.core.waiting import Turns, settle
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.calls import Calls, Elsewhere, OverTotals
-from eventlog.postgres.database import Connection, DatabasePlace, Row
+from eventlog.postgres.database import PATIENCE_S, RETRY_S, Connection, DatabasePlace, Row
+from eventlog.postgres.jobs import Append, Batch, Flush, OtherWork
 from eventlog.postgres.plan import (
     BatchPlan,
     Believed,
@@ -50,7 +52,6 @@ from eventlog.postgres.plan import (
 from eventlog.postgres.tail import LogTail
 
 BATCH_EVENTS_MAX = 1024
-BATCH_BYTES_MAX = 4 << 20
 SHARE_EVENTS_MIN = 64  # of more that wait, half are planned while the other half is on its way
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 QUEUE_BYTES_MAX = 64 << 20
@@ -69,56 +70,6 @@ REQUESTS = """
 """
 
 _logger = get_logger("eventlog")
-
-
-@dataclass(slots=True, eq=False)
-class _Append:
-    """An append, and whom to tell."""
-
-    request: AppendRequest
-    payload_bytes: int
-    result: asyncio.Future[Appended]
-    is_settled: bool = False
-    """Not the same as a result that is done: the caller may have been cancelled."""
-    was_refused: bool = False
-    """True if the node believed its stream elsewhere, or did not know of its idempotency key."""
-    is_alone: bool = False
-    """True if it goes into a batch by itself."""
-
-
-@dataclass(slots=True, eq=False)
-class _Batch:
-    """Appends that go to the database as one call."""
-
-    jobs: list[_Append] = field(default_factory=list)
-    plan: BatchPlan | None = None
-    """None if it was not planned ahead."""
-    events: int = 0
-    payload_bytes: int = 0
-
-    def has_room(self, job: _Append, events_max: int) -> bool:
-        """Say whether an append goes into it."""
-        if not self.jobs:
-            return True
-        return (
-            self.events + len(job.request.events) <= events_max
-            and self.payload_bytes + job.payload_bytes <= BATCH_BYTES_MAX
-            and not (job.is_alone or self.jobs[0].is_alone)
-        )
-
-    def put(self, job: _Append) -> None:
-        """Put an append in."""
-        self.jobs.append(job)
-        self.events += len(job.request.events)
-        self.payload_bytes += job.payload_bytes
-
-
-@dataclass(slots=True, eq=False)
-class _OtherWork:
-    """Other work, which is carried out by itself and may be carried out twice."""
-
-    work: Callable[[], Coroutine[Any, Any, Any]]
-    result: asyncio.Future[Any]
 
 
 class PgWriter:
@@ -141,9 +92,11 @@ class PgWriter:
         self.counts: Counter[str] = Counter()
         self.caps: Mapping[str, int] = {}
         """See `CappingStore`."""
-        self._queue: deque[_Append | _OtherWork] = deque()
-        self._ahead = _Batch()
+        self._queue: deque[Append | OtherWork | Flush] = deque()
+        self._ahead = Batch()
         self._on_its_way: BatchPlan | None = None
+        self._began_s = float("-inf")
+        """When the last batch or other work was begun, and so the database was there."""
         self._turns = Turns()
         self._arrived = asyncio.Event()
         self._is_closed = False
@@ -171,6 +124,7 @@ class PgWriter:
     async def append(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result once it is committed."""
         self.check_open()
+        asked_s = self._loop.time()
         while self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX:
             await self._turns.wait()
             self.check_open()
@@ -178,7 +132,7 @@ class PgWriter:
         self.queued_events += len(request.events)
         self._queued_bytes += payload_bytes
         result: asyncio.Future[Appended] = self._loop.create_future()
-        self._put(_Append(request, payload_bytes, result))
+        self._put(Append(request, payload_bytes, result, asked_s))
         self._plan_ahead()
         return await result
 
@@ -188,21 +142,17 @@ class PgWriter:
         async def work() -> list[Row]:
             return await self._calls.run(query, values)
 
-        return await self._submit(work)  # type: ignore[no-any-return]
+        self.check_open()
+        result: asyncio.Future[list[Row]] = self._loop.create_future()
+        self._put(OtherWork(work, result, self._loop.time()))
+        return await result
 
     async def flush(self) -> None:
         """Return when everything accepted so far has been answered."""
-
-        async def nothing() -> None:
-            pass
-
-        await self._submit(nothing)
-
-    async def _submit(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         self.check_open()
-        result: asyncio.Future[Any] = self._loop.create_future()
-        self._put(_OtherWork(work, result))
-        return await result
+        result: asyncio.Future[None] = self._loop.create_future()
+        self._put(Flush(result))
+        await result
 
     def check_open(self) -> None:
         """Refuse use on another loop, where nobody would be told what came of it, or at the end.
@@ -218,7 +168,7 @@ class PgWriter:
         """Believe nothing of a stream any more."""
         self._believed.pop(sid, None)
 
-    def _put(self, job: _Append | _OtherWork) -> None:
+    def _put(self, job: Append | OtherWork | Flush) -> None:
         self._queue.append(job)
         self._arrived.set()
 
@@ -226,9 +176,9 @@ class PgWriter:
 
     async def _run(self) -> None:
         while True:
-            while self._ahead.jobs or self._queue:
+            while await self._reached():
                 taken = self._take()
-                if isinstance(taken, _OtherWork):
+                if isinstance(taken, OtherWork):
                     await self._carry_out(taken)
                 else:
                     await self._commit(taken)
@@ -237,21 +187,40 @@ class PgWriter:
             self._arrived.clear()
             await self._arrived.wait()
 
-    def _take(self) -> _Batch | _OtherWork:
+    async def _reached(self) -> bool:
+        """Return True once the database is there for those who wait; False if nobody waits.
+
+        It is there if something was planned ahead, for the batch before that has just landed.
+        """
+        while not self._ahead.jobs:
+            if not self._queue:
+                return False
+            if isinstance(first := self._queue[0], Flush):
+                self._queue.popleft()
+                settle(first.result, None)
+            elif error := await self._calls.why_away():
+                self._fail_late(error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                break
+        self._began_s = self._loop.time()
+        return True
+
+    def _take(self) -> Batch | OtherWork:
         """Return what is next: what was planned ahead, or else a share of what waits."""
-        batch, self._ahead = self._ahead, _Batch()
+        batch, self._ahead = self._ahead, Batch()
         while not batch.plan and (job := self._waiting_for(batch)):
             batch.put(job)
             self._queue.popleft()
         if batch.jobs:
             return batch
         work = self._queue.popleft()
-        assert isinstance(work, _OtherWork)
+        assert isinstance(work, OtherWork)
         return work
 
-    def _waiting_for(self, batch: _Batch) -> _Append | None:
+    def _waiting_for(self, batch: Batch) -> Append | None:
         """Return the append that is next, if it goes into a batch."""
-        if not self._queue or not isinstance(job := self._queue[0], _Append):
+        if not self._queue or not isinstance(job := self._queue[0], Append):
             return None
         events_max = min(max(self.queued_events // 2, SHARE_EVENTS_MIN), BATCH_EVENTS_MAX)
         return job if batch.has_room(job, events_max) else None
@@ -270,7 +239,8 @@ class PgWriter:
             plan.believed.setdefault(sid, believed)
             try:
                 plan.add(job.request)
-            except Exception:  # it is planned again, and fails by itself
+            except Exception:
+                # It is planned again when its turn comes, and all of its batch fail with it.
                 self._on_its_way = None
                 self._throw_plan_away()
                 return
@@ -280,22 +250,23 @@ class PgWriter:
     def _throw_plan_away(self) -> None:
         """Have what was planned ahead planned again, for it rests on what has not happened."""
         self._queue.extendleft(reversed(self._ahead.jobs))
-        self._ahead = _Batch()
+        self._ahead = Batch()
 
-    async def _carry_out(self, job: _OtherWork) -> None:
+    async def _carry_out(self, job: OtherWork) -> None:
         try:
             settle(job.result, await job.work())
         except Exception as error:
             settle(job.result, error)
+            self._fail_late(error)
 
-    async def _commit(self, batch: _Batch) -> None:
+    async def _commit(self, batch: Batch) -> None:
         try:
             await self._land(batch)
         except Exception as error:
             self._throw_plan_away()
             self._fall([job for job in batch.jobs if not job.is_settled], error)
 
-    def _fall(self, batch: list[_Append], error: Exception) -> None:
+    def _fall(self, batch: list[Append], error: Exception) -> None:
         """Tell the callers of a batch that did nothing, or have it tried again."""
         if isinstance(error, Elsewhere | OverTotals) and len(batch) > 1:
             for job in batch:  # so that nobody falls with another
@@ -315,17 +286,38 @@ class PgWriter:
                 self._queue.extendleft(batch)
         elif isinstance(error, EventLogError):
             self._fail(batch, error)
+            self._fail_late(error)
         else:
             _logger.exception("a batch failed")
             self._believed.clear()
             self._fail(batch, StorageFailed(f"the outcome is unknown: {error!r}"))
 
-    def _fail(self, batch: Sequence[_Append], error: Exception) -> None:
+    def _fail(self, batch: Sequence[Append], error: Exception) -> None:
         for job in batch:
             if not job.is_settled:
                 self._settle(job, error)
 
-    def _settle(self, job: _Append, outcome: Appended | Exception) -> None:
+    def _fail_late(self, error: Exception) -> None:
+        """Tell those who have waited for `PATIENCE_S`, while the database was away for as long.
+
+        Nothing of theirs was sent. To try them one batch after another would take as long again for
+        each batch.
+        """
+        until_s = self._loop.time() - PATIENCE_S
+        if self._began_s > until_s:
+            return
+        if not isinstance(error, LogUnavailable):
+            error = LogUnavailable("the database did not answer in time: nothing was kept")
+        waiting, self._queue = self._queue, deque()
+        for job in waiting:
+            if isinstance(job, Flush) or job.asked_s > until_s:
+                self._queue.append(job)
+            elif isinstance(job, Append):
+                self._settle(job, error)
+            else:
+                settle(job.result, error)
+
+    def _settle(self, job: Append, outcome: Appended | Exception) -> None:
         events, job.is_settled = len(job.request.events), True
         self.queued_events -= events
         self._queued_bytes -= job.payload_bytes
@@ -335,7 +327,7 @@ class PgWriter:
         settle(job.result, outcome)
         self._turns.wake(1)
 
-    async def _land(self, batch: _Batch) -> None:
+    async def _land(self, batch: Batch) -> None:
         """Send a batch, and plan what comes behind it meanwhile. What is refused is next again."""
         plan = batch.plan or await self._plan(batch.jobs)
         if self._keys is not None:
@@ -363,7 +355,7 @@ class PgWriter:
             self._throw_plan_away()
             self._queue.extendleft(reversed(again))
 
-    async def _plan(self, batch: Sequence[_Append]) -> BatchPlan:
+    async def _plan(self, batch: Sequence[Append]) -> BatchPlan:
         plan = self._empty_plan(await self._find_requests(job for job in batch if job.was_refused))
         sids = {frame.stream_id(job.request.stream) for job in batch}
         while unknown := sids - self._believed.keys():
@@ -389,7 +381,7 @@ class PgWriter:
         for sid, *place in await self._calls.run(STREAMS, [Bytes(sids)]):
             self._believed[sid] = Believed(*place)
 
-    async def _find_requests(self, batch: Iterable[_Append]) -> dict[RequestKey, FirstResult]:
+    async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, FirstResult]:
         """Return what is known of the idempotency keys of these appends."""
         keys = (request_key(job.request, self._keys) for job in batch)
         sought = [key for key in keys if key is not None]

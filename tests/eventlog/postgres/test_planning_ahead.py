@@ -5,6 +5,7 @@ planned behind it.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from support.proxy import Harm, Proxy
 
 from eventlog import (
     ANY_VERSION,
+    LogUnavailable,
     StorageFailed,
     TotalExceeded,
     WrongExpectedVersion,
@@ -25,6 +27,8 @@ from eventlog.core import frame
 
 pytestmark = pytest.mark.anyio
 CALL = b"append_batch"
+CALLERS = 200  # several halves of what waits
+SOON_S = 20  # of a store that waits for 30 s for each batch
 
 
 @pytest.fixture
@@ -260,3 +264,118 @@ async def test_a_node_takes_another_row_between_batches_that_are_planned_ahead(
         assert await texts(store) == ["first", *(f"number {version}" for version in range(1, 21))]
         assert (await store.verify()).ok
         assert (await store._database.run("SELECT count(*) FROM node")) == [(1,)]
+
+
+# --- a database that stays away
+
+
+async def told_together(appends: "list[asyncio.Future[Any]]") -> Counter[type]:
+    """Return what callers are told, all at the moment in which the first one is told something."""
+    await asyncio.wait(appends, return_when=asyncio.FIRST_COMPLETED)
+    assert all(append.done() for append in appends)
+    return Counter(map(type, await at_once(*appends)))
+
+
+def many_appends(store: Any) -> "list[asyncio.Future[Any]]":
+    return [
+        asyncio.ensure_future(store.append("s", [Noted(str(number))], ANY_VERSION))
+        for number in range(CALLERS)
+    ]
+
+
+def be_patient_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from eventlog.postgres import calls, writer
+
+    for module in (calls, writer):
+        monkeypatch.setattr(module, "PATIENCE_S", seconds)
+
+
+async def go_away(store: Any, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a batch be lost, and the store find out that the database is away."""
+    be_patient_for(0.3, monkeypatch)
+    proxy.do("lose the request", CALL)
+    proxy.is_away = True
+    with pytest.raises(StorageFailed, match="unknown"):
+        await store.append("s", [Noted("lost")], 1)
+
+
+async def test_who_waits_behind_a_lost_batch_waits_no_longer_than_those_in_it(url, monkeypatch):
+    async with through(url) as (store, proxy):
+        be_patient_for(0.3, monkeypatch)
+        proxy.do("lose the request", CALL)
+        proxy.is_away = True
+
+        told = await told_together(many_appends(store))
+
+        assert told[StorageFailed] > 0  # of its batch nobody knows whether it landed
+        assert told[LogUnavailable] == CALLERS - told[StorageFailed] > 0
+        assert store.statistics().queued_events == 0
+        proxy.is_away = False
+        assert (await store.append("s", [Noted("a")], 1)).last_version == 2
+        assert await texts(store) == ["first", "a"]
+
+
+@pytest.mark.parametrize("is_acquired", [False, True])
+async def test_who_waits_behind_a_call_that_is_held_up_waits_no_longer(
+    url, monkeypatch, is_acquired
+):
+    """Another session holds the lock of the tail for longer than a call is tried."""
+    import psycopg
+
+    from eventlog.postgres import database
+
+    monkeypatch.setattr(database, "LOCK_S", 0.1)
+    async with through(url) as (store, _):
+        be_patient_for(0.3, monkeypatch)
+        with psycopg.connect(server().url) as other:
+            other.execute(f"SELECT FROM {url.rpartition('=')[2]}.log_tail FOR UPDATE")
+            first = [asyncio.ensure_future(store.acquire("s", 1))] if is_acquired else []
+            told = await told_together([*first, *many_appends(store)])
+
+        assert told == {LogUnavailable: len(first) + CALLERS}
+        assert (await store.append("s", [Noted("a")], 1)).last_version == 2
+
+
+async def test_who_comes_while_the_database_is_away_waits_for_it_once(url, monkeypatch):
+    """Appends and other work, however many batches they would be."""
+    async with through(url) as (store, proxy):
+        await go_away(store, proxy, monkeypatch)
+        be_patient_for(60, monkeypatch)
+        with anyio.fail_after(SOON_S):
+            await store.flush()  # nobody waits before it
+            waiting = [
+                *many_appends(store),
+                *(asyncio.ensure_future(store.acquire("s", 1)) for _ in "123"),
+            ]
+            flushed = asyncio.ensure_future(store.flush())
+            await asyncio.sleep(0.3)
+            assert not any(one.done() for one in (*waiting, flushed))
+
+            be_patient_for(0, monkeypatch)
+            told = Counter(map(type, await at_once(*waiting)))
+            await flushed
+
+        assert told == {LogUnavailable: len(waiting)}
+        assert store.statistics().queued_events == 0
+
+
+@pytest.mark.parametrize("long_ago", ["the database was there", "they asked"])
+async def test_who_waits_while_the_database_is_away_lands_when_it_is_back(
+    url, monkeypatch, long_ago: str
+):
+    """Their patience counts while both is so: they wait, and it is away."""
+    async with through(url) as (store, proxy):
+        await go_away(store, proxy, monkeypatch)
+        be_patient_for(60, monkeypatch)
+        waiting = many_appends(store)
+        await asyncio.sleep(0)
+        if long_ago == "they asked":
+            for job in store._writer._queue:
+                job.asked_s -= 3600
+        else:
+            store._writer._began_s -= 3600
+        await asyncio.sleep(0.3)
+        proxy.is_away = False
+
+        assert [(await one).last_version for one in waiting] == list(range(2, CALLERS + 2))
+        assert await texts(store) == ["first", *map(str, range(CALLERS))]
