@@ -153,8 +153,9 @@ class Codebook:
 
         Padded with zeros to a multiple of 16 dimensions.
         """
-        rows, part = tokens.view(_row_of(self.dimensions)), np.dtype((np.void, self.code_bytes))
-        words = np.ascontiguousarray(rows["codes"]).view(np.uint32)
+        part = np.dtype((np.void, self.code_bytes))  # copied as one: byte by byte takes ten times
+        rows = tokens.view(np.dtype([("id", "<u2"), ("codes", part)]))
+        words = np.ascontiguousarray(rows["codes"]).view(np.uint32).reshape(-1, self.code_bytes // _WORD_BYTES)
         blocks = -(-len(rows) // _TOKENS_AT_ONCE)
         states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
         levels = np.empty_like(words)

@@ -198,7 +198,10 @@ class VectorRows:
             # Of a copy: what is counted in place must not change meanwhile.
             living = np.flatnonzero(self._labels.alive.copy())
             order = sample_order(self._labels.labels[living])
-            first = np.argsort(order)[:SAMPLE_MAX]
+            first = np.arange(len(order))
+            if len(order) > SAMPLE_MAX:  # sorting a hundred thousand takes 2 ms
+                first = np.argpartition(order, SAMPLE_MAX)[:SAMPLE_MAX]
+            first = first[np.argsort(order[first])]
             self._sample = Sample(order[first], self._coded.at(living[first]))
         return self._sample
 
