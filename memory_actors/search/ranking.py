@@ -172,7 +172,7 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery)
         for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
     ]
     # An index that was emptied says nothing: a replay has none in its place.
-    best = max((one.best for one in ranked if one.best is not None), default=0.0)
+    best = max((found for one in ranked if (found := one.best) is not None), default=0.0)
     return [
         one._replace(shown=CHANCE.at(one.scores, best, _turns_share(parts), question.foreign))
         for one, (parts, _) in zip(ranked, searched, strict=True)

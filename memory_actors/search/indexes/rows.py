@@ -80,7 +80,8 @@ def direction_of(query: Vectors, centre: Vectors) -> Vectors:
 
 def cosines(vectors: Coded, direction: Vectors, centre: Vectors, lengths: Vectors) -> Vectors:
     """Return cos(v - mu, direction) for each row v, where `lengths` are those of v - mu."""
-    return ((vectors.dots(direction) - centre @ direction) / lengths).astype(np.float32)
+    scores: Vectors = (vectors.dots(direction) - centre @ direction) / lengths
+    return scores
 
 
 def distances(vectors: Coded, centre: Vectors) -> Vectors:
