@@ -155,14 +155,14 @@ class Codebook:
         """
         part = np.dtype((np.void, self.code_bytes))  # copied as one: byte by byte takes ten times
         rows = tokens.view(np.dtype([("id", "<u2"), ("codes", part)]))
-        words = np.ascontiguousarray(rows["codes"]).view(np.uint32).reshape(-1, self.code_bytes // _WORD_BYTES)
+        words = np.ascontiguousarray(rows["codes"]).view(np.uint32)
         blocks = -(-len(rows) // _TOKENS_AT_ONCE)
         states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
         levels = np.empty_like(words)
         for place in range(_PER_BYTE):
             np.right_shift(words, np.uint32(2 * place), out=levels)
             levels &= _LOW_CODES
-            states[: len(rows), place] = levels.view(part)[:, 0]
+            states[: len(rows), place] = levels.view(part)
         found = states.view(np.int8).reshape(blocks, len(self._steps))
         found *= self._steps
         found = found.reshape(-1, _PER_BYTE * self.code_bytes)[: len(rows)]

@@ -80,8 +80,7 @@ def direction_of(query: Vectors, centre: Vectors) -> Vectors:
 
 def cosines(vectors: Coded, direction: Vectors, centre: Vectors, lengths: Vectors) -> Vectors:
     """Return cos(v - mu, direction) for each row v, where `lengths` are those of v - mu."""
-    scores: Vectors = (vectors.dots(direction) - centre @ direction) / lengths
-    return scores
+    return np.asarray((vectors.dots(direction) - centre @ direction) / lengths, np.float32)
 
 
 def distances(vectors: Coded, centre: Vectors) -> Vectors:
