@@ -180,9 +180,11 @@ class Folding:
 def gist(text: str) -> str:
     """Return what texts have in common that say the same."""
     common = normalised(text)
-    words = common.casefold().split(" ")
-    bare = [word if word.isalnum() else word.strip(_MARKS) for word in words]
-    bare = [word for word in bare if word not in _NOTHING]
+    bare = [
+        bare
+        for word in common.casefold().split(" ")
+        if (bare := word if word.isalnum() else word.strip(_MARKS)) not in _NOTHING
+    ]
     return " ".join(bare) or common
 
 

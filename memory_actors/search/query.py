@@ -22,7 +22,7 @@ from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.field_columns import as_numbers
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.traits import times
+from memory_actors.search.indexes.traits import Columns, Traits, times
 
 TOP_K = 5  # results, unless somebody says how many
 BUDGET_TOP_K = 1_000  # the same where a budget of tokens says how many
@@ -182,13 +182,12 @@ def _rows(parts: Parts, owners: Owners | None, query: Query) -> Rows | None:
         tests.append(columns.occurred_us < query.until_us)
     if query.as_of_us is not None:
         tests.append((columns.begins_us <= query.as_of_us) & (query.as_of_us < columns.ends_us))
-    tests += [kept for kept in _not_excluded(parts, query) if not kept.all()]
+    tests += [kept for kept in _not_excluded(traits, columns, query) if not kept.all()]
     return np.flatnonzero(np.logical_and.reduce(tests)) if tests else None
 
 
-def _not_excluded(parts: Parts, query: Query) -> list[npt.NDArray[np.bool_]]:
+def _not_excluded(traits: Traits, columns: Columns, query: Query) -> list[npt.NDArray[np.bool_]]:
     """Return for each exclusion of a query which rows it leaves."""
-    traits, columns = parts.traits, parts.traits.view(parts.size)
     found = [traits.owners.find(one) for one in query.exclude_ids]
     excluded = [number for number in found if number is not None]
     kept = [~np.isin(columns.owners, excluded)] if excluded else []

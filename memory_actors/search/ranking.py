@@ -172,7 +172,7 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery)
         for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
     ]
     # An index that was emptied says nothing: a replay has none in its place.
-    best = max((one.best for one in ranked if one.best is not None), default=0.0)
+    best = max((found for one in ranked if (found := one.best) is not None), default=0.0)
     return [
         one._replace(shown=CHANCE.at(one.scores, best, _turns_share(parts), question.foreign))
         for one, (parts, _) in zip(ranked, searched, strict=True)
@@ -342,12 +342,6 @@ def _bare(parts: Parts, signals: Signals, text: str) -> Numbers:
 
 def _session(chains: Chains, late: Numbers) -> Numbers:
     """Return the best late interaction within each passage's session."""
-    if not len(late):
-        return late
-    order = np.argsort(chains, kind="stable")
-    ordered = chains[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    best = np.maximum.reduceat(late[order], starts)
-    found = np.empty_like(late)
-    found[order] = np.repeat(best, np.diff(starts, append=len(late)))
-    return np.where(chains != NONE, found, late)
+    best = np.full(chains.max(initial=0) + 2, -np.inf, np.float32)  # the last is that of none
+    np.maximum.at(best, chains, late)
+    return np.where(chains != NONE, best[chains], late)

@@ -113,7 +113,7 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
     """
     await asyncio.sleep(0)  # with all in memory nothing else would let the others have a turn
     await live.indexes.indexed(query.kinds)
-    if not _at_hand(live, query) and not _indexes(live, query):
+    if not _indexes(live, query) and not _at_hand(live, query):
         return []
     background = await services.embeddings.background_mean()
     embedded = await services.embeddings.embed_query(query.text)

@@ -153,7 +153,8 @@ class Codebook:
 
         Padded with zeros to a multiple of 16 dimensions.
         """
-        rows, part = tokens.view(_row_of(self.dimensions)), np.dtype((np.void, self.code_bytes))
+        part = np.dtype((np.void, self.code_bytes))  # copied as one: byte by byte takes ten times
+        rows = tokens.view(np.dtype([("id", "<u2"), ("codes", part)]))
         words = np.ascontiguousarray(rows["codes"]).view(np.uint32)
         blocks = -(-len(rows) // _TOKENS_AT_ONCE)
         states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
@@ -161,7 +162,7 @@ class Codebook:
         for place in range(_PER_BYTE):
             np.right_shift(words, np.uint32(2 * place), out=levels)
             levels &= _LOW_CODES
-            states[: len(rows), place] = levels.view(part)[:, 0]
+            states[: len(rows), place] = levels.view(part)
         found = states.view(np.int8).reshape(blocks, len(self._steps))
         found *= self._steps
         found = found.reshape(-1, _PER_BYTE * self.code_bytes)[: len(rows)]

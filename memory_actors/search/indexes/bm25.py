@@ -113,7 +113,7 @@ class Windows:
         count = self._count = chains.count
         self._alive, self._links = chains.rows.alive[:count], chains.links
         # Rows may have come since: they are left out.
-        known = ((one, int(np.searchsorted(one.rows, count))) for one in terms)
+        known = ((one, int(one.rows.searchsorted(count))) for one in terms)
         self._terms = [Term(one.idf, one.rows[:to], one.counts[:to]) for one, to in known]
         self._most = np.float32(max(sum(term.most for term in self._terms), 1e-9))
         self._rows_before = before

@@ -229,8 +229,7 @@ class _Rows:
         """Return the tokens of those rows that are held, and which of the rows those are."""
         known = np.flatnonzero(rows != NONE)
         where = self.places[rows[known]]
-        order = np.argsort(where, kind="stable")
-        order = order[np.searchsorted(where[order], 0) :]
+        order = np.argsort(where, kind="stable")[np.count_nonzero(where == NONE) :]
         numbers, starts = where[order] >> _PLACE_BITS, where[order] & _PLACE_MASK
         order = known[order]
         counts = self.sizes[rows[order]].astype(np.int64)
@@ -393,9 +392,9 @@ class LateIndex:
         states = padded(states[kept], self._codebook())
         return QueryTokens(states, weights.astype(np.float32))
 
-    def score(self, query: QueryTokens, labels: Collection[int]) -> Scores:
+    def score(self, query: QueryTokens, labels: Sequence[int] | npt.NDArray[np.int64]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
-        wanted = np.fromiter(labels, np.int64, len(labels))
+        wanted = np.asarray(labels, np.int64)
         held, scores = self._rows, np.zeros(len(wanted), np.float32)
         rows = held.labels.rows_of_all(wanted)
         there, tokens = held.tokens_at(rows)

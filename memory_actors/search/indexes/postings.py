@@ -188,7 +188,8 @@ class Chains:
 
 COUNT_BITS: Final = 6
 COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
-ROWS_MAX: Final = 1 << (32 - COUNT_BITS)  # 67 million
+_POSTING_BITS: Final = 32
+ROWS_MAX: Final = 1 << (_POSTING_BITS - COUNT_BITS)  # 67 million
 OWN_WORDS_MAX: Final = 256
 """Rows whose own words are looked at in one go, which takes as long as a list of words."""
 UNLISTED_MAX: Final = 1 << 14
@@ -356,11 +357,11 @@ class Postings:
         term_ids, counts = self._term_ids[count:until], self._counts[count:until]
         fresh = (rows << COUNT_BITS | counts).astype(np.uint32)
         terms = max(len(starts) - 1, 1 + int(term_ids.max(initial=0)))
-        order = by_number(term_ids)
+        sorted_fresh = _by_term(term_ids, fresh)
         new = np.bincount(term_ids, minlength=terms)
         starts = np.pad(starts, (0, terms + 1 - len(starts)), mode="edge")
         behind = np.repeat(starts[1:].astype(np.intp), new)  # its term's old ones
-        packed = np.insert(packed, behind, fresh[order]) if len(packed) else fresh[order]
+        packed = np.insert(packed, behind, sorted_fresh) if len(packed) else sorted_fresh
         starts[1:] += np.cumsum(new, dtype=np.uint32)
         return _Listed(count + len(term_ids), starts, packed)
 
@@ -369,10 +370,11 @@ class Postings:
         self._listed = listed
 
 
-def by_number(numbers: Lists) -> npt.NDArray[np.intp]:
-    """Return the places of numbers in their order, equal ones as they come: in linear time."""
-    order = np.argsort(numbers.astype(np.uint16), kind="stable")
-    if len(numbers) and numbers.max() > np.iinfo(np.uint16).max:
-        high = (numbers >> np.uint32(16)).astype(np.uint16)
-        order = order[np.argsort(high[order], kind="stable")]
-    return order
+def _by_term(term_ids: Lists, packed: Lists) -> Lists:
+    """Return postings by their terms, those of a term in order of row."""
+    # As one number each: sorting these takes half as long as finding the order of the terms.
+    keys = term_ids.astype(np.uint64)
+    keys <<= np.uint64(_POSTING_BITS)
+    keys |= packed
+    keys.sort()
+    return keys.astype(np.uint32)
