@@ -181,9 +181,9 @@ def gist(text: str) -> str:
     """Return what texts have in common that say the same."""
     common = normalised(text)
     bare = [
-        bare
+        kept
         for word in common.casefold().split(" ")
-        if (bare := word if word.isalnum() else word.strip(_MARKS)) not in _NOTHING
+        if (kept := word if word.isalnum() else word.strip(_MARKS)) not in _NOTHING
     ]
     return " ".join(bare) or common
 

@@ -342,6 +342,12 @@ def _bare(parts: Parts, signals: Signals, text: str) -> Numbers:
 
 def _session(chains: Chains, late: Numbers) -> Numbers:
     """Return the best late interaction within each passage's session."""
-    best = np.full(chains.max(initial=0) + 2, -np.inf, np.float32)  # the last is that of none
-    np.maximum.at(best, chains, late)
-    return np.where(chains != NONE, best[chains], late)
+    if not len(late):
+        return late
+    order = np.argsort(chains, kind="stable")
+    ordered = chains[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    best = np.maximum.reduceat(late[order], starts)
+    found = np.empty_like(late)
+    found[order] = np.repeat(best, np.diff(starts, append=len(late)))
+    return np.where(chains != NONE, found, late)
