@@ -65,5 +65,5 @@ def key_rows(sid: bytes, keys: Iterable[str], version: bytes, cipher: Cipher | N
 
 
 def blind_id(key: str, cipher: Cipher | None) -> bytes:
-    """Return the same of a key that says something about content: a keyed hash, if encrypted."""
+    """Return the fixed-size form of a key that reveals content: a keyed hash, with a cipher."""
     return key_id(key) if cipher is None else cipher.blind(key.encode())[:KEY_ID_BYTES]

@@ -282,7 +282,7 @@ def check_caps(
 ) -> None:
     """Refuse what passes the cap of a total.
 
-    :raises TotalExceeded: that.
+    :raises TotalExceeded: a total grows, and would be above its cap.
     """
     for name, cap in caps.items():
         used, delta = totals.get(name, 0), counters.get(name, 0)

@@ -1,4 +1,4 @@
-"""RowReading events: one statement a read, from rows to what callers get, checked on the way.
+"""Reading events: one statement a read, from rows to what callers get, checked on the way.
 
 A row has the header of a frame and its payload, which makes the frame whole, archived or not: the
 statement fetches a payload from where it is. A payload that is gone has a time at which it went;

@@ -306,7 +306,7 @@ async def _sort(connection: Connection, shard_of: ShardOf) -> None:
 async def check_membership(connection: Connection, place: DatabasePlace, *, is_known: bool) -> None:
     """Refuse to open one of several stores alone.
 
-    :raises LogUnavailable: that.
+    :raises LogUnavailable: the store is one of several, and the caller does not know of them.
     """
     known = await _load(connection)
     if known is not None and not is_known:

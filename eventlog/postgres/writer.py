@@ -157,7 +157,8 @@ class PgWriter:
     def check_open(self) -> None:
         """Refuse use on another loop, where nobody would be told what came of it, or at the end.
 
-        :raises LogClosed, WrongLoop: that.
+        :raises WrongLoop: this is another loop than the one that it was opened on.
+        :raises LogClosed: it is closed.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop
