@@ -18,7 +18,6 @@ import msgspec
 
 from eventlog.core.errors import LogUnavailable
 from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.beside import settings_at
 from eventlog.postgres.database import (
     CONNECT_S,
     Connection,
@@ -31,6 +30,7 @@ from eventlog.postgres.database import (
 )
 from eventlog.postgres.plan import ShardOf
 from eventlog.postgres.preparing import prepare
+from eventlog.postgres.side_tables import settings_at
 
 SETTING = b"shards"
 STREAMS_AT_ONCE = 1024

@@ -53,7 +53,6 @@ from eventlog.core.requests import (
 from eventlog.core.rows import blind_id, key_id
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.beside import Beside
 from eventlog.postgres.calls import NODE_ID_BYTES
 from eventlog.postgres.database import (
     CONNECT_S,
@@ -70,6 +69,7 @@ from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind,
 from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
 from eventlog.postgres.shards import check_membership
+from eventlog.postgres.side_tables import SideTables
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
 from eventlog.postgres.writer import REQUESTS, STREAMS, PgWriter
@@ -115,7 +115,7 @@ SIZE = """
 """
 
 
-class PgEventStore(Beside, TakesAppends):
+class PgEventStore(SideTables, TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {

@@ -95,7 +95,7 @@ async def settings_at(url: str, *names: bytes) -> list[bytes | None]:
     return [found.get(name) for name in names]
 
 
-class Beside:
+class SideTables:
     """The part of a store that is about what lies beside the events."""
 
     _database: Database
