@@ -21,8 +21,6 @@ from eventlog.core.keys import Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.postgres.database import Row
 
-I64_MAX = 2**63 - 1
-
 # The columns of an event, and those of its stream. An archived payload is looked for only where
 # the row has none and says of none that it is gone.
 EVENT = """

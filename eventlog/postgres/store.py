@@ -50,7 +50,7 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.rows import blind_id, key_id
+from eventlog.core.rows import blind_digest, blind_id, key_id
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.calls import NODE_ID_BYTES
@@ -65,7 +65,7 @@ from eventlog.postgres.database import (
 )
 from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, delete_rows
 from eventlog.postgres.leases import LEASE_S, PgLeases
-from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind, same_request
+from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, same_request
 from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
 from eventlog.postgres.shards import check_membership
@@ -384,7 +384,7 @@ class PgEventStore(SideTables, TakesAppends):
         values = [Bytes([sid]), Bytes([blind_id(idempotency_key, cipher)])]
         for _, _, *first in await self._database.run(REQUESTS, values):
             found = FirstResult(*first)
-            return same_request(stream, idempotency_key, blind(digest, cipher), found)
+            return same_request(stream, idempotency_key, blind_digest(digest, cipher), found)
         return None
 
     async def totals(self) -> dict[str, int]:
