@@ -35,6 +35,7 @@ from eventlog.core.records import (
 )
 from eventlog.core.requests import (
     I64_MAX,
+    QUEUE_EVENTS_MAX,
     U64_MAX,
     AppendRequest,
     TakesAppends,
@@ -66,7 +67,6 @@ from eventlog.lmdb.snapshots import (
 from eventlog.upkeep.upkeep import LogUpkeep
 from eventlog.upkeep.verification import Verification
 
-QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
 INLINE_ROWS_MAX = 32  # rows read on the loop: about 0.1 ms, what a hop to a thread would cost
 SIZE_MAX_BYTES = MAP_BYTES // 2
 

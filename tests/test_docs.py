@@ -2,6 +2,7 @@
 
 import asyncio
 import builtins
+import inspect
 import json
 import pkgutil
 import re
@@ -136,6 +137,11 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_the_settings_in_the_reference_are_those_there_are() -> None:
     (listed,) = (code for code in reference() if code.startswith("Settings("))
     assert words([listed]) - {"Settings"} == set(Settings.__struct_fields__)
+
+
+def test_the_reference_shows_every_parameter_of_open() -> None:
+    signature = blocks("docs/reference.md")[0]
+    assert set(inspect.signature(MemorySystem.open).parameters) - words([signature]) == set()
 
 
 @pytest.mark.parametrize("owner", [MemorySystem, UserMemory])

@@ -24,10 +24,10 @@ KINDS, UNIT = "memory_actors/kinds", "tests/memory_actors/kinds"
 WHOLE = (
     "tests/memory_actors/users/test_quota_boundaries.py", "tests/properties/test_user_decider.py",
 )  # fmt: skip
-COMPRESSED = f"{UNIT}/test_compression.py"
+COMPRESSED = f"{UNIT}/test_compacting.py"
 ENTITIES = (f"{UNIT}/test_entity.py", f"{UNIT}/test_relationship.py", f"{UNIT}/test_graph.py",
             "tests/properties/test_entity.py", *WHOLE)  # fmt: skip
-EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compression.py",
+EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compacting.py",
             "tests/properties/test_episodic.py", *WHOLE)  # fmt: skip
 DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/api/test_context_refusals.py",
              "tests/properties/test_context.py", *WHOLE)  # fmt: skip

@@ -30,6 +30,14 @@ class WrongExpectedVersion(EventLogError):
 class IdempotencyConflict(EventLogError):
     """The idempotency key was used for another request: use a new key for a new request."""
 
+    def __init__(self, stream: str, key: str):
+        super().__init__(
+            f"idempotency key {key!r} of stream {stream!r} was used for another request: "
+            "use a new key"
+        )
+        self.stream = stream
+        self.key = key
+
 
 class Fenced(EventLogError):
     """A newer owner holds the stream: stop writing to it."""

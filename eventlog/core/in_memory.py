@@ -23,11 +23,9 @@ from eventlog.core.errors import (
     LogClosed,
     PayloadDropped,
     PayloadErased,
-    WrongExpectedVersion,
 )
 from eventlog.core.frame import erased_name, stream_id
 from eventlog.core.records import (
-    ANY_VERSION,
     SNAPSHOTS_KEPT,
     Appended,
     Archived,
@@ -48,6 +46,7 @@ from eventlog.core.requests import (
     TakesAppends,
     check_checkpoint,
     check_derived,
+    check_end,
     check_entry,
     check_int,
     check_setting,
@@ -113,10 +112,7 @@ class InMemoryLog(TakesAppends):
         first_result = _first_result(stream, held, key, request.digest)
         if first_result is not None:
             return first_result
-        if request.epoch < held.epoch:
-            raise Fenced(stream, request.epoch, held.epoch)
-        if request.expected_version not in (ANY_VERSION, len(held.events)):
-            raise WrongExpectedVersion(stream, request.expected_version, len(held.events))
+        check_end(request, len(held.events), held.epoch)
         self._totals = count(self._totals, request.counters)
         request.counted()
         self._streams[stream] = held
@@ -409,8 +405,5 @@ def _first_result(
         return None
     first_digest, result = held.requests[key]
     if digest != first_digest:
-        raise IdempotencyConflict(
-            f"idempotency key {key!r} of stream {stream!r} was used for another request: "
-            "use a new key"
-        )
+        raise IdempotencyConflict(stream, key)
     return msgspec.structs.replace(result, duplicate=True)

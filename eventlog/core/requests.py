@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import ClockOutOfRange, InvalidAppend
+from eventlog.core.errors import ClockOutOfRange, Fenced, InvalidAppend, WrongExpectedVersion
 from eventlog.core.records import (
     ANY_VERSION,
     ENTRY_KEY_BYTES_MAX,
@@ -26,6 +26,13 @@ from eventlog.core.records import (
 
 I64_MAX = 2**63 - 1
 U64_MAX = 2**64 - 1
+
+# What a store commits at once; and beyond how much that waits for it callers wait, too, so that
+# memory stays bounded.
+BATCH_EVENTS_MAX = 1024
+BATCH_BYTES_MAX = 4 << 20  # of payloads
+QUEUE_EVENTS_MAX = 65_536  # 64 full batches
+QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
 
 
 class AppendRequest(msgspec.Struct, frozen=True):
@@ -110,6 +117,19 @@ class TakesAppends(ABC):
     @abstractmethod
     def _append(self, request: AppendRequest) -> Coroutine[Any, Any, Appended]:
         """Carry out an append that every store can carry out."""
+
+
+def check_end(request: AppendRequest, version: int, epoch: int) -> None:
+    """Refuse an append to a stream that ends elsewhere, or has another owner.
+
+    :raises Fenced: the stream is held at a higher epoch than the request has.
+    :raises WrongExpectedVersion: the stream is at another version than the request expects.
+    """
+    if request.epoch < epoch:
+        raise Fenced(request.stream, request.epoch, epoch)
+    expected = request.expected_version
+    if expected != version and expected != ANY_VERSION:
+        raise WrongExpectedVersion(request.stream, expected, version)
 
 
 def system_clock_us() -> int:

@@ -65,5 +65,15 @@ def key_rows(sid: bytes, keys: Iterable[str], version: bytes, cipher: Cipher | N
 
 
 def blind_id(key: str, cipher: Cipher | None) -> bytes:
-    """Return the same of a key that says something about content: a keyed hash, if encrypted."""
+    """Return the fixed-size form of a key that reveals content: a keyed hash, with a cipher."""
     return key_id(key) if cipher is None else cipher.blind(key.encode())[:KEY_ID_BYTES]
+
+
+def blind_digest(digest: bytes, cipher: Cipher | None) -> bytes:
+    """Return the digest of a request as it is stored: nobody may test a guess at what it was."""
+    return digest if cipher is None else cipher.blind(digest)
+
+
+def snapshot_place(sid: bytes, version: int, fingerprint: str) -> bytes:
+    """Return what a snapshot is bound to when it is encrypted."""
+    return b"snapshot" + sid + version.to_bytes(8, "big") + fingerprint.encode()

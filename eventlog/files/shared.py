@@ -22,7 +22,11 @@ class _Held(Generic[F]):
 
 
 class _Use(AbstractContextManager[F]):
-    """Written out: each read and each commit is in one, and a generator would cost it twice."""
+    """The context manager of `Shared.use`.
+
+    A class, because `@contextmanager` takes twice as long to enter and leave, and every read and
+    commit does.
+    """
 
     __slots__ = "_before", "_held", "_shared"
 

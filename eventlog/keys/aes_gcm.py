@@ -1,6 +1,7 @@
-"""AES-256-GCM under a key for each stream. The only importer of cryptography for it.
+"""AES-256-GCM under a key for each stream.
 
-It is an extra: `pip install 'memory-actors[crypto]'`.
+This file and signing.py alone import cryptography, which is an extra:
+`pip install 'memory-actors[crypto]'`.
 
     encrypted = key's name 8 | nonce 12 | ciphertext | tag 16
 

@@ -1,6 +1,7 @@
-"""Ed25519 signatures over bytes, with keys in PEM files. The only importer of cryptography for it.
+"""Ed25519 signatures over bytes, with keys in PEM files.
 
-It is an extra: `pip install 'memory-actors[crypto]'`.
+This file and aes_gcm.py alone import cryptography, which is an extra:
+`pip install 'memory-actors[crypto]'`.
 """
 
 import os

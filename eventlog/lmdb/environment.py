@@ -421,7 +421,10 @@ class Environment:
 
 
 class _Reading(AbstractContextManager[Transaction]):
-    """Written out: each read is in one, and a generator would cost it twice."""
+    """The context manager of `Environment.read`.
+
+    A class, because `@contextmanager` takes twice as long to enter and leave, and every read does.
+    """
 
     __slots__ = "_env", "_shared", "_txn"
 

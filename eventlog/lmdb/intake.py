@@ -18,17 +18,15 @@ from typing import TypeVar
 
 import msgspec
 
-from eventlog.core.errors import Fenced, LogClosed, WrongExpectedVersion, WrongLoop
+from eventlog.core.errors import LogClosed, WrongLoop
 from eventlog.core.logs import get_logger
 from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
-from eventlog.core.requests import I64_MAX, AppendRequest
+from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest, check_end
 from eventlog.core.waiting import Turns, settle
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.writer import Landed, Outcome, Work, WriteJob, Writer
-
-QUEUE_BYTES_MAX = 64 << 20  # of payloads: 16 full batches, whatever the size of events
 
 _logger = get_logger("eventlog")
 T = TypeVar("T")
@@ -129,10 +127,7 @@ class Intake:
         head = await self._accepted(request.stream)
         if self.is_stalled:
             return await self.append(request)
-        if request.epoch < head.epoch:
-            raise Fenced(request.stream, request.epoch, head.epoch)
-        if request.expected_version != head.version:
-            raise WrongExpectedVersion(request.stream, request.expected_version, head.version)
+        check_end(request, head.version, head.epoch)
         if request.counters and not self.tally.is_certain(request.counters):
             return await self.append(request)
         after = StreamHead(head.version + len(request.events), max(head.epoch, request.epoch))

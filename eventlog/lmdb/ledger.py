@@ -16,12 +16,11 @@ from eventlog.core.errors import (
     Fenced,
     IdempotencyConflict,
     InvalidAppend,
-    WrongExpectedVersion,
 )
 from eventlog.core.keys import Cipher, Keys
-from eventlog.core.records import ANY_VERSION, Appended, StreamHead
-from eventlog.core.requests import AppendRequest, count
-from eventlog.core.rows import Record, blind_id, key_rows, seal_record, unseal_record
+from eventlog.core.records import Appended, StreamHead
+from eventlog.core.requests import AppendRequest, check_end, count
+from eventlog.core.rows import Record, blind_digest, blind_id, key_rows, seal_record, unseal_record
 from eventlog.files.anchor import Tail
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
 from eventlog.lmdb.ends import Accepted, KnownEnds
@@ -262,9 +261,7 @@ class Ledger:
             first = self.first_result(txn, stream, request.idempotency_key, request.digest)
             if first is not None:
                 return first
-        _check_epoch(stream, request.epoch)
-        if request.expected_version not in (ANY_VERSION, stream.version):
-            raise WrongExpectedVersion(request.stream, request.expected_version, stream.version)
+        check_end(request, stream.version, stream.epoch)
         cipher = self.cipher_to_write(txn, stream)
         if request.counters:
             self.counting.add(txn, request.counters)
@@ -291,11 +288,8 @@ class Ledger:
             if record.key != row:
                 raise CorruptLog(f"an idempotency key is damaged near stream {name!r}: verify")
             if row == key and record.last_version > stream.erased_version:
-                if record.digest != _blind_digest(digest, cipher):
-                    raise IdempotencyConflict(
-                        f"idempotency key {idempotency_key!r} of stream {name!r} was used for "
-                        "another request: use a new key"
-                    )
+                if record.digest != blind_digest(digest, cipher):
+                    raise IdempotencyConflict(name, idempotency_key)
                 return record.result(name)
         return None
 
@@ -344,7 +338,7 @@ class Ledger:
         key, digest = sid + blind_id(request.idempotency_key, cipher), request.digest
         record = RequestRecord(
             key=key,
-            digest=_blind_digest(digest, cipher),
+            digest=blind_digest(digest, cipher),
             first_version=result.first_version,
             last_version=result.last_version,
             last_position=result.last_position,
@@ -354,7 +348,8 @@ class Ledger:
     def acquire(self, txn: Transaction, name: str, epoch: int) -> StreamHead:
         """Make `epoch` the stream's: every lower one is fenced from now on."""
         stream = self.stream(txn, name)
-        _check_epoch(stream, epoch)
+        if epoch < stream.epoch:
+            raise Fenced(name, epoch, stream.epoch)
         held = msgspec.structs.replace(stream, epoch=epoch)
         self.put_stream(txn, frame.stream_id(name), held)
         return held.head()
@@ -380,13 +375,3 @@ class Ledger:
     ) -> Record | None:
         value = txn.get(key, db=self._env.tables[table])
         return None if value is None else unseal_record(value, cls, what, row_key)
-
-
-def _blind_digest(digest: bytes, cipher: Cipher | None) -> bytes:
-    """Return the digest of a request as it is stored: nobody may test a guess at what it was."""
-    return digest if cipher is None else cipher.blind(digest)
-
-
-def _check_epoch(stream: StreamRecord, epoch: int) -> None:
-    if epoch < stream.epoch:
-        raise Fenced(stream.name, epoch, stream.epoch)

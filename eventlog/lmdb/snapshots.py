@@ -16,7 +16,7 @@ from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
 from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot
-from eventlog.core.rows import key_id, seal, seal_record, unseal, unseal_record
+from eventlog.core.rows import key_id, seal, seal_record, snapshot_place, unseal, unseal_record
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.tables import U64, neighbours, scan
 
@@ -40,7 +40,7 @@ def put_snapshot(
     sid, table = frame.stream_id(stream), env.tables["snapshots"]
     data = snapshot.data
     if cipher is not None:
-        data = cipher.encrypt(data, _place(sid, snapshot.version, fingerprint))
+        data = cipher.encrypt(data, snapshot_place(sid, snapshot.version, fingerprint))
     record = SnapshotRecord(fingerprint, data)
     txn.put(sid + U64.pack(snapshot.version), seal_record(record), db=table)
     versions = [key for key, _ in scan(env, txn, "snapshots", sid)]
@@ -64,17 +64,12 @@ def load_snapshot(
         try:
             record = unseal_record(value, SnapshotRecord, "a snapshot")
             if record.fingerprint == fingerprint and version <= version_max:
-                place = _place(sid, version, fingerprint)
+                place = snapshot_place(sid, version, fingerprint)
                 data = record.data if cipher is None else cipher.decrypt(record.data, place)
                 return Snapshot(version, data)
         except CorruptLog:
             continue
     return None
-
-
-def _place(sid: bytes, version: int, fingerprint: str) -> bytes:
-    """Return what a snapshot is bound to when it is encrypted."""
-    return b"snapshot" + sid + U64.pack(version) + fingerprint.encode()
 
 
 # --- checkpoints

@@ -31,12 +31,11 @@ from eventlog.core.errors import (
     WrongExpectedVersion,
 )
 from eventlog.core.keys import Keys
+from eventlog.core.requests import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import load_totals
 
-BATCH_EVENTS_MAX = 1024
-BATCH_BYTES_MAX = 4 << 20
 # What the rules of the log refuse, before anything is put.
 REFUSALS = (
     WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend, BeingErased, KeyGone,

@@ -321,7 +321,7 @@ def away(error: Lost | Busy, then: str = "") -> LogUnavailable:
 def reaching(then: str) -> Iterator[None]:
     """Say of a connection that is lost, or of a lock that is held, what to do then.
 
-    :raises LogUnavailable: that.
+    :raises LogUnavailable: the connection is lost, or another session holds the lock.
     """
     try:
         yield

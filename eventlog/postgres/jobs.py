@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventlog.core.records import Appended
-from eventlog.core.requests import AppendRequest
+from eventlog.core.requests import BATCH_BYTES_MAX, AppendRequest
 from eventlog.postgres.plan import BatchPlan
-
-BATCH_BYTES_MAX = 4 << 20
 
 
 @dataclass(slots=True, eq=False)

@@ -18,16 +18,14 @@ import msgspec
 from eventlog.core import frame
 from eventlog.core.errors import (
     EventLogError,
-    Fenced,
     IdempotencyConflict,
     InvalidAppend,
     TotalExceeded,
-    WrongExpectedVersion,
 )
 from eventlog.core.keys import Cipher, Keys
-from eventlog.core.records import ANY_VERSION, Appended, StreamHead
-from eventlog.core.requests import I64_MAX, AppendRequest
-from eventlog.core.rows import blind_id, key_id
+from eventlog.core.records import Appended, StreamHead
+from eventlog.core.requests import I64_MAX, AppendRequest, check_end
+from eventlog.core.rows import blind_digest, blind_id, key_id
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
 from eventlog.postgres.batch_rows import BatchRows, row, stream_row
 
@@ -197,10 +195,7 @@ class BatchPlan:
                     stream.number, first_result(request, first, cipher), first.event
                 )
             self._look_up(stream, sid, blind_id(key, cipher))
-        if request.epoch < now.epoch:
-            raise Fenced(request.stream, request.epoch, now.epoch)
-        if request.expected_version not in (ANY_VERSION, now.version):
-            raise WrongExpectedVersion(request.stream, request.expected_version, now.version)
+        check_end(request, now.version, now.epoch)
         if self.keys is not None and now.version - now.erased_version >= ENCRYPTIONS_MAX:
             raise InvalidAppend(f"stream {request.stream!r} is full: its key encrypts no more")
         if self.keys is not None and is_empty:
@@ -251,7 +246,8 @@ class BatchPlan:
         """Put what goes with the events: idempotency key, checkpoint, counters."""
         rows = self.rows
         if request.idempotency_key is not None:
-            key, digest = blind_id(request.idempotency_key, cipher), blind(request.digest, cipher)
+            key = blind_id(request.idempotency_key, cipher)
+            digest = blind_digest(request.digest, cipher)
             versions = outcome.first_version, outcome.last_version
             self.requests[sid, key] = FirstResult(digest, *versions, 0, len(self._events))
             rows.requests[-1] = row(number, sid, key, digest, *versions)
@@ -282,7 +278,7 @@ def check_caps(
 ) -> None:
     """Refuse what passes the cap of a total.
 
-    :raises TotalExceeded: that.
+    :raises TotalExceeded: a total grows, and would be above its cap.
     """
     for name, cap in caps.items():
         used, delta = totals.get(name, 0), counters.get(name, 0)
@@ -296,7 +292,7 @@ def first_result(request: AppendRequest, first: FirstResult, cipher: Cipher | No
     :raises IdempotencyConflict: it was another request.
     """
     key = request.idempotency_key or ""
-    return same_request(request.stream, key, blind(request.digest, cipher), first)
+    return same_request(request.stream, key, blind_digest(request.digest, cipher), first)
 
 
 def same_request(stream: str, key: str, digest: bytes, first: FirstResult) -> Appended:
@@ -305,13 +301,5 @@ def same_request(stream: str, key: str, digest: bytes, first: FirstResult) -> Ap
     :raises IdempotencyConflict: it stood for another one.
     """
     if digest != first.digest:
-        raise IdempotencyConflict(
-            f"idempotency key {key!r} of stream {stream!r} was used for another request: "
-            "use a new key"
-        )
+        raise IdempotencyConflict(stream, key)
     return Appended(stream, first.first_version, first.last_version, first.position, duplicate=True)
-
-
-def blind(digest: bytes, cipher: Cipher | None) -> bytes:
-    """Return the digest of a request as it is stored: nobody may test a guess at what it was."""
-    return digest if cipher is None else cipher.blind(digest)

@@ -1,4 +1,4 @@
-"""RowReading events: one statement a read, from rows to what callers get, checked on the way.
+"""Reading events: one statement a read, from rows to what callers get, checked on the way.
 
 A row has the header of a frame and its payload, which makes the frame whole, archived or not: the
 statement fetches a payload from where it is. A payload that is gone has a time at which it went;
@@ -20,8 +20,6 @@ from eventlog.core.errors import (
 from eventlog.core.keys import Keys
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.postgres.database import Row
-
-I64_MAX = 2**63 - 1
 
 # The columns of an event, and those of its stream. An archived payload is looked for only where
 # the row has none and says of none that it is gone.

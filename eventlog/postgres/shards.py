@@ -18,7 +18,6 @@ import msgspec
 
 from eventlog.core.errors import LogUnavailable
 from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.beside import settings_at
 from eventlog.postgres.database import (
     CONNECT_S,
     Connection,
@@ -31,6 +30,7 @@ from eventlog.postgres.database import (
 )
 from eventlog.postgres.plan import ShardOf
 from eventlog.postgres.preparing import prepare
+from eventlog.postgres.side_tables import settings_at
 
 SETTING = b"shards"
 STREAMS_AT_ONCE = 1024
@@ -306,7 +306,7 @@ async def _sort(connection: Connection, shard_of: ShardOf) -> None:
 async def check_membership(connection: Connection, place: DatabasePlace, *, is_known: bool) -> None:
     """Refuse to open one of several stores alone.
 
-    :raises LogUnavailable: that.
+    :raises LogUnavailable: the store is one of several, and the caller does not know of them.
     """
     known = await _load(connection)
     if known is not None and not is_known:

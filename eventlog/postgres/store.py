@@ -50,10 +50,9 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.rows import blind_id, key_id
+from eventlog.core.rows import blind_digest, blind_id, key_id
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.beside import Beside
 from eventlog.postgres.calls import NODE_ID_BYTES
 from eventlog.postgres.database import (
     CONNECT_S,
@@ -66,10 +65,11 @@ from eventlog.postgres.database import (
 )
 from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, delete_rows
 from eventlog.postgres.leases import LEASE_S, PgLeases
-from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, blind, same_request
+from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, same_request
 from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
 from eventlog.postgres.shards import check_membership
+from eventlog.postgres.side_tables import SideTables
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
 from eventlog.postgres.writer import REQUESTS, STREAMS, PgWriter
@@ -115,7 +115,7 @@ SIZE = """
 """
 
 
-class PgEventStore(Beside, TakesAppends):
+class PgEventStore(SideTables, TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {
@@ -384,7 +384,7 @@ class PgEventStore(Beside, TakesAppends):
         values = [Bytes([sid]), Bytes([blind_id(idempotency_key, cipher)])]
         for _, _, *first in await self._database.run(REQUESTS, values):
             found = FirstResult(*first)
-            return same_request(stream, idempotency_key, blind(digest, cipher), found)
+            return same_request(stream, idempotency_key, blind_digest(digest, cipher), found)
         return None
 
     async def totals(self) -> dict[str, int]:

@@ -33,7 +33,13 @@ from eventlog.core.errors import (
 from eventlog.core.keys import Keys
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Appended
-from eventlog.core.requests import AppendRequest, count
+from eventlog.core.requests import (
+    BATCH_EVENTS_MAX,
+    QUEUE_BYTES_MAX,
+    QUEUE_EVENTS_MAX,
+    AppendRequest,
+    count,
+)
 from eventlog.core.waiting import Turns, settle
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.calls import Calls, Elsewhere, OverTotals
@@ -51,10 +57,7 @@ from eventlog.postgres.plan import (
 )
 from eventlog.postgres.tail import LogTail
 
-BATCH_EVENTS_MAX = 1024
 SHARE_EVENTS_MIN = 64  # of more that wait, half are planned while the other half is on its way
-QUEUE_EVENTS_MAX = 65_536  # 64 full batches: beyond that callers wait, and memory stays bounded
-QUEUE_BYTES_MAX = 64 << 20
 BELIEVED_MAX = 16_384  # streams whose ends are remembered, some 300 bytes each
 
 STREAMS = """
@@ -157,7 +160,8 @@ class PgWriter:
     def check_open(self) -> None:
         """Refuse use on another loop, where nobody would be told what came of it, or at the end.
 
-        :raises LogClosed, WrongLoop: that.
+        :raises WrongLoop: this is another loop than the one that it was opened on.
+        :raises LogClosed: it is closed.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop

@@ -38,7 +38,10 @@ _logger = get_logger("memory_actors.actors.runtime")
 
 
 class _ActorUse(AbstractAsyncContextManager[L]):
-    """Written out: each call is in one, and a generator would cost it twice."""
+    """The context manager of `Runtime.use`.
+
+    A class, because `@contextmanager` takes twice as long to enter and leave, and every call does.
+    """
 
     __slots__ = "_key", "_runtime", "_slot"
 
@@ -141,7 +144,7 @@ class Runtime(Generic[L]):
     def check_held(self, slot: Slot[L]) -> None:
         """Refuse to vouch for what was read of an actor that others may have taken over.
 
-        :raises MovedError: that.
+        :raises MovedError: another process has the actor, or may have it by now.
         """
         if slot.moved is not None or not self._placement.is_vouched():
             raise MovedError("another process may have this user's memory now: ask again")

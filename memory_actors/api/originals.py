@@ -7,7 +7,7 @@ from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds import provenance
-from memory_actors.kinds.compression import Compressed, Summary
+from memory_actors.kinds.compacting import Compressed, Summary
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.reading import Found, memories

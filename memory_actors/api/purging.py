@@ -23,7 +23,7 @@ from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
-_logger = get_logger("memory_actors.kinds.purging")
+_logger = get_logger("memory_actors.api.purging")
 
 
 async def purge(

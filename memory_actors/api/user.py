@@ -143,9 +143,7 @@ class UserMemory(UserReads):
                 on_duplicate=on_duplicate,
             )
             return receipt
-        if on_duplicate is not None:
-            raise InvalidInputError(f"{memory_type} memory has no on_duplicate: leave it out")
-        handle._check_fields(item, idempotency_key)
+        handle._check_fields(item, idempotency_key, on_duplicate)
         return await handle._add(item, auto_prune)
 
     async def add_with_auto_prune(

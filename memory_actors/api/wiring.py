@@ -75,7 +75,7 @@ from memory_actors.users.recalls import KEY_FILE, HashKey, RecallAudit
 from memory_actors.users.services import Services, new_memory_id
 from memory_actors.users.totals import Totals
 
-_logger = get_logger("memory_actors.api.system")
+_logger = get_logger("memory_actors.api.wiring")
 
 OpenLog: TypeAlias = Callable[
     [Path, Keys | None, Callable[[], int], Settings], AbstractAsyncContextManager[EventStore]

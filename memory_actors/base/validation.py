@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from eventlog.core.records import to_us
+from eventlog.core.records import TIME_US_MAX, TIME_US_MIN, to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import IS_COMPRESSED, MemoryType, Tier, Time
 
@@ -24,8 +24,6 @@ JSON_DEPTH_MAX = 32
 JSON_INT_MAX = 1 << 63
 MAKER_CHARACTERS_MAX = 100
 TOP_K_MAX = 10_000
-TIME_US_MIN = to_us(datetime.min.replace(tzinfo=UTC))
-TIME_US_MAX = to_us(datetime.max.replace(tzinfo=UTC))
 
 
 def text_bytes(value: object, what: str, bytes_max: int) -> int:

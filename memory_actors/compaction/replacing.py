@@ -26,7 +26,7 @@ from memory_actors.compaction.selection import Old, said_by, vectors_of
 from memory_actors.compaction.summarizers import Cluster, Summarizer
 from memory_actors.compaction.summarizers.protocol import checked_body
 from memory_actors.kinds import episodic, long_term
-from memory_actors.kinds.compression import Compressed
+from memory_actors.kinds.compacting import Compressed
 from memory_actors.kinds.user_state import COMPACTED, KINDS
 from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.long_term import LongTermMemory
@@ -198,7 +198,7 @@ class _Told(NamedTuple):
 # Only events of one original alone are archived, and only those before it was compressed. No living
 # memory rests on them, also not one that came back later, which has an event of its own. So
 # retention may drop them, and a replay without them ends in the same state (see
-# kinds/compression.py). The start of an episode that took the place of another is about that one,
+# kinds/compacting.py). The start of an episode that took the place of another is about that one,
 # too, and stays.
 
 

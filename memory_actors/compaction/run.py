@@ -11,7 +11,7 @@ from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import ClusterReport, CompactionProgress, CompactionReport
 from memory_actors.base.watching import tell
 from memory_actors.compaction.throttling import Pace
-from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.compacting import CompactedKind
 
 CLUSTERS_REPORTED = 1_000  # with their texts: 4 MB; the numbers are of all
 Progress = Callable[[CompactionProgress], object]

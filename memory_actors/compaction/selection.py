@@ -15,7 +15,7 @@ from memory_actors.base.settings import Settings
 from memory_actors.compaction.clusters import Points, clusters, dbscan, topics
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
 from memory_actors.compaction.throttling import one_thread
-from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.kind import Events, last_true_us
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.reading import Found, texts

@@ -33,7 +33,7 @@ from memory_actors.kinds import (
     working,
 )
 from memory_actors.kinds.account import Account
-from memory_actors.kinds.compression import CompactedKind, Compressed
+from memory_actors.kinds.compacting import CompactedKind, Compressed
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic

@@ -121,5 +121,5 @@ class RetriedScope(Scope):
         ids = self._done.new_ids
         return ids.popleft() if ids else super().new_id(now_us)
 
-    def _carried_out(self, call: str) -> Reply | None:
+    def _earlier_reply(self, call: str) -> Reply | None:
         return self._done.replies.pop(call, None)

@@ -390,8 +390,9 @@ async def test_another_request_under_the_same_key_is_refused(store: EventStore):
     await store.append("s", [Noted("a")], 0, idempotency_key="k")
 
     for events in ([Noted("b")], [Noted("a"), Noted("a")], [Counted(1)]):
-        with pytest.raises(IdempotencyConflict):
+        with pytest.raises(IdempotencyConflict, match="'k' of stream 's'") as refused:
             await store.append("s", events, 1, idempotency_key="k")
+        assert (refused.value.stream, refused.value.key) == ("s", "k")
     assert (await store.head("s")).version == 1
 
 

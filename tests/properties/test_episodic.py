@@ -13,7 +13,7 @@ from support.given import recorded
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
-from memory_actors.kinds.compression import Compressed, passages_of
+from memory_actors.kinds.compacting import Compressed, passages_of
 from memory_actors.kinds.episodic.decide import (
     AddStep,
     CompressEpisodes,

@@ -28,7 +28,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import Tier
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, user_state
 from memory_actors.kinds.account import AlertChanged, SetTier
-from memory_actors.kinds.compression import (
+from memory_actors.kinds.compacting import (
     AnyCompactionUndone,
     Compress,
     Compressed,

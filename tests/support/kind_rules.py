@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
-from memory_actors.kinds.compression import passages_of
+from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic.decide import (
     AddEpisodeSummary,
     CompressEpisodes,

@@ -20,7 +20,7 @@ from memory_actors.kinds import (
     working,
 )
 from memory_actors.kinds.account import SetTier
-from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.context.commands import DeleteEntry, RestoreEntries
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.user_state import KINDS

@@ -13,7 +13,7 @@ from typing import Any
 
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
-from memory_actors.kinds.compression import summary_data, summary_passages, summary_text
+from memory_actors.kinds.compacting import summary_data, summary_passages, summary_text
 from memory_actors.kinds.defaults import (
     by_age,
     by_rows,

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from eventlog import Dropped, Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.kinds import compression
-from memory_actors.kinds.compression import (
+from memory_actors.kinds import compacting
+from memory_actors.kinds.compacting import (
     Summary,
     is_there,
     originals_as_read,
@@ -95,17 +95,17 @@ class RestoreEpisodes(Restore, frozen=True, kw_only=True):
     """Bring back episodes that were evicted, pruned, deleted or compressed, as they were."""
 
 
-class CompressEpisodes(compression.Compress, frozen=True, kw_only=True):
+class CompressEpisodes(compacting.Compress, frozen=True, kw_only=True):
     """Put a summary in the place of ended episodes, if they are still what it was made of."""
 
     summary: EpisodesCompressed
 
 
-class UndoEpisodeCompaction(compression.UndoAnyCompaction, frozen=True, kw_only=True):
+class UndoEpisodeCompaction(compacting.UndoAnyCompaction, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 
-class AddEpisodeSummary(compression.AddAnySummary, frozen=True, kw_only=True):
+class AddEpisodeSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: EpisodeSummaryAdded
@@ -341,7 +341,7 @@ def refuse_steps(count: int, limits: Limits) -> None:
 
 def compressible(row: Row) -> bool:
     """Say whether an episode may be compressed; how old it is is for others to see."""
-    return not row.running and compression.compressible(row)
+    return not row.running and compacting.compressible(row)
 
 
 def _compress(command: CompressEpisodes, state: Episodic, limits: Limits) -> Sequence[Event]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.origins import Origins, merged, origins_of
 from memory_actors.base.records import UNSAID
-from memory_actors.kinds.compression import summary_again
+from memory_actors.kinds.compacting import summary_again
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeRestored,

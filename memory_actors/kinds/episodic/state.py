@@ -1,7 +1,7 @@
 """Episodes as they are now: the row of one, what each event makes of it, and all of a user's.
 
 A step leaves the row because an event names it; `leaving` says which to name. What an event says of
-an episode that is not there is passed over: see kinds/compression.py for why.
+an episode that is not there is passed over: see kinds/compacting.py for why.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.kinds import kind
-from memory_actors.kinds.compression import (
+from memory_actors.kinds.compacting import (
     Compactable,
     CompactedDraft,
     Summaries,

@@ -3,7 +3,7 @@
 Full means full: an add beyond the limit is refused, or, if it asks for pruning, the oldest tenth of
 what is not pinned goes first. "Oldest" is by the time it was true, then by the order of arrival.
 
-Compaction puts summaries in the place of old memories (`compression`): a summary is a memory too,
+Compaction puts summaries in the place of old memories (`compacting`): a summary is a memory too,
 counted, listed, deleted and pruned like any other, but never compressed or reworded.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.compression import (
+from memory_actors.kinds.compacting import (
     compressible,
     summary_data,
     summary_passages,

@@ -10,8 +10,8 @@ from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
-from memory_actors.kinds import compression
-from memory_actors.kinds.compression import (
+from memory_actors.kinds import compacting
+from memory_actors.kinds.compacting import (
     compressible,
     is_there,
     originals_as_read,
@@ -72,7 +72,7 @@ class AddMemories(Add, frozen=True, kw_only=True):
     """The sources of the living memories, without those of which nobody said any."""
 
 
-class AddSummary(compression.AddAnySummary, frozen=True, kw_only=True):
+class AddSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: SummaryAdded
@@ -95,13 +95,13 @@ class RestoreMemories(Restore, frozen=True, kw_only=True):
     """
 
 
-class CompressMemories(compression.Compress, frozen=True, kw_only=True):
+class CompressMemories(compacting.Compress, frozen=True, kw_only=True):
     """Put a summary in the place of memories, if they are still what it was made of."""
 
     summary: MemoriesCompressed
 
 
-class UndoCompaction(compression.UndoAnyCompaction, frozen=True, kw_only=True):
+class UndoCompaction(compacting.UndoAnyCompaction, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from memory_actors.base.records import Origin
-from memory_actors.kinds import compression
+from memory_actors.kinds import compacting
 from memory_actors.kinds.events import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
@@ -129,20 +129,20 @@ class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
     "long_term.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class MemoriesCompressed(
-    compression.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of memories, which went."""
 
 
 @registry.about("long_term.summary_added", Effect.ADDED)
 class SummaryAdded(
-    compression.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no memory went for it."""
 
 
 @registry.about("long_term.compaction_undone", Effect.UNDONE)
-class CompactionUndone(compression.AnyCompactionUndone, frozen=True, kw_only=True):
+class CompactionUndone(compacting.AnyCompactionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 

@@ -1,6 +1,6 @@
 """The living long-term memories, summaries among them, and how events change them.
 
-What an event says of a memory that is not there is passed over: see kinds/compression.py for why.
+What an event says of a memory that is not there is passed over: see kinds/compacting.py for why.
 
 Two memories say the same if their texts are the same after `phrasing.normalised`, with who says
 them, in the same session and with the same metadata: else each knows something that the other does
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.kinds.compression import (
+from memory_actors.kinds.compacting import (
     Compactable,
     CompactedDraft,
     Summaries,

@@ -25,11 +25,11 @@ from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.base.steps import here, step
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.dot_products import Coded
-from memory_actors.search.embedding.background import computed_mean, own_mean
 from memory_actors.search.embedding.batcher import Batcher, Outcome
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.embeddings import Embeddings
+from memory_actors.search.embedding.general_mean import computed_mean, own_mean
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
 from memory_actors.search.embedding.rows import Numbers
@@ -400,7 +400,7 @@ class EmbeddingService:
         await anyio.to_thread.run_sync(self._table.shrink)
 
     async def background_mean(self) -> Vectors:
-        """Return the mean vector of general text: see background.py."""
+        """Return the mean vector of general text: see general_mean.py."""
         if self._background is None:
             self._background = await self._computed_background()
         return self._background

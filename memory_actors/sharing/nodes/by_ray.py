@@ -232,7 +232,7 @@ def _sent(parts: StoreParts) -> StoreParts:
 def _check(parts: StoreParts) -> None:
     """Refuse what Ray cannot send.
 
-    :raises InvalidInputError: that.
+    :raises InvalidInputError: a part cannot be pickled.
     """
     for name, part in msgspec.structs.asdict(parts).items():
         try:

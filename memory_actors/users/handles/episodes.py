@@ -13,7 +13,7 @@ from memory_actors.base.validation import (
     plain,
 )
 from memory_actors.kinds import episodic
-from memory_actors.kinds.compression import CompactedKind
+from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.episodic.events import (
     EpisodeStarted,
     EpisodeSummaryAdded,

@@ -24,7 +24,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.filters import Predicate
 from memory_actors.base.privacy import hashed, reason
-from memory_actors.base.records import Item, Memory, Metadata, Receipt, Time, as_record
+from memory_actors.base.records import Item, Memory, Metadata, OnDuplicate, Receipt, Time, as_record
 from memory_actors.base.validation import (
     check_flag,
     check_optional_name,
@@ -345,12 +345,18 @@ class Handle(metaclass=ABCMeta):
 
     # --- what comes in and goes out
 
-    def _check_fields(self, item: Item, idempotency_key: str | None = None) -> None:
+    def _check_fields(
+        self,
+        item: Item,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+    ) -> None:
         """Refuse arguments that mean nothing for a kind: dropping them silently would lose data.
 
         :raises InvalidInputError: one of them is given.
         """
-        given = [name for name, field in OPTIONAL.items() if getattr(item, name) != field.default]
+        given = [] if on_duplicate is None else ["on_duplicate"]
+        given += (name for name, field in OPTIONAL.items() if getattr(item, name) != field.default)
         if idempotency_key is not None:
             given.append("idempotency_key")
         for name in given:

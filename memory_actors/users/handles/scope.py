@@ -116,7 +116,7 @@ class Scope:
         meta = {**self._meta(type(command).__name__), **command.meta(self.origins)}
         if (asked := ASKED.get()) is not None:
             meta[CALL] = asked.next()
-            if (reply := self._carried_out(meta[CALL])) is not None:
+            if (reply := self._earlier_reply(meta[CALL])) is not None:
                 if accepted is not None:
                     accepted()
                 return reply
@@ -135,7 +135,7 @@ class Scope:
             await live.check_replay()
         return reply
 
-    def _carried_out(self, _call: str) -> Reply | None:
+    def _earlier_reply(self, _call: str) -> Reply | None:
         """Return what came of a command of a call that is asked again, if it was carried out."""
         return None
 
@@ -157,7 +157,7 @@ class Scope:
     async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(_carried_out(work, answer))
+        task = asyncio.create_task(_run_and_settle(work, answer))
         self.services.unattended.add(task)
         task.add_done_callback(self.services.unattended.discard)
         return await answer
@@ -175,7 +175,7 @@ class Scope:
         return meta
 
 
-async def _carried_out(work: Coroutine[Any, Any, T], answer: "asyncio.Future[T]") -> None:
+async def _run_and_settle(work: Coroutine[Any, Any, T], answer: "asyncio.Future[T]") -> None:
     """Do work, and tell who still waits in the same step: a shield would take one more."""
     try:
         outcome: T | Exception = await work
@@ -188,7 +188,10 @@ async def _carried_out(work: Coroutine[Any, Any, T], answer: "asyncio.Future[T]"
 
 
 class _Measured(AbstractContextManager[None]):
-    """Written out: each call is in one, and a generator would cost it twice."""
+    """The context manager of `Scope.measured`.
+
+    A class, because `@contextmanager` takes twice as long to enter and leave, and every call does.
+    """
 
     __slots__ = "_calls", "_kind", "_kinds", "_operation", "_prepared", "_services", "_started_s"
 

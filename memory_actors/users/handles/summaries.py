@@ -11,7 +11,7 @@ from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
-from memory_actors.kinds.compression import (
+from memory_actors.kinds.compacting import (
     AddAnySummary,
     AnySummaryAdded,
     CompactedKind,

@@ -15,7 +15,7 @@ from memory_actors import MemorySystem, Settings
 psycopg = pytest.importorskip("psycopg")
 
 from eventlog import PgEventStore  # noqa: E402 - of an extra
-from eventlog.postgres import beside, database, leases, store  # noqa: E402 - the same
+from eventlog.postgres import database, leases, side_tables, store  # noqa: E402 - the same
 from eventlog.postgres.database import DatabasePlace, Lost, connect, hosts_of, run  # noqa: E402
 
 pytestmark = pytest.mark.anyio
@@ -144,7 +144,7 @@ async def test_a_node_with_few_connections_works_or_says_how_many_it_needs(
     limit, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for module in (database, store, leases, beside):
+    for module in (database, store, leases, side_tables):
         monkeypatch.setattr(module, "CONNECT_S", 0.5)
     with _role(limit) as url:
         try:
@@ -188,9 +188,9 @@ async def test_a_lease_whose_first_renewal_has_no_answer_is_a_typed_error(url, m
 
 
 async def test_settings_are_read_from_a_store_that_nobody_opens(url):
-    names = (b"one", b"other")
-    assert await beside.settings_at(f"{server().url}?schema=none_is_here", *names) == [None, None]
+    names, nowhere = (b"one", b"other"), f"{server().url}?schema=none_is_here"
+    assert await side_tables.settings_at(nowhere, *names) == [None, None]
     async with PgEventStore.open(url, registry) as log:
-        assert await beside.settings_at(url, *names) == [None, None]
+        assert await side_tables.settings_at(url, *names) == [None, None]
         await log.save_setting("other", b"value", expected=None)
-    assert await beside.settings_at(url, *names) == [None, b"value"]
+    assert await side_tables.settings_at(url, *names) == [None, b"value"]

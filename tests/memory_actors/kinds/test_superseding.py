@@ -8,7 +8,7 @@ from support.given import Given, fold, recorded
 
 from memory_actors.base.records import Origin, Trust
 from memory_actors.kinds import long_term
-from memory_actors.kinds.compression import passages_of
+from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.long_term import (
     AddMemories,
     CompressMemories,

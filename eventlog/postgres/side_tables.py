@@ -16,7 +16,7 @@ from eventlog.core.requests import (
     check_stream_name,
     check_text,
 )
-from eventlog.core.rows import key_id, seal, unseal
+from eventlog.core.rows import key_id, seal, snapshot_place, unseal
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.database import (
     CONNECT_S,
@@ -95,7 +95,7 @@ async def settings_at(url: str, *names: bytes) -> list[bytes | None]:
     return [found.get(name) for name in names]
 
 
-class Beside:
+class SideTables:
     """The part of a store that is about what lies beside the events."""
 
     _database: Database
@@ -118,7 +118,7 @@ class Beside:
         if self._keys is not None:
             if (await self.head(stream)).is_empty:
                 return
-            at = _snapshot_place(sid, snapshot.version, fingerprint)
+            at = snapshot_place(sid, snapshot.version, fingerprint)
             data = self._keys.cipher(stream).encrypt(data, at)
         version = snapshot.version
         values = [sid, version, fingerprint.encode(), seal(data), SNAPSHOTS_KEPT]
@@ -168,7 +168,7 @@ class Beside:
                 data = unseal(sealed, "a snapshot")
                 cipher = self._cipher(stream)
                 if cipher is not None:
-                    data = cipher.decrypt(data, _snapshot_place(sid, version, fingerprint))
+                    data = cipher.decrypt(data, snapshot_place(sid, version, fingerprint))
             except CorruptLog:
                 continue  # the one before it, or the whole stream, is read instead
             return Snapshot(version, data)
@@ -219,8 +219,3 @@ class Beside:
 
     def _cipher(self, stream: str) -> Cipher | None:
         return None if self._keys is None else self._keys.cipher(stream)
-
-
-def _snapshot_place(sid: bytes, version: int, fingerprint: str) -> bytes:
-    """Return what a snapshot is bound to when it is encrypted."""
-    return b"snapshot" + sid + U64.pack(version) + fingerprint.encode()

@@ -10,7 +10,7 @@ from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
-from memory_actors.kinds.compression import passages_of
+from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.kind import Passage, label
 from memory_actors.kinds.long_term import (
     AddMemories,

@@ -10,7 +10,7 @@ from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
-from memory_actors.kinds.compression import passages_of
+from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic import TOLD_CHARACTERS_MAX, told
 from memory_actors.kinds.episodic.decide import (
     AddEpisodeSummary,
