@@ -122,8 +122,17 @@ def _report(error: Exception, app: App) -> int:
     return REFUSED
 
 
+def _say_version(context: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"{context.find_root().info_name}, version {version()}")
+        context.exit()
+
+
 @click.group(cls=Program, commands=cast("Any", Commands()), shared=(*OF_NEW, *OF_NODE))
-@click.version_option(version())
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version,
+    help="Show the version and exit.",
+)  # fmt: skip
 def main() -> None:
     """Long-term memory for AI agents: add, search, audit.
 

@@ -39,7 +39,6 @@ from memory_actors.search.model.installed import (
     VOCABULARY,
     Precision,
     fingerprint,
-    model_path,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +103,6 @@ class DefaultEmbedder:
             self.codebook()
             self.projection()
             self.background_mean()
-            self._model()
         finally:
             self._general = None
 
@@ -161,7 +159,7 @@ class DefaultEmbedder:
         encoded, projection = self._general_text(), self.projection()
         ids = np.concatenate([one.token_ids for one in encoded]).astype(np.uint16)
         states = np.concatenate([project(one.token_states, projection) for one in encoded])
-        book = learn_codebook(ids, states, word_vectors(self._folder() / GRAPH_FILE))
+        book = learn_codebook(ids, states, word_vectors(self._model().folder / GRAPH_FILE))
         return np.concatenate([book.lowest, book.steps[None]])
 
     def _learnt_projection(self) -> Vectors:
@@ -190,17 +188,12 @@ class DefaultEmbedder:
         compute: Callable[[], npt.NDArray[Any]],
         kind: np.dtype[Any] = _FLOATS,
     ) -> npt.NDArray[Any]:
-        folder = model_path(self._precision, self._cache_dir)
-        kept = _read(folder / name, shape, kind) if folder is not None else None
+        path = self._model().folder / name  # found whole: that is checked once, by reading it
+        kept = _read(path, shape, kind)
         if kept is None:
             kept = compute()
-            _write(kept, self._folder() / name)
+            _write(kept, path)
         return kept
-
-    def _folder(self) -> Path:
-        from memory_actors.search.model.install import install_model
-
-        return install_model(precision=self._precision, cache_dir=self._cache_dir)
 
     def _model(self) -> "OnnxEmbedder":
         if self._loaded is None:
