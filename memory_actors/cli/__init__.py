@@ -13,15 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 
-import click
-
-from eventlog import EventLogError
 from eventlog.core.lazy import collector_at_rest
-from memory_actors.base.errors import MemoryActorsError
-from memory_actors.base.version import version
-from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
-from memory_actors.cli.output import print_error
-from memory_actors.cli.running import log_to_stderr
+
+with collector_at_rest():
+    import click
+
+    from eventlog import EventLogError
+    from memory_actors.base.errors import MemoryActorsError
+    from memory_actors.base.version import version
+    from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
+    from memory_actors.cli.output import print_error
+    from memory_actors.cli.running import log_to_stderr
 
 __all__ = ["App", "main"]
 

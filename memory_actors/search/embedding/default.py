@@ -94,6 +94,11 @@ class DefaultEmbedder:
         """The token of what the model has no word for."""
         return UNKNOWN_TOKEN_ID
 
+    @property
+    def folder(self) -> Path:
+        """The directory of the model. Who asks has it loaded: that it is whole is checked once."""
+        return self._model().folder
+
     def prepare(self) -> None:
         """Load the model, and install it if it is not there. May take a while.
 
@@ -159,7 +164,7 @@ class DefaultEmbedder:
         encoded, projection = self._general_text(), self.projection()
         ids = np.concatenate([one.token_ids for one in encoded]).astype(np.uint16)
         states = np.concatenate([project(one.token_states, projection) for one in encoded])
-        book = learn_codebook(ids, states, word_vectors(self._model().folder / GRAPH_FILE))
+        book = learn_codebook(ids, states, word_vectors(self.folder / GRAPH_FILE))
         return np.concatenate([book.lowest, book.steps[None]])
 
     def _learnt_projection(self) -> Vectors:
@@ -188,7 +193,7 @@ class DefaultEmbedder:
         compute: Callable[[], npt.NDArray[Any]],
         kind: np.dtype[Any] = _FLOATS,
     ) -> npt.NDArray[Any]:
-        path = self._model().folder / name  # found whole: that is checked once, by reading it
+        path = self.folder / name
         kept = _read(path, shape, kind)
         if kept is None:
             kept = compute()
@@ -205,7 +210,7 @@ class DefaultEmbedder:
 
 def _read(path: Path, shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any] | None:
     try:
-        data = path.read_bytes()
+        data = memoryview(path.read_bytes())
     except OSError:
         return None
     crc, values = data[:4], data[4:]
