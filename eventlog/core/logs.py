@@ -30,8 +30,7 @@ class _Logger:
             import structlog
         except (ImportError, OSError):
             return self._print
-        while _configuring:
-            _configuring.pop()()
+        _configure()
         return getattr(structlog.wrap_logger(_Output(self._name)), method)
 
     def _print(self, event: str, **values: Any) -> None:
@@ -56,7 +55,13 @@ def configure(structlog_configured: Callable[[], None]) -> None:
     """Configure structlog by a function: now if it is imported, else before the first line."""
     _configuring[:] = [structlog_configured]
     if "structlog" in sys.modules:
-        _configuring.pop()()
+        _configure()
+
+
+def _configure() -> None:
+    for structlog_configured in _configuring.copy():  # by two threads at once does no harm
+        structlog_configured()
+    _configuring.clear()
 
 
 def get_logger(name: str) -> Any:

@@ -236,7 +236,8 @@ def _tokenizer(path: Path, tokens_max: int) -> Tokenizer:
 
 def _session(path: Path, threads: int) -> Any:
     try:
-        options, path = _options(threads), path.resolve()  # the runtime follows no links out
+        path = path.resolve()  # the runtime refuses a link to another directory
+        options = _options(threads)
         options.add_session_config_entry(_CONSTANTS_FOLDER, str(path.parent))
         return onnxruntime.InferenceSession(
             without_constants(path), options, providers=["CPUExecutionProvider"]

@@ -27,10 +27,11 @@ _NUMBERS: Final = {kind: number for number, kind in TYPES.items()}
 
 _INTEGER, _BYTES, _FOUR_BYTES = 0, 2, 5
 _GRAPH, _INITIALIZER = 7, 5
-_DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _PLACE, _KEPT_AT = 1, 2, 8, 9, 13, 14
-_ELSEWHERE: Final = 1  # a value of data_location
-_LEFT_BYTES_MIN: Final = 4096
-"""A constant of less than a page is not left in the file: it would be a page to read."""
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9
+_EXTERNAL_DATA, _DATA_LOCATION, _EXTERNAL = 13, 14, 1
+
+LEFT_BYTES_MIN: Final = 4096
+"""Smaller constants stay in the model: each would be a page to map."""
 
 
 class OnnxNode(NamedTuple):
@@ -107,7 +108,7 @@ def _pointing(graph: memoryview, file: npt.NDArray[np.uint8], name: str) -> byte
     """Return a graph whose large constants are places in a file, of which it is a part."""
     parts = []
     for number, value in _fields(graph):
-        if number == _INITIALIZER and len(value) >= _LEFT_BYTES_MIN:
+        if number == _INITIALIZER and len(value) >= LEFT_BYTES_MIN:
             value = b"".join(
                 _place(field, file, name) if key == _RAW_DATA else _field(key, field)
                 for key, field in _fields(value)
@@ -120,8 +121,10 @@ def _place(data: memoryview, file: npt.NDArray[np.uint8], name: str) -> bytes:
     """Return fields that say where in a file some data is: its entries are a key and a value."""
     start = _address(np.frombuffer(data, np.uint8)) - _address(file)
     place = {"location": name, "offset": str(start), "length": str(len(data))}
-    entries = [_field(_PLACE, _field(1, key) + _field(2, value)) for key, value in place.items()]
-    return b"".join(entries) + _field(_KEPT_AT, _ELSEWHERE)
+    entries = [
+        _field(_EXTERNAL_DATA, _field(1, key) + _field(2, value)) for key, value in place.items()
+    ]
+    return b"".join(entries) + _field(_DATA_LOCATION, _EXTERNAL)
 
 
 def _address(array: npt.NDArray[np.uint8]) -> int:
