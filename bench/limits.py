@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import lmdb
 import numpy as np
 
+from bench import starting
 from bench.hashed import HashedPieces
 from bench.opened import UNLIMITED_BYTES, at_rest, installed_model, live_user, opened
 from bench.peers import append_lmdb
@@ -68,20 +69,22 @@ class Limit(NamedTuple):
 def run(memories: int, calls: int, texts: int, options: Options) -> Report:
     """Measure every path and its floor."""
     model = installed_model()
-    notes = list(NOTES)
+    notes, starts = list(NOTES), list[Table]()
     with scratch(options) as directory:
         limits = asyncio.run(_appends(directory / "log", calls, options))
         if model is None:
             notes.append("add_many with the model: left out, the model is not installed")
         else:
             limits.append(asyncio.run(_ingest(directory / "ingest", model, texts, options)))
+            starts.append(starting.table(directory / "starting", model.folder, options.runs))
         limits += asyncio.run(_of_a_store(directory / "store", memories, calls, options))
         about = facts(directory, options, PACKAGES, memories=memories, calls=calls, texts=texts)
     rows = [
         [one.path, one.unit, one.ours_ms, one.floor_ms, one.ours_ms / one.floor_ms, one.floor]
         for one in limits
     ]
-    return Report("Limits", about, [Table("Paths and floors, ms", COLUMNS, rows)], notes)
+    tables = [Table("Paths and floors, ms", COLUMNS, rows), *starts]
+    return Report("Limits", about, tables, notes)
 
 
 async def _times_ms(calls: Sequence[Callable[[], Awaitable[Any]]]) -> list[float]:

@@ -99,8 +99,18 @@ HEAVY = {
     "cryptography", "lmdb", "numpy", "onnxruntime", "psutil", "rich", "structlog",
     "tokenizers", "zstandard",
 }  # fmt: skip
+LATER = {
+    "importlib.metadata", "memory_actors.interchange", "numpy.ma", "onnxruntime", "rich.progress",
+    "structlog", "tokenizers",
+}  # fmt: skip
+"""What the command line needs for some commands, or once something has to be said."""
 DECLARATIONS = re.compile(r"(memory_actors\.base|eventlog\.core)\.")
 """Modules with what a client of another process needs: they load no engine."""
+
+
+def test_the_command_line_imports_what_each_command_needs() -> None:
+    loaded = loaded_by("import memory_actors.cli, memory_actors.cli.memories")
+    assert not loaded & LATER
 
 
 def declaring() -> list[str]:

@@ -9,7 +9,11 @@ most processes write no line. So it is imported with the first one.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
+
+_configuring: list[Callable[[], None]] = []
+"""What configures structlog, as long as it is not imported."""
 
 
 class _Logger:
@@ -26,6 +30,7 @@ class _Logger:
             import structlog
         except (ImportError, OSError):
             return self._print
+        _configure()
         return getattr(structlog.wrap_logger(_Output(self._name)), method)
 
     def _print(self, event: str, **values: Any) -> None:
@@ -44,6 +49,19 @@ class _Output:
         if structlog.is_configured():
             return getattr(structlog.get_config()["logger_factory"](self._name), method)
         return getattr(structlog.PrintLogger(sys.stderr), method)
+
+
+def configure(structlog_configured: Callable[[], None]) -> None:
+    """Configure structlog by a function: now if it is imported, else before the first line."""
+    _configuring[:] = [structlog_configured]
+    if "structlog" in sys.modules:
+        _configure()
+
+
+def _configure() -> None:
+    for structlog_configured in _configuring.copy():  # by two threads at once does no harm
+        structlog_configured()
+    _configuring.clear()
 
 
 def get_logger(name: str) -> Any:

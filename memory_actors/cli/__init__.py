@@ -13,15 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 
-import click
-
-from eventlog import EventLogError
 from eventlog.core.lazy import collector_at_rest
-from memory_actors.base.errors import MemoryActorsError
-from memory_actors.base.version import version
-from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
-from memory_actors.cli.output import print_error
-from memory_actors.cli.running import log_to_stderr
+
+with collector_at_rest():
+    import click
+
+    from eventlog import EventLogError
+    from memory_actors.base.errors import MemoryActorsError
+    from memory_actors.base.version import version
+    from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
+    from memory_actors.cli.output import print_error
+    from memory_actors.cli.running import log_to_stderr
 
 __all__ = ["App", "main"]
 
@@ -122,8 +124,17 @@ def _report(error: Exception, app: App) -> int:
     return REFUSED
 
 
+def _say_version(context: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"{context.find_root().info_name}, version {version()}")
+        context.exit()
+
+
 @click.group(cls=Program, commands=cast("Any", Commands()), shared=(*OF_NEW, *OF_NODE))
-@click.version_option(version())
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version,
+    help="Show the version and exit.",
+)  # fmt: skip
 def main() -> None:
     """Long-term memory for AI agents: add, search, audit.
 

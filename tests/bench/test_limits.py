@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench import limits
+from bench import limits, starting
 from bench.__main__ import main
+from memory_actors.search.model.installed import model_path
 
 
 def bench(directory: Path, *arguments: str) -> list[list[dict[str, Any]]]:
@@ -20,6 +21,14 @@ def bench(directory: Path, *arguments: str) -> list[list[dict[str, Any]]]:
         [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
         for table in json.loads(result.stdout)["tables"]
     ]
+
+
+@pytest.mark.skipif(model_path() is None, reason="the embedding model is not installed")
+def test_processes_say_what_they_took(tmp_path: Path) -> None:
+    table = starting.table(tmp_path, model_path(), runs=1)
+    assert all(0 < processor < 60_000 for _, _, processor, _ in table.rows)
+    nothing, *others = (most_mb for *_, most_mb in table.rows)
+    assert all(nothing < most_mb < 500 for most_mb in others)
 
 
 def test_each_path_has_a_floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

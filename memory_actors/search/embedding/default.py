@@ -39,7 +39,6 @@ from memory_actors.search.model.installed import (
     VOCABULARY,
     Precision,
     fingerprint,
-    model_path,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +94,11 @@ class DefaultEmbedder:
         """The token of what the model has no word for."""
         return UNKNOWN_TOKEN_ID
 
+    @property
+    def folder(self) -> Path:
+        """The directory of the model. Who asks has it loaded: that it is whole is checked once."""
+        return self._model().folder
+
     def prepare(self) -> None:
         """Load the model, and install it if it is not there. May take a while.
 
@@ -104,7 +108,6 @@ class DefaultEmbedder:
             self.codebook()
             self.projection()
             self.background_mean()
-            self._model()
         finally:
             self._general = None
 
@@ -161,7 +164,7 @@ class DefaultEmbedder:
         encoded, projection = self._general_text(), self.projection()
         ids = np.concatenate([one.token_ids for one in encoded]).astype(np.uint16)
         states = np.concatenate([project(one.token_states, projection) for one in encoded])
-        book = learn_codebook(ids, states, word_vectors(self._folder() / GRAPH_FILE))
+        book = learn_codebook(ids, states, word_vectors(self.folder / GRAPH_FILE))
         return np.concatenate([book.lowest, book.steps[None]])
 
     def _learnt_projection(self) -> Vectors:
@@ -190,17 +193,12 @@ class DefaultEmbedder:
         compute: Callable[[], npt.NDArray[Any]],
         kind: np.dtype[Any] = _FLOATS,
     ) -> npt.NDArray[Any]:
-        folder = model_path(self._precision, self._cache_dir)
-        kept = _read(folder / name, shape, kind) if folder is not None else None
+        path = self.folder / name
+        kept = _read(path, shape, kind)
         if kept is None:
             kept = compute()
-            _write(kept, self._folder() / name)
+            _write(kept, path)
         return kept
-
-    def _folder(self) -> Path:
-        from memory_actors.search.model.install import install_model
-
-        return install_model(precision=self._precision, cache_dir=self._cache_dir)
 
     def _model(self) -> "OnnxEmbedder":
         if self._loaded is None:
@@ -212,7 +210,7 @@ class DefaultEmbedder:
 
 def _read(path: Path, shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any] | None:
     try:
-        data = path.read_bytes()
+        data = memoryview(path.read_bytes())
     except OSError:
         return None
     crc, values = data[:4], data[4:]

@@ -6,6 +6,7 @@ by itself, see `memory_actors.search.model.graph`): alone or among others, cosin
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -29,6 +30,7 @@ from memory_actors.search.model.installed import (
     model_path,
     read_manifest,
 )
+from memory_actors.search.model.onnx_file import without_constants
 
 # A batch spares the runtime's cost of a call, about 0.3 ms: spread over 32 texts it is nothing.
 _BATCH_TEXTS_MAX = 32
@@ -41,6 +43,9 @@ _WINDOW_TEXTS_MAX = 4096
 # 256 tokens of prose are 1,200 characters. What lies behind this can matter only where those tokens
 # are endless words or blanks, and would cost time without bound.
 _CHARACTERS_MAX = 32_768
+
+# Where the runtime finds the file that holds the constants.
+_CONSTANTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
 TokenIds = npt.NDArray[np.int64]
 
@@ -71,9 +76,12 @@ class OnnxEmbedder:
     """
 
     def __init__(self, folder: Path, *, threads: int = 1) -> None:
+        self.folder = folder
         self._manifest = _manifest(folder)
-        self._tokenizer = _tokenizer(folder / TOKENIZER_FILE, self._manifest.tokens_max)
-        self._session = _session(folder / GRAPH_FILE, threads)
+        with ThreadPoolExecutor(1, "session") as other:  # each takes as long as the other
+            session = other.submit(_session, folder / GRAPH_FILE, threads)
+            self._tokenizer = _tokenizer(folder / TOKENIZER_FILE, self._manifest.tokens_max)
+            self._session = session.result()
 
     @classmethod
     def load(
@@ -228,8 +236,11 @@ def _tokenizer(path: Path, tokens_max: int) -> Tokenizer:
 
 def _session(path: Path, threads: int) -> Any:
     try:
+        path = path.resolve()  # the runtime refuses a link to another directory
+        options = _options(threads)
+        options.add_session_config_entry(_CONSTANTS_FOLDER, str(path.parent))
         return onnxruntime.InferenceSession(
-            path, _options(threads), providers=["CPUExecutionProvider"]
+            without_constants(path), options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:  # the runtime's errors share no base class
         raise EmbedderError(

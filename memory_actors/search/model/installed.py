@@ -109,6 +109,11 @@ def model_path(precision: Precision = "int8", cache_dir: Path | None = None) -> 
     return folder if intact and manifest.tokenizer_sha256 == TOKENIZER_SHA256 else None
 
 
+def is_there(precision: Precision, cache_dir: Path | None = None) -> bool:
+    """Say whether a model is installed, whole or damaged: whoever loads it checks that."""
+    return (model_dir(precision, cache_dir) / MANIFEST_FILE).exists()
+
+
 def describe(folder: Path, precision: Precision) -> ModelManifest:
     """Return the manifest that fits the files in `folder`, if this version built them."""
     graph = folder / GRAPH_FILE

@@ -1,4 +1,4 @@
-"""ONNX files, as far as this model needs them: nodes, constants and their names.
+"""ONNX files, as far as this model needs them: nodes, constants, their names and places.
 
 An ONNX file is a message of Protocol Buffers: fields one behind another, each a number and a value
 that is an integer, four bytes, or bytes with their length, which may be a message again. That is
@@ -28,6 +28,10 @@ _NUMBERS: Final = {kind: number for number, kind in TYPES.items()}
 _INTEGER, _BYTES, _FOUR_BYTES = 0, 2, 5
 _GRAPH, _INITIALIZER = 7, 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9
+_EXTERNAL_DATA, _DATA_LOCATION, _EXTERNAL = 13, 14, 1
+
+LEFT_BYTES_MIN: Final = 4096
+"""Smaller constants stay in the model: each would be a page to map."""
 
 
 class OnnxNode(NamedTuple):
@@ -79,7 +83,52 @@ def read_constants(path: Path) -> dict[str, Array]:
         raise ValueError(f"{path} is no ONNX file") from error
 
 
+def without_constants(path: Path) -> bytes:
+    """Return a model without its large constants: it says where they are in the file it comes from.
+
+    A runtime maps them then. Read with the model they are copied twice, and words of the vocabulary
+    that no text has take memory, too. The file must stay as it is while the model is used.
+
+    :raises OSError, ValueError: it cannot be read.
+    """
+    file = np.memmap(path, np.uint8, "r")
+    try:
+        return b"".join(
+            _field(number, _pointing(value, file, path.name) if number == _GRAPH else value)
+            for number, value in _fields(file.data)
+        )
+    except (IndexError, TypeError) as error:
+        raise ValueError(f"{path} is no ONNX file") from error
+
+
 # --- messages
+
+
+def _pointing(graph: memoryview, file: npt.NDArray[np.uint8], name: str) -> bytes:
+    """Return a graph whose large constants are places in a file, of which it is a part."""
+    parts = []
+    for number, value in _fields(graph):
+        if number == _INITIALIZER and len(value) >= LEFT_BYTES_MIN:
+            value = b"".join(
+                _place(field, file, name) if key == _RAW_DATA else _field(key, field)
+                for key, field in _fields(value)
+            )
+        parts.append(_field(number, value))
+    return b"".join(parts)
+
+
+def _place(data: memoryview, file: npt.NDArray[np.uint8], name: str) -> bytes:
+    """Return fields that say where in a file some data is: its entries are a key and a value."""
+    start = _address(np.frombuffer(data, np.uint8)) - _address(file)
+    place = {"location": name, "offset": str(start), "length": str(len(data))}
+    entries = [
+        _field(_EXTERNAL_DATA, _field(1, key) + _field(2, value)) for key, value in place.items()
+    ]
+    return b"".join(entries) + _field(_DATA_LOCATION, _EXTERNAL)
+
+
+def _address(array: npt.NDArray[np.uint8]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _node(node: OnnxNode) -> bytes:
@@ -131,7 +180,7 @@ def _port(port: Port) -> bytes:
 # --- fields
 
 
-def _field(number: int, value: bytes | str | float) -> bytes:
+def _field(number: int, value: bytes | memoryview | str | float) -> bytes:
     if isinstance(value, int):
         return _varint(number << 3 | _INTEGER) + _varint(value & (1 << 64) - 1)
     if isinstance(value, float):
@@ -150,7 +199,7 @@ def _varint(value: int) -> bytes:
     return bytes(groups)
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+def _fields(data: bytes | memoryview) -> Iterator[tuple[int, Any]]:
     """Yield the number and value of each field: an integer, or bytes."""
     view, place = memoryview(data), 0
     while place < len(view):

@@ -74,3 +74,27 @@ def test_structlog_is_imported_with_the_first_line() -> None:
     loaded = "print('structlog' in sys.modules)"
     done = ran(f"from eventlog.core.logs import get_logger; get_logger('x'); {loaded}")
     assert done.stdout == "False\nof the program\n"
+
+
+CONFIGURED = """
+import sys
+from eventlog.core import logs
+def configured():
+    import structlog
+    structlog.configure(
+        processors=[structlog.processors.JSONRenderer(sort_keys=True)],
+        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+    )
+logs.configure(configured)
+"""
+
+
+def test_structlog_is_configured_before_the_first_line() -> None:
+    """A program that leaves structlog alone until then has the line as it said."""
+    done = ran(f"{CONFIGURED}assert 'structlog' not in sys.modules")
+    assert done.stdout == 'of the program\n{"count": 3, "event": "of the library"}\n'
+
+
+def test_structlog_is_configured_at_once_where_it_is_imported() -> None:
+    done = ran(f"import structlog\n{CONFIGURED}assert structlog.is_configured()")
+    assert done.stdout == 'of the program\n{"count": 3, "event": "of the library"}\n'

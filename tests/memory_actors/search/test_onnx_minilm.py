@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from onnxruntime import InferenceSession
 from structlog.testing import capture_logs
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError
@@ -18,6 +19,8 @@ from memory_actors.search.embedding import onnx_minilm
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
 from memory_actors.search.embedding.token_states import unpack
+from memory_actors.search.model.installed import GRAPH_FILE, Precision, model_dir
+from memory_actors.search.model.onnx_file import without_constants
 
 if TYPE_CHECKING:
     from memory_actors.search.embedding.protocol import Embedder
@@ -50,6 +53,41 @@ def cosines(left: Floats, right: Floats) -> Floats:
     lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     result: Floats = (left * right).sum(axis=1) / lengths
     return result
+
+
+# Constants that stay in the file
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_constants_that_stay_in_the_file_change_no_bit(
+    precision: Precision, request: pytest.FixtureRequest, minilm_cache: Path
+) -> None:
+    """The runtime's own way to open the file gives the same."""
+    path = model_dir(precision, minilm_cache) / GRAPH_FILE
+    own = InferenceSession(path, onnx_minilm._options(1), providers=["CPUExecutionProvider"])
+    assert len(without_constants(path)) < path.stat().st_size / 100
+    for text in TEXTS:
+        (one,) = request.getfixturevalue(f"minilm_{precision}").encode([text])
+        ids = np.concatenate([[_CLS], one.token_ids, [_SEP]])
+        pooled, states = own.run(["pooled", "token_states"], onnx_minilm._inputs([ids]))
+        assert pooled[0].tobytes() == one.pooled.tobytes()
+        assert states[0, 1:-1].tobytes() == one.token_states.tobytes()
+
+
+def test_a_model_of_linked_files_is_opened(minilm_cache: Path, tmp_path: Path) -> None:
+    """As those of some package managers are: the runtime itself refuses to follow the link."""
+    for file in model_dir("int8", minilm_cache).iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    assert OnnxEmbedder(tmp_path).embed(["tea"]).shape == (1, 384)
+
+
+def test_a_model_is_checked_once(minilm_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read whole for that, which takes as long as a fifth of all that loading does."""
+    checks: list[object] = []
+    check = onnx_minilm.model_path
+    monkeypatch.setattr(onnx_minilm, "model_path", lambda *of: [checks.append(of), check(*of)][1])
+    DefaultEmbedder("int8", minilm_cache).prepare()
+    assert len(checks) == 1
 
 
 # Agreement with the published model
