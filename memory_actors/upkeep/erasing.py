@@ -12,15 +12,17 @@ Meanwhile the user is shut: who comes gets `BeingErasedError`, who was there bef
 Everybody else reads and writes, but for the moment in which files are replaced.
 
 Vectors lie under the digest of their text, whoever has it. They are deleted unless another user who
-is live has the text too; any other who has it embeds it again when it is missed. In a store that is
-encrypted each user has their own, and their key goes with the stream.
+is live has the text too; any other who has it embeds it again when it is missed. Where the stream
+is damaged, nobody can tell which were theirs, and all vectors of this process go. In a store that
+is encrypted each user has their own, and their key goes with the stream.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio.to_thread
 
@@ -48,6 +50,7 @@ from memory_actors.compaction.replacing import checkpoint_name
 from memory_actors.kinds import user_state
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.observing.alerts import AlertDispatcher
+from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.index_files import remove_all_indexes, remove_indexes
 from memory_actors.users.services import Services
@@ -56,6 +59,16 @@ T = TypeVar("T")
 PAGE_EVENTS = 512  # folded one by one: some 10 ms, in a thread
 
 _logger = get_logger("memory_actors.upkeep.erasing")
+
+
+class _Past(NamedTuple):
+    """What a user's stream says of what is to be erased."""
+
+    digests: set[bytes]
+    """Of every text that they ever had."""
+    totals: Mapping[str, int]
+    is_whole: bool = True
+    """False if it is damaged: then the digests are those of texts before the damage."""
 
 
 class Erasing:
@@ -102,10 +115,10 @@ class Erasing:
             self._compaction.without(user_id),
         ):
             await self._log.flush()
-            digests, counted = await self._texts_and_totals(stream)
-            if scope.embeddings.owner.is_everybody:
-                digests -= await self._others_have()
-            embeddings = await scope.embeddings.erase(digests)
+            past = await self._texts_and_totals(stream)
+            is_shared = scope.embeddings.owner.is_everybody
+            others = await self._others_have() if is_shared else frozenset()
+            embeddings = await self._erase_embeddings(scope.embeddings, past, others)
             index_files = await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
             keys = await anyio.to_thread.run_sync(self._keys.revoke_all, user_id)
             recalls = await self._erase_recalls(store, user_id, epoch)
@@ -113,7 +126,7 @@ class Erasing:
             self._tell(user_id)
             erased = await _fenced(
                 store.erase(
-                    stream, counted=counted, projections=[checkpoint_name(stream)], epoch=epoch
+                    stream, counted=past.totals, projections=[checkpoint_name(stream)], epoch=epoch
                 )
             )
         return EraseReceipt(
@@ -138,8 +151,7 @@ class Erasing:
         """Do so with a user who is in another process, and lives."""
         stream, embeddings = stream_of(user_id), self._services.embeddings.of(stream_of(user_id))
         await self._services.runtime.forget(stream)
-        digests, _ = await self._texts_and_totals(stream)
-        await embeddings.erase(digests)
+        await self._erase_embeddings(embeddings, await self._texts_and_totals(stream))
         await anyio.to_thread.run_sync(remove_indexes, self._directory, stream)
 
     async def forget_everybody(self) -> None:
@@ -153,7 +165,20 @@ class Erasing:
         for forget in self._watchers:
             tell_to_forget(forget, user_id)
 
-    async def _texts_and_totals(self, stream: str) -> tuple[set[bytes], Mapping[str, int]]:
+    async def _erase_embeddings(
+        self, embeddings: Embeddings, past: _Past, others: AbstractSet[bytes] = frozenset()
+    ) -> int:
+        """Erase the embeddings of a user's texts but for what others have; return how many.
+
+        Where nobody can tell any more which were theirs, all of this process's go: they are made
+        again of the texts, or fetched.
+        """
+        count = await embeddings.erase(past.digests - others)
+        if not past.is_whole and not embeddings.owner.is_encrypted:
+            await self._services.embeddings.clear()
+        return count
+
+    async def _texts_and_totals(self, stream: str) -> _Past:
         """Return the digest of every text that a user ever had, and what counts in the totals.
 
         What is damaged is no reason to leave the rest: then they are those up to there.
@@ -169,12 +194,13 @@ class Erasing:
                 state = await anyio.to_thread.run_sync(_collect, state, events, digests)
                 version = events[-1].version
         except KeyGone:  # of a user who was erased before a backup was restored
-            return digests, await self._counted_by_nobody_else(stream)
+            return _Past(digests, await self._counted_by_nobody_else(stream))
         except LogUnavailable:  # without it vectors would stay, and totals be wrong
             raise
         except (EventLogError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             _logger.warning("erased stream is damaged", error=reason(error))
-        return digests, user_state.totals(state)
+            return _Past(digests, user_state.totals(state), is_whole=False)
+        return _Past(digests, user_state.totals(state))
 
     async def _counted_by_nobody_else(self, stream: str) -> Mapping[str, int]:
         """Return what of the totals is in no state that can be read. Activates every user.

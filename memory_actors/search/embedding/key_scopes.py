@@ -73,6 +73,8 @@ class Owner:
 
     prefix = b""
     """Keeps rows of different owners apart in memory."""
+    is_encrypted = False
+    """True if nobody can read the rows without the user's key."""
 
     @property
     def is_everybody(self) -> bool:
@@ -101,6 +103,8 @@ class _User(Owner):
 
 
 class _EncryptedUser(Owner):
+    is_encrypted = True
+
     def __init__(self, keys: Keys, name: str):
         self.prefix = stream_id(name)
         self._keys = keys

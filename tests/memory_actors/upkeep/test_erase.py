@@ -24,6 +24,7 @@ from memory_actors import (
     UserMemory,
 )
 from memory_actors.base.api_keys import KeyStore
+from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding.vector_table import VectorTable
 from memory_actors.search.indexes import files
 from memory_actors.users import live_user
@@ -428,6 +429,7 @@ async def test_a_user_whose_events_are_damaged_can_be_erased(
         await memory.user("bob").add("rows a boat")
         for n in range(5):
             await memory.user(USER).add(f"canary {n}")
+        await memory.user(USER).retrieve("canary")
         env = memory._log._env
 
         def damage(txn: Any) -> None:
@@ -441,7 +443,12 @@ async def test_a_user_whose_events_are_damaged_can_be_erased(
         await memory.erase(USER)
         assert found_in(directory) == set()
         assert (await memory.verify()).findings == []
+        table = memory._services.embeddings._table
+        assert table.get([text_digest(f"canary {n}") for n in range(5)], 32) == {}
         await memory.user("bob").add("rows on")
+        before = await memory.user("bob").retrieve("a boat")
+    async with open_memory() as memory:
+        assert await memory.user("bob").retrieve("a boat") == before
 
 
 def test_a_receipt_is_plain_data() -> None:
