@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 _configuring: list[Callable[[], None]] = []
-"""What configures structlog, as long as it is not imported."""
+"""The function that configures structlog, as long as that is not imported."""
 
 
 class _Logger:

@@ -53,7 +53,7 @@ _logger = get_logger("eventlog")
 
 
 class Landed(NamedTuple):
-    """Where a batch began, and the numbers of its streams that were refused."""
+    """The place where a batch began, and the numbers of its streams that were refused."""
 
     position: int
     refused: Sequence[int]

@@ -1,4 +1,4 @@
-"""What callers ask of the writer, and the batches that it makes of it."""
+"""The jobs that callers give the writer, and the batches that it makes of them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -18,7 +18,7 @@ class Append:
     payload_bytes: int
     result: asyncio.Future[Appended]
     asked_s: float
-    """When the caller asked, by the clock of the loop."""
+    """The time at which the caller asked, by the clock of the loop."""
     is_settled: bool = False
     """Not the same as a result that is done: the caller may have been cancelled."""
     was_refused: bool = False
@@ -34,7 +34,7 @@ class OtherWork:
     work: Callable[[], Coroutine[Any, Any, Any]]
     result: asyncio.Future[Any]
     asked_s: float
-    """When the caller asked, by the clock of the loop."""
+    """The time at which the caller asked, by the clock of the loop."""
 
 
 @dataclass(slots=True, eq=False)

@@ -99,7 +99,7 @@ class PgWriter:
         self._ahead = Batch()
         self._on_its_way: BatchPlan | None = None
         self._began_s = float("-inf")
-        """When the last batch or other work was begun, and so the database was there."""
+        """The time at which the last batch or other work was begun: the database was there."""
         self._turns = Turns()
         self._arrived = asyncio.Event()
         self._is_closed = False

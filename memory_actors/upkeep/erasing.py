@@ -62,7 +62,7 @@ _logger = get_logger("memory_actors.upkeep.erasing")
 
 
 class _Past(NamedTuple):
-    """What a user's stream says of what is to be erased."""
+    """The past of a user, as their stream tells it, for what is to be erased."""
 
     digests: set[bytes]
     """Of every text that they ever had."""
