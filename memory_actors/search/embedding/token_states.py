@@ -154,8 +154,8 @@ class Codebook:
         Padded with zeros to a multiple of 16 dimensions.
         """
         part = np.dtype((np.void, self.code_bytes))  # copied as one: byte by byte takes ten times
-        rows = tokens.view(np.dtype([("id", "<u2"), ("codes", part)]))
-        words = np.ascontiguousarray(rows["codes"]).view(np.uint32)
+        rows = tokens.view(_row_of(self.dimensions))
+        words = np.ascontiguousarray(rows["codes"].view(part)[:, 0]).view(np.uint32)
         blocks = -(-len(rows) // _TOKENS_AT_ONCE)
         states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
         levels = np.empty_like(words)
