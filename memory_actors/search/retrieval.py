@@ -111,9 +111,9 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
 
     :raises EmbedderError: the query could not be embedded.
     """
-    await asyncio.sleep(0)  # with all in memory nothing else would let the others have a turn
     await live.indexes.indexed(query.kinds)
     if not _indexes(live, query) and not _at_hand(live, query):
+        await asyncio.sleep(0)  # nothing else would let the others have a turn
         return []
     background = await services.embeddings.background_mean()
     embedded = await services.embeddings.embed_query(query.text)

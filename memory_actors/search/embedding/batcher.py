@@ -65,10 +65,6 @@ class _Wanted:
                 caller.set_result(outcome)
 
 
-_Begun: TypeAlias = tuple[list[_Wanted], "asyncio.Future[list[Outcome]]"]
-"""A batch that a thread is at, and what will come of it."""
-
-
 class _Lane:
     """A thread, and the texts that wait for it: those that cannot wait and those that can."""
 
@@ -77,7 +73,8 @@ class _Lane:
         self._texts_max = texts_max
         self.urgent = urgent
         self.background = background
-        self.task: asyncio.Task[None] | None = None
+        self.at_work = False
+        """True while the thread has a batch."""
         self._background_next = False
         """Says whose turn it is if both have something."""
 
@@ -139,10 +136,10 @@ class Batcher:
 
     def hangs(self, *, background: bool = False) -> bool:
         """Say whether the thread is at one call for longer than a caller may wait."""
-        return self._hang(self._background if background else self._urgent)
+        return self._hang(self._lanes_of(self._background if background else self._urgent))
 
-    def _hang(self, queue: deque[_Wanted]) -> bool:
-        return all(lane.thread.busy_s > self._deadline_s for lane in self._lanes_of(queue))
+    def _hang(self, lanes: Sequence[_Lane]) -> bool:
+        return all(lane.thread.busy_s > self._deadline_s for lane in lanes)
 
     def _lanes_of(self, queue: deque[_Wanted]) -> list[_Lane]:
         return [lane for lane in self._lanes if lane.serves(queue)]
@@ -243,22 +240,25 @@ class Batcher:
                 f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
             )
             return [full] * len(texts)
-        if self._hang(queue):
+        lanes = self._lanes_of(queue)
+        if self._hang(lanes):
             return [self._late()] * len(texts)
         outcomes = [self._want(text, queue, query=query) for text in texts]
-        # A thread begins at once, not when the task has its turn. There may be nothing to begin:
-        # another lane is at what is wanted.
-        for lane in self._lanes_of(queue):
-            if lane.task is None and (begun := self._begun(lane)) is not None:
-                lane.task = asyncio.create_task(self._run(lane, begun))
+        for lane in lanes:  # another may be at all that is wanted: then there is nothing to begin
+            self._begin(lane)
+        deadline = asyncio.get_running_loop().call_later(self._deadline_s, self._give_up, outcomes)
         try:
-            async with asyncio.timeout(self._deadline_s):
-                return [await outcome for outcome in outcomes]
-        except TimeoutError:
-            return [self._late()] * len(texts)
+            return [await outcome for outcome in outcomes]
         finally:
+            deadline.cancel()
             for outcome in outcomes:
                 outcome.cancel()
+
+    def _give_up(self, outcomes: "Sequence[asyncio.Future[Outcome]]") -> None:
+        """Tell a caller whose time is up what has not come."""
+        for outcome in outcomes:
+            if not outcome.done():
+                outcome.set_result(self._late())
 
     def _late(self) -> EmbedderError:
         return EmbedderError(
@@ -286,25 +286,9 @@ class Batcher:
             behind = [self._many, self._background]
         return next((one for one in behind if want in one), None)
 
-    async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
-        try:
-            while begun is not None:
-                batch, computed = begun
-                try:
-                    outcomes = await computed
-                except EmbedderError as error:  # closed before the thread came to it
-                    outcomes = [error] * len(batch)
-                for want, outcome in zip(batch, outcomes, strict=True):
-                    self.texts_embedded += not isinstance(outcome, EmbedderError)
-                    del self._wanted[want.text]
-                    want.settle(outcome)
-                begun = self._begun(lane)
-        finally:
-            lane.task = None
-
-    def _begun(self, lane: _Lane) -> _Begun | None:
-        """Give the thread the next batch, if anybody wants something."""
-        while taken := lane.take():
+    def _begin(self, lane: _Lane) -> None:
+        """Give a thread that has nothing to do the next batch, if anybody wants something."""
+        while not lane.at_work and (taken := lane.take()):
             batch = []
             for want in taken:
                 if all(caller.done() for caller in want.callers):  # nobody waits any more
@@ -313,8 +297,25 @@ class Batcher:
                     batch.append(want)
             if batch:
                 texts = [want.text for want in batch]
-                return batch, lane.thread.submit(partial(self._outcomes, texts))
-        return None
+                lane.thread.begin(partial(self._outcomes, texts), partial(self._done, lane, batch))
+                lane.at_work = True
+
+    def _done(
+        self,
+        lane: _Lane,
+        batch: Sequence[_Wanted],
+        outcomes: Sequence[Outcome],
+        failure: Exception | None,
+    ) -> None:
+        """Answer those who waited for a batch, and begin the next one."""
+        lane.at_work = False
+        if failure is not None:  # closed before the thread came to it
+            outcomes = [failed(failure)] * len(batch)
+        for want, outcome in zip(batch, outcomes, strict=True):
+            self.texts_embedded += not isinstance(outcome, EmbedderError)
+            del self._wanted[want.text]
+            want.settle(outcome)
+        self._begin(lane)
 
     # --- in a thread
 

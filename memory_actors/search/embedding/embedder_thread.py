@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 from memory_actors.base.errors import EmbedderClosedError, EmbedderError
@@ -21,13 +22,21 @@ LEAVE_S_MAX = 5.0  # for a call in hand: a full batch takes 0.2 s, on a slow mac
 
 _started: "WeakSet[EmbedderThread]" = WeakSet()
 
+Done: TypeAlias = Callable[[Any, Exception | None], None]
+"""(what a call returned, what it raised): told on the loop that the call was begun on."""
+
+
+class _Call(NamedTuple):
+    call: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    done: Done
+
 
 class EmbedderThread:
     """One thread that runs calls in turn, started with the first."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
-        self._calls = SimpleQueue()
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._given_up_at_s: float | None = None
         """Until when it is waited for. None: it is to go on."""
@@ -44,15 +53,22 @@ class EmbedderThread:
 
         :raises EmbedderError: the thread was stopped.
         """
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.begin(call, partial(_settle, result))
+        return result
+
+    def begin(self, call: Callable[[], Any], done: Done) -> None:
+        """Begin a call, and tell `done` what came of it: a future would take a turn of the loop.
+
+        :raises EmbedderError: the thread was stopped.
+        """
         if self._given_up_at_s is not None:
             raise closed()
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="embedder", daemon=True)
             self._thread.start()
             _started.add(self)
-        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._calls.put((call, result))
-        return result
+        self._calls.put(_Call(call, asyncio.get_running_loop(), done))
 
     def stop(self) -> None:
         """End the thread after the call it is at; those behind it fail."""
@@ -68,20 +84,19 @@ class EmbedderThread:
 
     def _work(self) -> None:
         while (taken := self._calls.get()) is not None:
-            call, result = taken
             self._begun_at_s = time.monotonic()
             outcome, failure = None, None
             try:
                 if self._given_up_at_s is not None:
                     raise closed()
-                outcome = call()
+                outcome = taken.call()
             except Exception as error:
                 failure = error
             except BaseException as error:  # a panic of a library in Rust is none of Exception
                 failure = failed(error)
             self._begun_at_s = None
             with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
-                result.get_loop().call_soon_threadsafe(_settle, result, outcome, failure)
+                taken.loop.call_soon_threadsafe(taken.done, outcome, failure)
 
 
 @atexit.register

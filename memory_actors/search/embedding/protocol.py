@@ -109,6 +109,13 @@ class VectorForm:
                 f"return float32 [{count}, {self._dimension}]"
             )
         lengths = np.linalg.norm(numbers, axis=1, keepdims=True)
+        if not np.all(np.abs(lengths - 1) < UNIT_TOLERANCE):
+            self._check(lengths)
+            numbers = numbers / lengths
+        return numbers.astype(np.float32, copy=False)
+
+    def _check(self, lengths: npt.NDArray[np.floating[Any]]) -> None:
+        """Refuse lengths of vectors that have no direction, and say once that others are not 1."""
         if not np.all(np.isfinite(lengths)):
             raise WrongVectorsError(
                 "the embedder returned a vector with numbers that are not finite"
@@ -117,13 +124,10 @@ class VectorForm:
             raise WrongVectorsError(
                 "the embedder returned a vector of length 0: it has no direction"
             )
-        if np.any(np.abs(lengths - 1) >= UNIT_TOLERANCE):
-            if not self._told:
-                self._told = True
-                length = float(lengths.flat[0])
-                _logger.warning("vectors are not of length 1 and are normalised", length=length)
-            numbers = numbers / lengths
-        return numbers.astype(np.float32, copy=False)
+        if not self._told:
+            self._told = True
+            length = float(lengths.flat[0])
+            _logger.warning("vectors are not of length 1 and are normalised", length=length)
 
 
 def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:

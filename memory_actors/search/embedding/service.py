@@ -6,7 +6,7 @@ embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -192,37 +192,38 @@ class EmbeddingService:
         """
         text = self.as_query(text)
         digest = text_digest(text)
-        known = self._cached([digest], EVERYBODY).get(digest)
+        key = EVERYBODY.prefix + digest
+        known = self._cache.get(key)
         if known is not None and (known.tokens is None or known.states is not None):
-            self._cache.move_to_end(EVERYBODY.prefix + digest)
+            self._cache.move_to_end(key)
             self._from_memory += 1
+            await asyncio.sleep(0)  # who waits for the model lets the others have a turn, too
             return known
-        fresh, failed = await self._fresh({digest: text}, EVERYBODY, query=True)
-        for error in failed.values():
-            raise error
-        self._remember(fresh, EVERYBODY)
-        return fresh[digest]
+        (embedded,) = await self._computed([text], query=True)
+        if isinstance(embedded, EmbedderError):
+            raise embedded
+        self._not_kept((key,))
+        self._remember({digest: embedded}, EVERYBODY)
+        return embedded
 
     async def _fresh(
-        self,
-        texts: Mapping[bytes, str],
-        owner: Owner,
-        *,
-        background: bool = False,
-        query: bool = False,
+        self, texts: Mapping[bytes, str], owner: Owner, *, background: bool = False
     ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
         """Compute embeddings; return them, and why the others have none."""
-        wanted = list(texts.values())
-        computed = await self._computed(wanted, background=background, query=query)
+        computed = await self._computed(list(texts.values()), background=background)
         outcomes = dict(zip(texts, computed, strict=True))
         failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
         fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
-        self._unkept |= dict.fromkeys(owner.prefix + digest for digest in fresh)
+        self._not_kept(owner.prefix + digest for digest in fresh)
+        return fresh, failed
+
+    def _not_kept(self, keys: Iterable[bytes]) -> None:
+        """Take note of what is computed and not on disk."""
+        self._unkept |= dict.fromkeys(keys)
         while len(self._unkept) > UNKEPT_MAX:
             oldest = next(iter(self._unkept))
             del self._unkept[oldest]
             self._cache.pop(oldest, None)  # who has the text next computes and keeps it
-        return fresh, failed
 
     def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
         """Write what was computed of texts, by digest, to the disk, soon.
@@ -242,7 +243,9 @@ class EmbeddingService:
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(delay_s))
 
-    async def _computed(self, texts: list[str], *, background: bool, query: bool) -> list[Outcome]:
+    async def _computed(
+        self, texts: list[str], *, background: bool = False, query: bool = False
+    ) -> list[Outcome]:
         try:
             await self._prepare()
         except EmbedderError as error:
