@@ -84,6 +84,13 @@ class Query(NamedTuple):
         return self.now_us if self.reference_us is None else self.reference_us
 
     @property
+    def is_narrow(self) -> bool:
+        """True if it may find some memories of its kinds only, not all."""
+        spans = self.since_us, self.until_us, self.as_of_us
+        others = self.filters, self.of_origin, self.exclude_session
+        return bool(self.exclude_ids) or any(one is not None for one in (*spans, *others))
+
+    @property
     def wanted(self) -> int:
         """The number of results that are wanted, at most."""
         if self.token_budget is None:
@@ -132,6 +139,8 @@ async def narrowed(
 
     None stands for all rows. Rows that have gone may be among them.
     """
+    if not query.is_narrow:
+        return index.parts, None
     owners = await _matching(index, query)
     parts = index.parts
     if query.of_origin is not None:
@@ -221,4 +230,4 @@ def row_test(query: Query, provenance: Provenance) -> Test:
         )
 
     timed = (query.since_us, query.until_us, query.as_of_us) != (None, None, None)
-    return passes
+    return passes if query.is_narrow else lambda _row: True

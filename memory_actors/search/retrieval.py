@@ -111,8 +111,10 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
 
     :raises EmbedderError: the query could not be embedded.
     """
-    await live.indexes.indexed(query.kinds)
-    if not _indexes(live, query) and not _at_hand(live, query):
+    indexes = _indexes(live, query)
+    for _, index in indexes:
+        await index.indexed()
+    if not indexes and not _at_hand(live, query):
         await asyncio.sleep(0)  # nothing else would let the others have a turn
         return []
     background = await services.embeddings.background_mean()
@@ -153,25 +155,30 @@ async def _searched(
 
 
 def _indexes(live: Searched, query: Query) -> list[tuple[Kind, MemoryIndex]]:
-    found = [(kind, live.indexes.get(kind)) for kind in query.kinds]
-    return [(kind, index) for kind, index in found if index is not None]
+    get = live.indexes.get
+    return [(kind, index) for kind in query.kinds if (index := get(kind)) is not None]
 
 
 def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
     """Return the rows without a lasting index that a query asks for, by kind."""
-    state = live.state.at(query.now_us)
-    asked = [(kind, kind.at_hand(state.of(kind), query.session_id)) for kind in query.kinds]
-    return [(kind, rows) for kind, rows in asked if rows]
+    found = []
+    for kind in query.kinds:
+        if not kind.NATURE.is_indexed:
+            now = kind.at(live.state.of(kind), query.now_us)
+            if rows := kind.at_hand(now, query.session_id):
+                found.append((kind, rows))
+    return found
 
 
 async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searchable]:
     """Index the rows at hand that are not, and return what they are searched in."""
-    passes, parts = row_test(query, live.state.provenance), []
+    parts = []
     for kind, rows in _at_hand(live, query):
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
         index = live.indexes.at_hand(kind, session_id)
         await _warm(services, live, index, [Found(kind, row) for row in rows])
+        passes = row_test(query, live.state.provenance)
         labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
         numbers = np.sort(index.dense.rows_of(labels))
         parts.append(_Searchable(kind, state, index.parts, numbers, lambda _row: True))
