@@ -19,7 +19,7 @@ Alike ones. Where diversity is asked for, what is like a better one gives way to
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
@@ -67,11 +67,23 @@ def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None
     return newer[0].memory_id if newer else None
 
 
-def newest_first(ordered: Sequence[Any], state: LongTerm, query: Query) -> list[Any]:
-    """Return scored memories, best first, each superseded one behind what took its place."""
+def newest_first(ordered: Iterable[Any], state: LongTerm, query: Query) -> Iterator[Any]:
+    """Yield scored memories, best first, each superseded one behind what took its place.
+
+    Those before the first superseded one stay where they are, so that no more than these are
+    looked at where no more are wanted.
+    """
+    seen, waiting = list[Any](), iter(ordered)
+    for one in waiting:
+        seen.append(one)
+        if getattr(one.found.row, "superseded", ()) and not _OF_BEFORE.search(query.text):
+            yield from _reordered([*seen, *waiting], state, query)[len(seen) - 1 :]
+            return
+        yield one
+
+
+def _reordered(ordered: Sequence[Any], state: LongTerm, query: Query) -> list[Any]:
     superseded = [one for one in ordered if getattr(one.found.row, "superseded", ())]
-    if not superseded or _OF_BEFORE.search(query.text):
-        return list(ordered)
     counted = _counted(query, state, [one.found.row for one in superseded])
     found = {one.found.row.memory_id: one for one in ordered}
     _take_scores(found, superseded, counted)

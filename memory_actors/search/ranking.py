@@ -101,8 +101,9 @@ class EmbeddedQuery(NamedTuple):
 class Signals(NamedTuple):
     """Each signal of some passages of one index, float32 [n]; None for one that is 0 for all."""
 
-    rows: Rows
     labels: Labels
+    owners: Chains
+    """The number of the memory of each."""
     summaries: Flags
     """True for summaries of compressed memories."""
     late: Numbers | None
@@ -323,8 +324,8 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
     labels, turns = parts.dense.row_labels[rows], _turns_share(parts)
     late, session = _late(parts, labels, columns.chains[rows], question)
     signals = Signals(
-        rows,
         labels,
+        columns.owners[rows],
         summaries=first.summaries[places],
         late=late,
         session=session,
