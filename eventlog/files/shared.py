@@ -47,7 +47,8 @@ class Shared(Generic[F]):
     def __init__(self, name: str, close: Callable[[F], None]):
         self._name = name
         self._close = close
-        self._gate = threading.Condition()
+        self._lock = threading.RLock()  # taken by itself: the condition does so in Python
+        self._gate = threading.Condition(self._lock)
         self._users = 0  # of all files
         self._current: _Held[F] | None = None
         self._here = threading.local()
@@ -76,7 +77,7 @@ class Shared(Generic[F]):
 
     def enter(self) -> tuple[_Held[F], F | None]:
         """Be in the current file; return it and the one that this thread was in."""
-        with self._gate:
+        with self._lock:
             held = self._held()
             held.users += 1
             self._users += 1
@@ -86,12 +87,13 @@ class Shared(Generic[F]):
     def leave(self, held: _Held[F], before: F | None) -> None:
         """Leave a file for the one that this thread was in before."""
         self._here.file = before
-        with self._gate:
+        with self._lock:
             held.users -= 1
             if held.users == 0 and held is not self._current:
                 self._close(held.file)  # in here: who waits for all users waits for this too
             self._users -= 1
-            self._gate.notify_all()
+            if self._users == 0:
+                self._gate.notify_all()
 
     @contextmanager
     def within(self, file: F) -> Iterator[None]:

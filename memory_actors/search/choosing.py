@@ -32,7 +32,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.kinds import kind, long_term
 from memory_actors.kinds.long_term import LongTerm, Row
-from memory_actors.kinds.phrasing import normalised, spoken
+from memory_actors.kinds.phrasing import composed, normalised, spoken
 from memory_actors.search.dates import named_spans
 from memory_actors.search.query import Query
 
@@ -191,13 +191,12 @@ class Folding:
 
 def gist(text: str) -> str:
     """Return what texts have in common that say the same."""
-    common = normalised(text)
     bare = [
         kept
-        for word in common.casefold().split(" ")
+        for word in composed(text).casefold().split()
         if (kept := word if word.isalnum() else word.strip(_MARKS)) not in _NOTHING
     ]
-    return " ".join(bare) or common
+    return " ".join(bare) or normalised(text)
 
 
 _gist_of_speaker = lru_cache(SPEAKERS_MAX)(gist)
