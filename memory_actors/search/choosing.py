@@ -144,9 +144,14 @@ class _First(NamedTuple):
 
 
 class Folding:
-    """Tells which of some texts say what one before them says."""
+    """Tells which of some texts say what one before them says.
+
+    Those that say the same end in the same word: a text is compared with those that do.
+    """
 
     def __init__(self) -> None:
+        self._alone: dict[str, Memory | None] = {}
+        """By last word, a memory that was compared with none; None: all that end so were."""
         self._said: dict[str, _First] = {}
         self._bare: dict[str, _First] = {}
         """The text without its speaker, where that is known."""
@@ -156,6 +161,20 @@ class Folding:
         """Say whether none before it says the same, and take note of it."""
         if memory.memory_type in _KEYED:
             return True
+        word = last_word(memory.content)
+        if word not in self._alone:
+            self._alone[word] = memory
+            return True
+        self._compare_all(word)
+        return self._compared(memory)
+
+    def _compare_all(self, word: str) -> None:
+        """See that every text that ends in a word was compared with the others."""
+        alone, self._alone[word] = self._alone.get(word), None
+        if alone is not None:
+            self._compared(alone)
+
+    def _compared(self, memory: Memory) -> bool:
         bare = gist(memory.content)
         said = _spoken(bare, memory)
         own = _First(memory.memory_id, memory.memory_type)
@@ -176,6 +195,7 @@ class Folding:
 
     def leave_out(self, text: str) -> None:
         """Count a text as said, so that nothing that says the same is new, whoever says it."""
+        self._compare_all(last_word(text))
         self._said[gist(text)] = _First("", "")
 
     def told(self, hits: Iterable[Hit]) -> list[Hit]:
@@ -197,6 +217,16 @@ def gist(text: str) -> str:
         if (kept := word if word.isalnum() else word.strip(_MARKS)) not in _NOTHING
     ]
     return " ".join(bare) or normalised(text)
+
+
+def last_word(text: str) -> str:
+    """Return the last word of a text's gist; "" for one that is nothing but articles and marks."""
+    rest = composed(text).casefold()
+    while words := rest.rsplit(None, 1):
+        if (word := words[-1].strip(_MARKS)) not in _NOTHING:
+            return word
+        rest = words[0] if len(words) > 1 else ""
+    return ""
 
 
 _gist_of_speaker = lru_cache(SPEAKERS_MAX)(gist)

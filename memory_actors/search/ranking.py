@@ -104,8 +104,8 @@ class Signals(NamedTuple):
     labels: Labels
     owners: Chains
     """The number of the memory of each."""
-    summaries: Flags
-    """True for summaries of compressed memories."""
+    summaries: Flags | None
+    """True for summaries of compressed memories; None where none is one."""
     late: Numbers | None
     session: Numbers | None
     words: Numbers
@@ -133,14 +133,19 @@ class Ranked(NamedTuple):
     @property
     def best(self) -> float | None:
         """The score of the best memory, summaries left out; None if there is none."""
-        scores = self.scores[~self.signals.summaries]
+        summaries = self.signals.summaries
+        scores = self.scores if summaries is None else self.scores[~summaries]
         return float(scores.max()) if len(scores) else None
 
     def places(self, *, summaries: bool) -> list[int]:
         """Return the places of the passages of summaries, or those of memories, best first."""
-        are_wanted = self.signals.summaries[self.order] == summaries
-        places: list[int] = self.order[are_wanted].tolist()
-        return places
+        are_summaries, places = self.signals.summaries, self.order
+        if are_summaries is not None:
+            places = places[are_summaries[places] == summaries]
+        elif summaries:
+            return []
+        found: list[int] = places.tolist()
+        return found
 
     def explained(self, place: int) -> dict[str, float]:
         """Return what each signal adds to the score of a passage."""
@@ -171,13 +176,14 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery)
 
 def _weighed(count: int, signals: Any, weights: Weights) -> Numbers:
     """Return the scores of so many passages: the sum of those signals that are there, weighed."""
-    total = np.zeros(count, np.float32)
+    total: Numbers | None = None
     for name in weights.__struct_fields__:
         weight = getattr(weights, name)
         column = getattr(signals, name, None) if weight else None
         if column is not None:
-            total += np.float32(weight) * column
-    return total
+            part = np.float32(weight) * column
+            total = part if total is None else np.add(total, part, out=total)
+    return np.zeros(count, np.float32) if total is None else total
 
 
 # --- the first stage
@@ -323,10 +329,11 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
     rows = places if first.rows is None else first.rows[places]
     labels, turns = parts.dense.row_labels[rows], _turns_share(parts)
     late, session = _late(parts, labels, columns.chains[rows], question)
+    summaries = first.summaries[places]
     signals = Signals(
         labels,
         columns.owners[rows],
-        summaries=first.summaries[places],
+        summaries=summaries if summaries.any() else None,
         late=late,
         session=session,
         words=first.words[places],
