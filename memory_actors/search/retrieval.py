@@ -12,7 +12,7 @@ wanted, and if that is not enough, four times as many.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
@@ -24,7 +24,7 @@ import numpy as np
 from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Kind, Passage, Row
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
 from memory_actors.search.embedding.protocol import Embedded, Vectors
@@ -181,32 +181,30 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searc
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
         index = live.indexes.at_hand(kind, session_id)
-        await _warm(services, live, index, [Found(kind, row) for row in rows])
+        passages = {p.label: (Found(kind, row), p) for row in rows for p in kind.passages(row)}
+        await _warm(services, live, index, passages)
         passes = row_test(query, live.state.provenance)
-        labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
+        labels = [label for label, (one, _) in passages.items() if passes(one.row)]
         numbers = np.sort(index.dense.rows_of(labels))
         parts.append(_Searchable(kind, state, index.parts, numbers, lambda _row: True))
     return parts
 
 
 async def _warm(
-    services: Source, live: Searched, index: MemoryIndex, rows: Sequence[Found]
+    services: Source,
+    live: Searched,
+    index: MemoryIndex,
+    passages: Mapping[int, tuple[Found, Passage]],
 ) -> None:
-    """Bring an index in memory in step with the rows that are asked for."""
-    passages = [(one, passage) for one in rows for passage in one.kind.passages(one.row)]
-    missing = set(index.retain({passage.label for _, passage in passages}))
-    found = [one for one, passage in passages if passage.label in missing]
-    events = await texts(services.log, live.stream, found)
-    phrased = {
-        passage.label: kind.passage_text(row, passage.label, events)
-        for (kind, row), passage in passages
-        if passage.label in missing
-    }
-    embedded = await services.embeddings.embed(list(phrased.values()))
-    texts_of = dict(zip(phrased, map(EmbeddedText, phrased.values(), embedded), strict=True))
-    for (_, row), passage in passages:
-        if passage.label in missing:
-            index.insert(row, passage, texts_of[passage.label])
+    """Bring an index in memory in step with the passages that are asked for, by label."""
+    missing = [passages[label] for label in index.retain(passages)]
+    if not missing:
+        return
+    events = await texts(services.log, live.stream, [one for one, _ in missing])
+    phrased = [kind.passage_text(row, p.label, events) for (kind, row), p in missing]
+    embedded = await services.embeddings.embed(phrased)
+    for ((_, row), passage), text, one in zip(missing, phrased, embedded, strict=True):
+        index.insert(row, passage, EmbeddedText(text, one))
 
 
 # --- ranked
