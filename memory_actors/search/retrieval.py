@@ -17,6 +17,7 @@ from heapq import merge
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import anyio.to_thread
 import numpy as np
@@ -30,6 +31,7 @@ from memory_actors.search.choosing import Folding, diverse, newest_first, supers
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.token_states import unpack
+from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import EmbeddedText
@@ -163,30 +165,47 @@ def _indexes(live: Searched, query: Query) -> list[tuple[Kind, MemoryIndex]]:
     return [(kind, index) for kind in query.kinds if (index := get(kind)) is not None]
 
 
-def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
-    """Return the rows without a lasting index that a query asks for, by kind."""
+def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row]]]:
+    """Return the kinds without a lasting index, each as it reads now, and the rows asked for."""
     found = []
     for kind in query.kinds:
         if not kind.NATURE.is_indexed:
             now = kind.at(live.state.of(kind), query.now_us)
             if rows := kind.at_hand(now, query.session_id):
-                found.append((kind, rows))
+                found.append((kind, now, rows))
     return found
+
+
+class _InStep(NamedTuple):
+    """A state that an index of rows at hand is in step with, and its rows of that, in order."""
+
+    now: Any
+    dense: DenseIndex
+    """Rows have other numbers once it is made anew."""
+    rows: Rows
+
+
+_in_step: "WeakKeyDictionary[MemoryIndex, _InStep]" = WeakKeyDictionary()
+"""By index: it is asked many times between two changes."""
 
 
 async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searchable]:
     """Index the rows at hand that are not, and return what they are searched in."""
     parts = []
-    for kind, rows in _at_hand(live, query):
+    for kind, now, rows in _at_hand(live, query):
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
         index = live.indexes.at_hand(kind, session_id)
-        passages = {p.label: (Found(kind, row), p) for row in rows for p in kind.passages(row)}
-        await _warm(services, live, index, passages)
-        passes = row_test(query, live.state.provenance)
-        labels = [label for label, (one, _) in passages.items() if passes(one.row)]
-        numbers = np.sort(index.dense.rows_of(labels))
-        parts.append(_Searchable(kind, state, index.parts, numbers, lambda _row: True))
+        known = None if query.is_narrow else _in_step.get(index)
+        if known is None or known.now is not now or known.dense is not index.dense:
+            passages = {p.label: (Found(kind, row), p) for row in rows for p in kind.passages(row)}
+            was_whole = await _warm(services, live, index, passages)
+            passes = row_test(query, live.state.provenance)
+            labels = [label for label, (one, _) in passages.items() if passes(one.row)]
+            known = _InStep(now, index.dense, np.sort(index.dense.rows_of(labels)))
+            if was_whole and not query.is_narrow:
+                _in_step[index] = known
+        parts.append(_Searchable(kind, state, index.parts, known.rows, lambda _row: True))
     return parts
 
 
@@ -195,16 +214,18 @@ async def _warm(
     live: Searched,
     index: MemoryIndex,
     passages: Mapping[int, tuple[Found, Passage]],
-) -> None:
-    """Bring an index in memory in step with the passages that are asked for, by label."""
+) -> bool:
+    """Bring an index in memory in step with passages, by label; say whether it had them all."""
     missing = [passages[label] for label in index.retain(passages)]
     if not missing:
-        return
+        return True
     events = await texts(services.log, live.stream, [one for one, _ in missing])
     phrased = [kind.passage_text(row, p.label, events) for (kind, row), p in missing]
     embedded = await services.embeddings.embed(phrased)
+    _in_step.pop(index, None)  # another query may have been there meanwhile
     for ((_, row), passage), text, one in zip(missing, phrased, embedded, strict=True):
         index.insert(row, passage, EmbeddedText(text, one))
+    return False
 
 
 # --- ranked
