@@ -135,8 +135,11 @@ class Codebook:
         self.code_bytes = (self.dimensions + padding) // _PER_BYTE
         """Of a token."""
         # Whole words are decoded at once: the dimensions are filled up with such as are always 0.
-        self._lowest = np.pad(lowest, ((0, 0), (0, padding))) if padding else lowest
-        self._steps = np.tile(np.pad(steps, (0, padding)), _TOKENS_AT_ONCE)
+        filled = np.pad(lowest, ((0, 0), (0, padding))) if padding else lowest
+        self.lowest_padded = np.ascontiguousarray(filled)
+        """int8 `[vocabulary, 4 * code_bytes]`."""
+        self.steps_padded = np.pad(steps, (0, padding))
+        self._steps = np.tile(self.steps_padded, _TOKENS_AT_ONCE)
 
     def coded(self, token_ids: TokenIds, projected: Floats) -> npt.NDArray[np.uint8]:
         """Return the codes of projected states, uint8 `[tokens, code_bytes]`."""
@@ -166,7 +169,7 @@ class Codebook:
         found = states.view(np.int8).reshape(blocks, len(self._steps))
         found *= self._steps
         found = found.reshape(-1, _PER_BYTE * self.code_bytes)[: len(rows)]
-        found += self._lowest.take(rows["id"], axis=0, mode="clip")
+        found += self.lowest_padded.take(rows["id"], axis=0, mode="clip")
         return found
 
 
@@ -279,17 +282,30 @@ def _row_of(dimensions: int) -> np.dtype[np.void]:
 
 
 class Tokens(NamedTuple):
-    """The tokens of some texts, one behind another."""
+    """The tokens of some texts: a stretch of rows for each."""
 
     rows: TokenRows
+    starts: npt.NDArray[np.int64]
+    """Of the stretch of each text."""
     counts: npt.NDArray[np.int64]
     """Of the tokens of each text."""
+
+    def part(self, texts: slice | npt.NDArray[np.intp]) -> "Tokens":
+        """Return the tokens of some of the texts."""
+        return Tokens(self.rows, self.starts[texts], self.counts[texts])
+
+    def gathered(self) -> "Tokens":
+        """Return the same, one behind another and nothing between."""
+        ends = np.cumsum(self.counts)
+        starts = ends - self.counts
+        places = np.repeat(self.starts - starts, self.counts) + np.arange(self.counts.sum())
+        return Tokens(self.rows.take(places), starts, self.counts)
 
 
 def tokens_of(packed: Sequence[bytes], skipped: int = 0) -> Tokens:
     """Return the tokens of texts that were packed with one codebook; of an empty one none.
 
-    So many bytes that each of them begins with are `skipped`.
+    They lie one behind another. So many bytes that each of them begins with are `skipped`.
     """
     head = skipped + _HEADER.size
     first = next((data for data in packed if len(data) > skipped), None)
@@ -299,7 +315,8 @@ def tokens_of(packed: Sequence[bytes], skipped: int = 0) -> Tokens:
     size = _row_of(dimensions).itemsize
     rows = np.frombuffer(b"".join([data[head:] for data in packed]), np.dtype((np.void, size)))
     lengths = np.fromiter(map(len, packed), np.int64, len(packed))
-    return Tokens(rows, np.maximum(lengths - head, 0) // size)
+    counts = np.maximum(lengths - head, 0) // size
+    return Tokens(rows, np.cumsum(counts) - counts, counts)
 
 
 def check_packed(data: bytes, codebook: Codebook) -> None:
