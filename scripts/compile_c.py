@@ -20,13 +20,16 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
-SOURCE = Path("memory_actors/search/indexes/max_sim.c")
-LIBRARY = "libmax_sim.so.1"
-FLAGS = ("-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=none", "-s")
+SEARCH = Path("memory_actors/search")
+LIBRARY = SEARCH / "libcompiled.so.1"
+FLAGS = (
+    "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=none",
+    "-s",
+)  # fmt: skip
 
 
 class CompileC(BuildHookInterface[Any]):
-    """Compiles the library beside its source, and puts it into the wheel."""
+    """Compiles the library, and puts it into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Do so, where it can be done and is wanted.
@@ -36,11 +39,11 @@ class CompileC(BuildHookInterface[Any]):
         wanted = os.environ.get("MEMORY_ACTORS_WHEEL")
         if wanted == "any" or (sys.platform, platform.machine()) != ("linux", "x86_64"):
             return
-        library = SOURCE.with_name(LIBRARY)
+        sources = sorted(Path(self.root).glob(f"{SEARCH}/**/*.c"))
         compiler = shlex.split(os.environ.get("CC", "cc"))
         try:
             subprocess.run(  # noqa: S603
-                [*compiler, *FLAGS, "-o", library, SOURCE],
+                [*compiler, *FLAGS, "-o", LIBRARY, *sources],
                 cwd=self.root, check=True, capture_output=True, text=True,
             )  # fmt: skip
         except (OSError, subprocess.CalledProcessError) as error:
@@ -50,6 +53,6 @@ class CompileC(BuildHookInterface[Any]):
             self.app.display_warning(f"searches are slower, for C cannot be compiled here: {why}")
             return
         if version != "editable":
-            build_data["force_include"][str(Path(self.root) / library)] = str(library)
+            build_data["force_include"][str(Path(self.root) / LIBRARY)] = str(LIBRARY)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{wanted or next(platform_tags())}"

@@ -13,9 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
-#define AVX2 __attribute__((target("avx2")))
+#include "../compiled.h"
 
 enum { WIDTH = 64, CODE_BYTES = WIDTH / 4, ID_BYTES = 2, ROW_BYTES = ID_BYTES + CODE_BYTES };
 enum { LANES = 16, BLOCKS_MAX = 4, QUADS = WIDTH / 4, PAIRS = WIDTH / 2 };
@@ -58,7 +56,7 @@ static const int8_t *lowest_of(const struct codebook *codebook, const uint8_t *r
 
 /* --- AVX-512 with VNNI: 64 products of bytes in one instruction, of which one side has no sign */
 
-AVX512 static void score_avx512(
+AVX512_VNNI static void score_avx512(
     const struct query *query, const struct tokens *tokens, const struct codebook *codebook, float *scores)
 {
     const __m512i step = _mm512_loadu_si512(codebook->steps), two_steps = _mm512_add_epi8(step, step);
@@ -166,16 +164,6 @@ AVX2 static void score_avx2(
 }
 
 /* --- called from max_sim.py */
-
-/* Which way this processor has: 2 for AVX-512, 1 for AVX2, 0 for none. */
-EXPORT int max_sim_way(void)
-{
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
-        return 2;
-    return __builtin_cpu_supports("avx2") ? 1 : 0;
-}
 
 /* Write the score of each memory. At most 64 tokens of a query; `way` is one that the processor has. */
 EXPORT void max_sim(

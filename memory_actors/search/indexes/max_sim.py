@@ -1,33 +1,27 @@
 """MaxSim of one query with the packed tokens of memories: compiled where it can be, else by numpy.
 
-`max_sim.c` does it in one pass, and in a fifth of the time: it is compiled as the package is
-installed, if there is a compiler (`scripts/compile_c.py`), for a processor with AVX2 or more, and
-for states of 49 to 64 dimensions. Without it, or elsewhere, numpy and numkong do the same, and
-scores differ by their last bits.
+`max_sim.c` does it in one pass, and in a fifth of the time, for states of 49 to 64 dimensions and a
+processor with AVX2 or more. Elsewhere, or where it is not `compiled`, numpy and numkong do the
+same; scores differ by their last bits.
 """
 
-import ctypes
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from memory_actors.search.compiled import INT, LONG, POINTER, function, way
 from memory_actors.search.dot_products import Bytes, byte_angles
 from memory_actors.search.embedding.token_states import Codebook, Tokens
 
 TOKENS_MAX: Final = 64
 """Of a query. A pasted page as a query would otherwise take time without bound."""
-LIBRARY: Final = Path(__file__).with_name("libmax_sim.so.1")
-"""Its number is that of the functions it has: one that was compiled for others is not loaded."""
-WAYS: Final = ("numpy", "AVX2", "AVX-512")
 _CODE_BYTES: Final = 16
 _CHUNK_MEMORIES: Final = 512
 """Scored at once by numpy: 18,000 tokens are 1 MB, which stays in the processor's cache."""
-_POINTER: Final = ctypes.c_void_p
-_INT, _LONG = ctypes.c_int, ctypes.c_int64
+_ARGUMENTS: Final = (
+    INT, POINTER, POINTER, INT, POINTER, POINTER, POINTER, LONG, POINTER, LONG, POINTER, POINTER,
+)  # fmt: skip
 
 Scores = npt.NDArray[np.float32]
 
@@ -51,33 +45,13 @@ def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
     return _by_numpy(query, memories, codebook)
 
 
-@cache
-def way() -> int:
-    """Return which of `WAYS` states of 64 dimensions are compared by here."""
-    try:
-        return int(ctypes.CDLL(str(LIBRARY)).max_sim_way())
-    except OSError:  # it was not compiled
-        return 0
-
-
-@cache
-def _function() -> Callable[..., None]:
-    function = ctypes.CDLL(str(LIBRARY)).max_sim
-    function.restype = None
-    function.argtypes = (
-        _INT, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _LONG, _POINTER, _LONG,
-        _POINTER, _POINTER,
-    )  # fmt: skip
-    return function
-
-
 def _compiled(number: int, query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
     if (memories.starts + memories.counts).max() > len(memories.rows):
         raise IndexError("the tokens of a memory lie behind those that are held")
     scores = np.empty(len(memories.counts), np.float32)
     columns = (query.states, query.weights, memories.rows, memories.starts, memories.counts)
     states, weights, rows, starts, counts = map(np.ascontiguousarray, columns)
-    _function()(
+    function("max_sim", *_ARGUMENTS)(
         number, states.ctypes.data, weights.ctypes.data, len(weights),
         rows.ctypes.data, starts.ctypes.data, counts.ctypes.data, len(counts),
         codebook.lowest_padded.ctypes.data, len(codebook.lowest_padded),

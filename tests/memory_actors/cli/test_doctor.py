@@ -53,10 +53,10 @@ def test_a_healthy_machine_passes_every_check(program) -> None:
     assert "in order" in program.ok("doctor")
 
 
-def test_it_says_how_token_states_are_compared(program, monkeypatch) -> None:
-    assert examine(program)[1]["comparing"]["found"].startswith("token states, by ")
+def test_it_says_how_memories_are_compared(program, monkeypatch) -> None:
+    assert examine(program)[1]["comparing"]["found"].startswith("by ")
     monkeypatch.setattr(checks, "way", lambda: 0)
-    assert "a search takes a fifth longer" in examine(program)[1]["comparing"]["found"]
+    assert "by numpy: a search takes a third longer" in examine(program)[1]["comparing"]["found"]
 
 
 def test_a_missing_model_is_found_and_the_cure_named(program, no_model) -> None:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory_actors.search.compiled import LIBRARY, WAYS
+from memory_actors.search.compiled import way as compiled_way
 from memory_actors.search.embedding.token_states import (
     DIMENSIONS,
     PLAIN,
@@ -30,8 +32,7 @@ from memory_actors.search.embedding.token_states import (
 from memory_actors.search.indexes import late
 from memory_actors.search.indexes import max_sim as max_sim_module
 from memory_actors.search.indexes.late import LateIndex
-from memory_actors.search.indexes.max_sim import LIBRARY, WAYS, QueryTokens, max_sim
-from memory_actors.search.indexes.max_sim import way as compiled_way
+from memory_actors.search.indexes.max_sim import QueryTokens, max_sim
 
 WIDTH = 96
 
