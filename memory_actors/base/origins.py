@@ -51,7 +51,7 @@ def origins_of(recorded: Recorded[Any]) -> Origins:
         given: Origins = event.origins
         return given
     raw = recorded.raw_meta
-    return _in_meta(raw) if b"trust" in raw else ()
+    return _in_meta(raw) if raw and b"trust" in raw else ()
 
 
 @cache  # asking an event for a field that it has not takes three times as long

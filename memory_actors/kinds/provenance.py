@@ -126,17 +126,16 @@ def follow(
     state: Provenance, events: Iterable[Recorded[Any]], keys: Callable[[Any], Iterable[str]]
 ) -> Provenance:
     """Fold events of all parts, in order; `keys` gives the memories that one is about."""
-    draft: MapMutation[str, Origins] | None = None
+    draft = state.origins.mutate()
     for recorded in events:
         said, event = origins_of(recorded), recorded.data
-        purged = event.left if type(event) is SourcePurged else None
-        if said or purged or (state.origins if draft is None else draft):
-            draft = state.origins.mutate() if draft is None else draft
-            for memory_id, origins in (purged or {}).items():
+        if type(event) is SourcePurged:
+            for memory_id, origins in event.left.items():
                 _put(draft, memory_id, origins)
+        elif said or draft:
             for memory_id in keys(event):
                 _evolve(draft, memory_id, recorded, said)
-    return state if draft is None else Provenance(draft.finish())
+    return Provenance(draft.finish())
 
 
 def _evolve(

@@ -4,6 +4,7 @@ What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -92,7 +93,6 @@ class UserState(msgspec.Struct, frozen=True):
         ]
 
 
-_PART_BY_NAME = {part.NAME: part for part in PARTS}
 _PART_OF_EVENT = {cls: part for part in PARTS for cls in part.registry.classes()}
 _PART_OF_TAG = {tag: part for part in PARTS for tag in part.registry.tags()}
 _PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
@@ -134,13 +134,11 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     with everything before it.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
-    by_part: dict[str, list[Recorded[Any]]] = {}
+    by_part = defaultdict[Part, list[Recorded[Any]]](list)
     for recorded in whole:
-        by_part.setdefault(_PART_OF_EVENT[type(recorded.data)].NAME, []).append(recorded)
-    by_part.pop(provenance.NAME, None)
-    changed = {
-        name: _PART_BY_NAME[name].fold(getattr(state, name), run) for name, run in by_part.items()
-    }
+        by_part[_PART_OF_EVENT[type(recorded.data)]].append(recorded)
+    by_part.pop(provenance, None)
+    changed = {part.NAME: part.fold(state.of(part), run) for part, run in by_part.items()}
     changed[provenance.NAME] = provenance.follow(state.provenance, whole, _keys)
     return msgspec.structs.replace(state, **changed)
 
