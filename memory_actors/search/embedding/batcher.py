@@ -37,7 +37,7 @@ from memory_actors.search.embedding.embedder_thread import (
     failed,
 )
 from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, codebook_of
-from memory_actors.search.embedding.token_states import check_packed, states_of
+from memory_actors.search.embedding.token_states import check_packed
 from memory_actors.search.embedding.vector_table import as_stored
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
@@ -337,18 +337,9 @@ class Batcher:
         if encode is None:
             vectors = self._form.vectors(self.embedder.embed(texts), len(texts))
             return [Embedded(vector, None) for vector in as_stored(vectors)]
-        encoded = [self._with_states(one) for one in encode(texts)]
+        encoded: list[Embedded] = list(encode(texts))
+        for one in encoded:
+            if one.tokens is not None:  # else it would be found out after the commit
+                check_packed(one.tokens, codebook_of(self.embedder))
         vectors = as_stored(self._form.vectors([one.vector for one in encoded], len(texts)))
         return [one._replace(vector=vector) for one, vector in zip(encoded, vectors, strict=True)]
-
-    def _with_states(self, one: Embedded) -> Embedded:
-        """Return an embedding with the states that a query is compared by.
-
-        :raises ValueError: its tokens are not whole: else that would be found out after the commit.
-        """
-        if one.tokens is None:
-            return one
-        codebook = codebook_of(self.embedder)
-        check_packed(one.tokens, codebook)
-        states = one.states
-        return one if states is not None else one._replace(states=states_of(one.tokens, codebook))

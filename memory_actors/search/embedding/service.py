@@ -35,7 +35,7 @@ from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors,
 from memory_actors.search.embedding.rows import Numbers
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
-from memory_actors.search.embedding.token_states import Codebook
+from memory_actors.search.embedding.token_states import Codebook, states_of
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
 UNKEPT_MAX: Final = 10_000
@@ -200,8 +200,11 @@ class EmbeddingService:
         fresh, failed = await self._fresh({digest: text}, EVERYBODY, query=True)
         for error in failed.values():
             raise error
-        self._remember(fresh, EVERYBODY)
-        return fresh[digest]
+        one = fresh[digest]
+        if one.tokens is not None and one.states is None:  # its embedder knows what was coded alone
+            one = one._replace(states=states_of(one.tokens, self.codebook()))
+        self._remember({digest: one}, EVERYBODY)
+        return one
 
     async def _fresh(
         self,
