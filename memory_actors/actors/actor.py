@@ -115,6 +115,15 @@ class Actor(Generic[S]):
         :raises QuarantinedError: this actor takes no commands any more.
         :raises UnavailableError: the append failed; what it left is read again.
         """
+        return await (await self.post(request, deadline_s))
+
+    async def post(
+        self, request: Request, deadline_s: float = DEADLINE_S
+    ) -> "asyncio.Future[Reply]":
+        """Put a command into the mailbox; return the future of what comes of it. See `ask`.
+
+        Where the mailbox has room the command is in it without a turn of the loop.
+        """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s
         try:
@@ -125,10 +134,8 @@ class Actor(Generic[S]):
             raise late(deadline_s) from error
         answer = self._post(request)
         alarm = loop.call_at(until_s, lambda: settle(answer, late(deadline_s)))
-        try:
-            return await answer
-        finally:
-            alarm.cancel()
+        answer.add_done_callback(lambda _answer: alarm.cancel())
+        return answer
 
     async def dry_run(self, command: Any) -> Sequence[Any]:
         """Return the events that a command would lead to as things stand; nothing comes of them.

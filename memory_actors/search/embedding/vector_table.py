@@ -277,6 +277,8 @@ class VectorTable:
         """Return the rows of this dimension that are whole, by key: in the order they lie in."""
         with txn.cursor(self._env.tables[PLACES]) as cursor:
             places = sorted((number, key) for key, number in cursor.getmulti(sorted(keys)))
+        if not places:
+            return {}
         numbers, known = [number for number, _ in places], [key for _, key in places]
         rows = rows_at(self._env, txn, numbers, known, scope, dimension)
         return {key: row for key, row in zip(known, rows, strict=True) if row is not None}
