@@ -31,16 +31,22 @@ import anyio.to_thread
 
 from memory_actors.base.errors import EmbedderError
 from memory_actors.base.steps import here, step
+from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embedder_thread import (
     LEAVE_S_MAX,
     EmbedderThread,
     closed,
     failed,
 )
-from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, codebook_of
+from memory_actors.search.embedding.protocol import (
+    Embedded,
+    Embedder,
+    VectorForm,
+    Vectors,
+    codebook_of,
+)
 from memory_actors.search.embedding.token_states import check_packed
 from memory_actors.search.embedding.under_way import Computing, Outcome, late
-from memory_actors.search.embedding.vector_table import as_stored
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms
@@ -338,10 +344,22 @@ class Batcher:
         encode = getattr(self.embedder, "encode", None)
         if encode is None:
             vectors = self._form.vectors(self.embedder.embed(texts), len(texts))
-            return [Embedded(vector, None) for vector in as_stored(vectors)]
+            return _as_stored([Embedded(vector, None) for vector in vectors], vectors)
         encoded: list[Embedded] = list(encode(texts))
         for one in encoded:
             if one.tokens is not None:  # else it would be found out after the commit
                 check_packed(one.tokens, codebook_of(self.embedder))
-        vectors = as_stored(self._form.vectors([one.vector for one in encoded], len(texts)))
-        return [one._replace(vector=vector) for one, vector in zip(encoded, vectors, strict=True)]
+        vectors = self._form.vectors([one.vector for one in encoded], len(texts))
+        return _as_stored(encoded, vectors)
+
+
+def _as_stored(embedded: Sequence[Embedded], vectors: Vectors) -> list[Embedded]:
+    """Return embeddings with their vectors as they come back from disk.
+
+    So answers are the same before and after.
+    """
+    coded = coded_units(vectors)
+    return [
+        one._replace(vector=vector, coded=coded.at(slice(row, row + 1)))
+        for row, (one, vector) in enumerate(zip(embedded, coded.decoded(), strict=True))
+    ]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import WrongVectorsError
-from memory_actors.search.dot_products import Bytes
+from memory_actors.search.dot_products import Bytes, Coded
 from memory_actors.search.embedding.token_states import PLAIN, Codebook
 
 UNIT_TOLERANCE = 1e-2  # what rounding moves a length by, and no scale
@@ -36,6 +36,8 @@ class Embedded(NamedTuple):
     states: Bytes | None = None
     """The states before they were coded, `rounded`, int8 [tokens, dimensions]: what a query is
     compared by. None of what was stored; of an embedder that gives none, what was coded serves."""
+    coded: Coded | None = None
+    """The vector as it is stored, one row. None of what was stored, or an embedder gives."""
 
 
 class Embedder(Protocol):

@@ -204,7 +204,7 @@ class EmbeddingService:
         self._note_unkept([digest], EVERYBODY)
         if one.tokens is not None and one.states is None:  # its embedder knows what was coded alone
             one = one._replace(states=states_of(one.tokens, self.codebook()))
-        self._remember({digest: one}, EVERYBODY)
+        self._remember({digest: one._replace(coded=None)}, EVERYBODY)
         return one
 
     def _taken(self, outcomes: Mapping[bytes, Outcome], *, owner: Owner) -> Outcomes:
@@ -217,7 +217,7 @@ class EmbeddingService:
             if not isinstance(one, EmbedderError)
         }
         self._note_unkept(fresh, owner)
-        self._remember(fresh, owner)
+        self._remember({d: one._replace(coded=None) for d, one in fresh.items()}, owner)
         return fresh, failed
 
     def _note_unkept(self, digests: Iterable[bytes], owner: Owner) -> None:

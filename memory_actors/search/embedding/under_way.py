@@ -29,22 +29,25 @@ class Computing:
     def __init__(self, outcomes: "Sequence[asyncio.Future[Outcome]]", deadline_s: float):
         self._outcomes = outcomes
         self._deadline_s = deadline_s
-        self._until_s = asyncio.get_running_loop().time() + deadline_s
+        self._alarm = asyncio.get_running_loop().call_later(deadline_s, self._end)
 
     def __await__(self) -> Generator[Any, None, list[Outcome]]:
         return self._come().__await__()
 
     async def _come(self) -> list[Outcome]:
         try:
-            async with asyncio.timeout_at(self._until_s):
-                return [await outcome for outcome in self._outcomes]
-        except TimeoutError:
-            return [late(self._deadline_s)] * len(self._outcomes)
+            return [await outcome for outcome in self._outcomes]
         finally:
             self.cancel()
 
+    def _end(self) -> None:
+        for outcome in self._outcomes:
+            if not outcome.done():
+                outcome.set_result(late(self._deadline_s))
+
     def cancel(self) -> None:
         """Wait for nothing more: what nobody else wants is not begun."""
+        self._alarm.cancel()
         for outcome in self._outcomes:
             outcome.cancel()
 
