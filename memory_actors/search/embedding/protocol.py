@@ -110,7 +110,9 @@ class VectorForm:
                 f"the embedder returned {said} for {count} texts: "
                 f"return float32 [{count}, {self._dimension}]"
             )
-        lengths = np.linalg.norm(numbers, axis=1, keepdims=True)
+        lengths = np.sqrt(np.vecdot(numbers, numbers))[:, None]
+        if np.all(np.abs(lengths - 1) < UNIT_TOLERANCE):
+            return numbers.astype(np.float32, copy=False)
         if not np.all(np.isfinite(lengths)):
             raise WrongVectorsError(
                 "the embedder returned a vector with numbers that are not finite"
@@ -119,13 +121,11 @@ class VectorForm:
             raise WrongVectorsError(
                 "the embedder returned a vector of length 0: it has no direction"
             )
-        if np.any(np.abs(lengths - 1) >= UNIT_TOLERANCE):
-            if not self._told:
-                self._told = True
-                length = float(lengths.flat[0])
-                _logger.warning("vectors are not of length 1 and are normalised", length=length)
-            numbers = numbers / lengths
-        return numbers.astype(np.float32, copy=False)
+        if not self._told:
+            self._told = True
+            length = float(lengths.flat[0])
+            _logger.warning("vectors are not of length 1 and are normalised", length=length)
+        return (numbers / lengths).astype(np.float32, copy=False)
 
 
 def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:
