@@ -117,13 +117,8 @@ class Actor(Generic[S]):
         """
         return await (await self.post(request, deadline_s))
 
-    async def post(
-        self, request: Request, deadline_s: float = DEADLINE_S
-    ) -> "asyncio.Future[Reply]":
-        """Put a command into the mailbox; return the future of what comes of it. See `ask`.
-
-        Where the mailbox has room the command is in it without a turn of the loop.
-        """
+    async def post(self, request: Request, deadline_s: float = DEADLINE_S) -> asyncio.Future[Reply]:
+        """Put a command into the mailbox; return the future of what comes of it. See `ask`."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s
         try:

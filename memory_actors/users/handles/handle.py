@@ -308,10 +308,9 @@ class Handle(metaclass=ABCMeta):
         """Embed the texts of a command that is asked, and index them when the log has them."""
         async with entered:
             try:
-                if not accepted.done():  # others go before it: what is refused is not embedded
-                    first = asyncio.FIRST_COMPLETED
-                    await asyncio.wait((accepted, answer), return_when=first)
-                if accepted.done():
+                if not accepted.done():  # it has not been decided: others go before it
+                    await asyncio.wait((accepted, answer), return_when=asyncio.FIRST_COMPLETED)
+                if accepted.done():  # what is refused is not embedded
                     for _, embedding in texts:
                         embedding.begin()
                 reply = await self._scope.answered(live, answer)
