@@ -111,6 +111,8 @@ class _Base(Generic[R]):
 
     def with_key(self, key: int) -> list[str]:
         first = np.searchsorted(self.keys, np.uint64(key), sorter=self._by_key)
+        if first == self.count or self.keys[self._by_key[first]] != key:
+            return []
         behind = np.searchsorted(self.keys, np.uint64(key), "right", sorter=self._by_key)
         return [self.id_at(number).decode() for number in self._by_key[first:behind].tolist()]
 

@@ -41,6 +41,7 @@ Of a query nothing is stored, so its states are compared as they are: with coded
 0.02 less on the long passages of QMSum.
 """
 
+import functools
 import struct
 import zlib
 from collections.abc import Sequence
@@ -276,6 +277,7 @@ def unpack(data: bytes) -> PackedStates:
     return PackedStates(rows["id"], rows["codes"])
 
 
+@functools.cache
 def _row_of(dimensions: int) -> np.dtype[np.void]:
     code_bytes = -(-dimensions // (_PER_BYTE * _WORD_BYTES)) * _WORD_BYTES
     return np.dtype([("id", "<u2"), ("codes", "u1", (code_bytes,))])
