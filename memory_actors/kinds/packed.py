@@ -112,6 +112,8 @@ class _Base(Generic[R]):
 
     def with_key(self, key: int) -> list[str]:
         first = np.searchsorted(self.keys, np.uint64(key), sorter=self._by_key)
+        if first == self.count or self.keys[self._by_key[first]] != key:
+            return []
         behind = np.searchsorted(self.keys, np.uint64(key), "right", sorter=self._by_key)
         return [self.id_at(number).decode() for number in self._by_key[first:behind].tolist()]
 
@@ -272,12 +274,14 @@ class RowsMutation(Generic[R]):
         if self._keys is not None and (key := self._form.key(row)) != NO_KEY:
             self._keys[key] = (*self._keys.get(key, ()), memory_id)
 
-    def pop(self, memory_id: str) -> R:
-        """Take a row away and return it."""
+    def pop(self, memory_id: str, *default: None) -> Any:
+        """Take a row away and return it; the default, if there is one, in the place of none."""
         row = self._changes.get(memory_id, _UNCHANGED)
         is_changed = row is not _UNCHANGED
         row = row if is_changed else self._base.get(memory_id)
         if row is None:
+            if default:
+                return None
             raise KeyError(memory_id)
         if is_changed:
             self._forget(row)
