@@ -193,10 +193,12 @@ class EmbeddingService:
         """
         text = self.as_query(text)
         digest = text_digest(text)
-        known = self._cached([digest], EVERYBODY).get(digest)
+        key = EVERYBODY.prefix + digest
+        known = self._cache.get(key)
         if known is not None and (known.tokens is None or known.states is not None):
-            self._cache.move_to_end(EVERYBODY.prefix + digest)
+            self._cache.move_to_end(key)
             self._from_memory += 1
+            await asyncio.sleep(0)  # who waits for the model lets the others have a turn, too
             return known
         (one,) = await self._computing([text], query=True)
         if isinstance(one, EmbedderError):
