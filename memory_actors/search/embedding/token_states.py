@@ -41,10 +41,10 @@ Of a query nothing is stored, so its states are compared as they are: with coded
 0.02 less on the long passages of QMSum.
 """
 
-import functools
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -135,6 +135,8 @@ class Codebook:
         padding = -self.dimensions % (_PER_BYTE * _WORD_BYTES)
         self.code_bytes = (self.dimensions + padding) // _PER_BYTE
         """Of a token."""
+        self._part = np.dtype((np.void, self.code_bytes))
+        """The codes of a token, copied as one: byte by byte takes ten times."""
         # Whole words are decoded at once: the dimensions are filled up with such as are always 0.
         filled = np.pad(lowest, ((0, 0), (0, padding))) if padding else lowest
         self.lowest_padded = np.ascontiguousarray(filled)
@@ -157,8 +159,7 @@ class Codebook:
 
         Padded with zeros to a multiple of 16 dimensions.
         """
-        part = np.dtype((np.void, self.code_bytes))  # copied as one: byte by byte takes ten times
-        rows = tokens.view(_row_of(self.dimensions))
+        part, rows = self._part, tokens.view(_row_of(self.dimensions))
         words = np.ascontiguousarray(rows["codes"].view(part)[:, 0]).view(np.uint32)
         blocks = -(-len(rows) // _TOKENS_AT_ONCE)
         states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
@@ -277,7 +278,7 @@ def unpack(data: bytes) -> PackedStates:
     return PackedStates(rows["id"], rows["codes"])
 
 
-@functools.cache
+@cache
 def _row_of(dimensions: int) -> np.dtype[np.void]:
     code_bytes = -(-dimensions // (_PER_BYTE * _WORD_BYTES)) * _WORD_BYTES
     return np.dtype([("id", "<u2"), ("codes", "u1", (code_bytes,))])
