@@ -17,7 +17,6 @@ from heapq import merge
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
 
 import anyio.to_thread
 import numpy as np
@@ -185,10 +184,6 @@ class _InStep(NamedTuple):
     rows: Rows
 
 
-_in_step: "WeakKeyDictionary[MemoryIndex, _InStep]" = WeakKeyDictionary()
-"""By index: it is asked many times between two changes."""
-
-
 async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searchable]:
     """Index the rows at hand that are not, and return what they are searched in."""
     parts = []
@@ -196,7 +191,7 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searc
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
         index = live.indexes.at_hand(kind, session_id)
-        known = None if query.is_narrow else _in_step.get(index)
+        known: _InStep | None = None if query.is_narrow else index.in_step
         if known is None or known.now is not now or known.dense is not index.dense:
             passages = {p.label: (Found(kind, row), p) for row in rows for p in kind.passages(row)}
             was_whole = await _warm(services, live, index, passages)
@@ -204,7 +199,7 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searc
             labels = [label for label, (one, _) in passages.items() if passes(one.row)]
             known = _InStep(now, index.dense, np.sort(index.dense.rows_of(labels)))
             if was_whole and not query.is_narrow:
-                _in_step[index] = known
+                index.in_step = known
         parts.append(_Searchable(kind, state, index.parts, known.rows, lambda _row: True))
     return parts
 
@@ -222,7 +217,7 @@ async def _warm(
     events = await texts(services.log, live.stream, [one for one, _ in missing])
     phrased = [kind.passage_text(row, p.label, events) for (kind, row), p in missing]
     embedded = await services.embeddings.embed(phrased)
-    _in_step.pop(index, None)  # another query may have been there meanwhile
+    index.in_step = None  # another query may have been there meanwhile
     for ((_, row), passage), text, one in zip(missing, phrased, embedded, strict=True):
         index.insert(row, passage, EmbeddedText(text, one))
     return False

@@ -110,6 +110,8 @@ class MemoryIndex:
         self._waiting: dict[int, _Waiting] = {}  # by label
         self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
         self._order = SessionOrder()
+        self.in_step: Any = None
+        """For who gives the passages: what it last brought the index in step with, if it is yet."""
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
         self._saved_version = 0
