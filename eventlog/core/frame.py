@@ -67,10 +67,12 @@ _head = _READ.unpack_from
 _READ_BYTES = _READ.size
 _CRC_BYTES = _CRC.size
 _FLAGS_AT = 5
+_SCHEMA_AT = 6
 _TAG_BYTES_AT = 8
 _HEADER_BYTES = _HEADER.size
 # Slices of a frame that are made once: to make one costs as much as to take it.
-STREAM_AND_VERSION = slice(_TAG_BYTES_AT + 1, _TAG_BYTES_AT + 1 + STREAM_ID_BYTES + 8)
+STREAM = slice(_TAG_BYTES_AT + 1, _TAG_BYTES_AT + 1 + STREAM_ID_BYTES)
+STREAM_AND_VERSION = slice(STREAM.start, STREAM.stop + 8)
 CHAIN = slice(_HEADER_BYTES - CHAIN_BYTES, _HEADER_BYTES)
 _DIGEST = slice(CHAIN.start - CHAIN_BYTES, CHAIN.start)
 _BEHIND_CRC = slice(_CRC_BYTES, None)
@@ -200,6 +202,18 @@ def read(position: int, data: bytes) -> Taken:
         return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, Encrypted(body)
     raw = decompress(body, raw_bytes) if flags == COMPRESSED else _not_here(position, data)
     return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
+
+
+def is_plain(data: bytes) -> bool:
+    """Say whether a frame has its payload as it was encoded, unchecked."""
+    return data[_FLAGS_AT : _FLAGS_AT + 1] == b"\0"
+
+
+def content(data: bytes) -> tuple[bytes, int, bytes]:
+    """Return tag, schema and payload of a frame that is plain (plain_events.py) and was checked."""
+    tag_end = _READ_BYTES + data[_TAG_BYTES_AT]
+    schema = data[_SCHEMA_AT] << 8 | data[_SCHEMA_AT + 1]
+    return data[_READ_BYTES:tag_end], schema, data[tag_end + SALT_BYTES :]
 
 
 def unpack(position: int, data: bytes) -> Frame:

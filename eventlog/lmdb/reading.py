@@ -223,6 +223,15 @@ class LogReading:
         """True if keys were given, so that encrypted payloads can be read."""
         return self._keys is not None and self._keys is not NO_KEYS
 
+    @property
+    def is_encrypted(self) -> bool:
+        """True if the log is encrypted, whether keys were given or not."""
+        return self._keys is not None
+
+    def keys_of(self, data: bytes) -> tuple[str, ...]:
+        """Return what the event in a plain frame is about. See `frame.content`."""
+        return self._registry.keys_in(*frame.content(data))
+
     def rows_of(
         self, txn: Transaction, taken: frame.Taken, payload: bytes | frame.Encrypted
     ) -> list[bytes]:

@@ -7,37 +7,29 @@ event a call is taken for many at once where that is the same: rows of indexes a
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-
-import msgspec
+from itertools import takewhile
 
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
+from eventlog.core.plain_events import LIBRARY, PlainEvents, Row, StreamEnd, StreamEnds
 from eventlog.core.rows import unseal_record
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
+BATCH_ROWS = 256  # of events, checked at once if they are plain
+BATCH_BYTES = 4 << 20
 ROWS_AT_ONCE = 2048  # events between two searches, and two words of progress
 INDEXES = "versions", "keys"
 SID = frame.STREAM_ID_BYTES
 
 Found = Callable[[int, bytes, str], None]
 """(position, stream id, message): takes a finding."""
-
-
-class StreamEnd(msgspec.Struct, array_like=True, gc=False):
-    """The end of a stream after the events walked so far."""
-
-    version: int
-    chain: bytes
-    stored_bytes: int = 0
-    erased: int = 0
-    """The last version whose payload is erased."""
 
 
 def erasures(env: Environment, txn: Transaction) -> dict[bytes, int]:
@@ -47,6 +39,20 @@ def erasures(env: Environment, txn: Transaction) -> dict[bytes, int]:
         with suppress(EventLogError):
             found[sid] = unseal_record(value, ErasureRecord, "an erasure", sid).until
     return found
+
+
+def _batches(cursor: Cursor) -> Iterator[list[Row]]:
+    """Yield the rows of a table, as many at a time as may be in memory."""
+    rows: list[Row] = []
+    size = 0
+    for row in cursor:
+        rows.append(row)
+        size += len(row[1])
+        if len(rows) == BATCH_ROWS or size > BATCH_BYTES:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
 
 
 class IndexSearch:
@@ -65,7 +71,7 @@ class IndexSearch:
         """Events whose key is not here, by stream."""
         self.versions: list[tuple[bytes, bytes]] = []
         """Rows that are to be found: stream id and version, and position."""
-        self._keys: list[bytes] = []
+        self._keys: list[tuple[bytes, bytes]] = []
 
     def add_keys(self, position: int, taken: frame.Taken, payload: bytes | frame.Encrypted) -> None:
         """See to it that an event is looked for under each of its keys."""
@@ -82,12 +88,30 @@ class IndexSearch:
             return
         if self.count is not None:
             self.count += len(rows)
-        self._keys += rows
+        self._keys += [(row, key_check(row)) for row in rows]
+
+    def add_plain(self, position: int, first: int, frames: Sequence[bytes], plain: PlainEvents) -> None:
+        """Do the same for events from a position on, which were taken as plain."""
+        keys: list[str] = []
+        of: list[int] = []
+        keys_of = self._reading.keys_of
+        for number, data in enumerate(frames):
+            try:
+                found = keys_of(data)
+            except EventLogError:
+                taken = frame.read(position + number, data)
+                self.add_keys(position + number, taken, frame.content(data)[-1])
+            else:
+                keys += found
+                of += [first + number] * len(found)
+        if self.count is not None:
+            self.count += len(keys)
+        self._keys += plain.rows_of_keys(keys, of)
 
     def search(self) -> None:
         """See that the rows are found by a search."""
         self._search("versions", self.versions)
-        self._search("keys", [(row, key_check(row)) for row in self._keys])
+        self._search("keys", self._keys)
         self.versions.clear()
         self._keys.clear()
 
@@ -124,38 +148,69 @@ class EventWalk:
     ):
         self._env = env
         self._txn = txn
-        self._erasing = erasing
         self._found = found
+        self.ends = StreamEnds(erasing)
+        """Of the streams that have events, when all are checked."""
+        is_compiled = LIBRARY.way and not reading.is_encrypted
+        self._plain = PlainEvents(self.ends) if is_compiled else None
+        self._expected = 1
+        """The position of the next row."""
         self.index = IndexSearch(env, reading, txn, found)
         self.events = 0
         self.rows = 0
         """Of the table, those among them whose key is no position."""
-        self.ends: dict[bytes, StreamEnd] = {}
         self.stubs: Counter[SegmentId] = Counter()
         self.erased = 0
 
     def run(self, progress: Callable[[int], object]) -> None:
         """Check all events; `progress` is told how many."""
+        searched = 0
         with self._txn.cursor(self._env.tables["events"]) as cursor:
-            self._walk(cursor, progress)
+            for rows in _batches(cursor):
+                self._walk(rows)
+                self.rows += len(rows)
+                if self.rows - searched >= ROWS_AT_ONCE:
+                    searched = self.rows
+                    self.index.search()
+                    progress(self.events)
         self.index.search()
+        self.ends.forget_starts()
 
-    def _walk(self, cursor: Cursor, progress: Callable[[int], object]) -> None:
-        expected, unpack = 1, U64.unpack
-        for key, data in cursor:
-            self.rows += 1
-            if len(key) != U64.size:
-                self._found(0, b"", f"an event has the key {key.hex()}")
-                continue
-            position = unpack(key)[0]
-            if position != expected:
-                self._found(position, b"", f"events {expected} to {position - 1} are missing")
-            expected = position + 1
-            self.events += 1
-            self._check(position, key, data)
-            if self.events % ROWS_AT_ONCE == 0:
-                self.index.search()
-                progress(self.events)
+    def _walk(self, rows: list[Row]) -> None:
+        keys, frames = zip(*rows, strict=True)
+        if self._plain is None or set(map(len, keys)) != {U64.size}:
+            for row in rows:
+                self._row(*row)
+            return
+        at = 0
+        self._plain.look_at(keys, frames)
+        while at < len(rows):
+            at += self._take(self._plain, frames, at)
+            odd = takewhile(lambda row: not frame.is_plain(row[1]), rows[at + 1 :])
+            for row in (*rows[at : at + 1], *odd):
+                self._row(*row)
+                at += 1
+
+    def _take(self, plain: PlainEvents, frames: Sequence[bytes], first: int) -> int:
+        """Take what is plain from a row on; return how many rows that are."""
+        versions = plain.take(first, self._expected)
+        count = len(versions)
+        self.index.versions += versions
+        self.index.add_plain(self._expected, first, frames[first : first + count], plain)
+        self._expected += count
+        self.events += count
+        return count
+
+    def _row(self, key: bytes, data: bytes) -> None:
+        if len(key) != U64.size:
+            self._found(0, b"", f"an event has the key {key.hex()}")
+            return
+        position = U64.unpack(key)[0]
+        if position != self._expected:
+            self._found(position, b"", f"events {self._expected} to {position - 1} are missing")
+        self._expected = position + 1
+        self.events += 1
+        self._check(position, key, data)
 
     def _check(self, position: int, packed: bytes, data: bytes) -> None:
         try:
@@ -164,18 +219,15 @@ class EventWalk:
             self._found(position, b"", str(error))
             return
         sid, version, _, _, stored_bytes, _, tag, payload = taken
-        end = self.ends.get(sid)
-        if end is None:
-            end = self.ends[sid] = StreamEnd(0, frame.chain_start(sid))
+        end = self.ends[sid]
         if version != end.version + 1:
             self._found(position, sid, f"version {version} follows {end.version}")
         elif not frame.follows(data, tag, payload, end.chain):
             message = "digest or chain does not follow from the event before it"
             self._found(position, sid, message)
-        end.version, end.chain = version, data[CHAIN]
-        end.stored_bytes += stored_bytes
+        end.take(version, data[CHAIN], stored_bytes)
         self.index.versions.append((data[STREAM_AND_VERSION], packed))
-        if isinstance(payload, frame.ErasedMark) or version <= self._erasing.get(sid, 0):
+        if isinstance(payload, frame.ErasedMark) or version <= end.erasing:
             end.erased = version
             self.erased += 1
         elif isinstance(payload, frame.Pointer):  # its keys are known when the archive is read

@@ -1,0 +1,141 @@
+"""Rows of events checked many at a time, where `plain_events.c` is compiled.
+
+A row is plain if its frame has the payload as it was encoded: not compressed, encrypted or moved.
+What is plain and without fault is taken, and nothing else: whoever verifies looks at the rest
+himself, so that nothing is said of damage here.
+"""
+
+import ctypes
+import struct
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+from eventlog.core import frame
+from eventlog.core.compiled import INT, LONG, POINTER, CompiledLibrary
+from eventlog.core.frame import CHAIN_BYTES, STREAM, STREAM_ID_BYTES
+from eventlog.core.rows import KEY_ID_BYTES
+
+LIBRARY: Final = CompiledLibrary(Path(__file__).parent.with_name("libcompiled.so.1"))
+WAYS: Final = ("Python", "portable C", "SHA-NI")
+
+Row = tuple[bytes, bytes]
+_U64 = ctypes.c_uint64
+_VERSION = struct.Struct(f"{STREAM_ID_BYTES + 8}s8s")
+_KEY = struct.Struct(f"{STREAM_ID_BYTES + KEY_ID_BYTES + 8}s4s")
+_TAKE = INT, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
+_ROWS_OF_KEYS = INT, POINTER, POINTER, POINTER, POINTER, POINTER, LONG, POINTER
+
+
+class StreamEnd(ctypes.Structure):
+    """The end of a stream after the events walked so far."""
+
+    version: int
+    stored_bytes: int
+    events: int
+    """The number of those events."""
+    erasing: int
+    """The last version that is just being erased."""
+    erased: int
+    """The last version whose payload is erased."""
+    _fields_ = (
+        ("version", _U64),
+        ("stored_bytes", _U64),
+        ("events", _U64),
+        ("erasing", _U64),
+        ("erased", _U64),
+        ("_chain", ctypes.c_char * CHAIN_BYTES),
+    )
+
+    @property
+    def chain(self) -> bytes:
+        """The chain value of the last event."""
+        return bytes(self)[-CHAIN_BYTES:]
+
+    def take(self, version: int, chain: bytes, stored_bytes: int) -> None:
+        """Let an event be the last one."""
+        self.version, self._chain = version, chain
+        self.stored_bytes += stored_bytes
+        self.events += 1
+
+
+class StreamEnds(dict[bytes, StreamEnd]):
+    """The ends of streams by their ids; of a stream that is not among them, its start."""
+
+    def __init__(self, erasing: Mapping[bytes, int]):
+        self._erasing = erasing
+
+    def start(self, sid: bytes) -> StreamEnd:
+        """Return the end of a stream before its first event."""
+        return StreamEnd(erasing=self._erasing.get(sid, 0), _chain=frame.chain_start(sid))
+
+    def __missing__(self, sid: bytes) -> StreamEnd:
+        end = self[sid] = self.start(sid)
+        return end
+
+    def forget_starts(self) -> None:
+        """Leave the streams that have events."""
+        for sid in [sid for sid, end in self.items() if not end.events]:
+            del self[sid]
+
+
+class _Addresses(dict[bytes, int]):
+    """Where the ends of streams lie in memory."""
+
+    def __init__(self, ends: StreamEnds):
+        self._ends = ends
+
+    def __missing__(self, sid: bytes) -> int:
+        address = self[sid] = ctypes.addressof(self._ends[sid])
+        return address
+
+
+class PlainEvents:
+    """Takes rows of the table of events, and moves the ends of their streams."""
+
+    def __init__(self, ends: StreamEnds):
+        self._addresses = _Addresses(ends)
+        self._take = LIBRARY.function("take_plain", *_TAKE, result=LONG)
+        self._rows_of_keys = LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
+        self._count = 0
+        self._keys = self._frames = self._starts = self._ends = b""
+
+    def look_at(self, keys: Sequence[bytes], frames: Sequence[bytes]) -> None:
+        """Let these be the rows that `take` takes of. Each key has the size of a position."""
+        self._count = len(frames)
+        self._keys, self._frames = b"".join(keys), b"".join(frames)
+        self._starts = _starts(frames)
+        addresses = self._addresses
+        self._ends = array("Q", [addresses[data[STREAM]] for data in frames]).tobytes()
+
+    def take(self, first: int, position: int) -> list[Row]:
+        """Take rows from the `first` on, if they are at `position` and behind it.
+
+        Return the rows of those that were taken in the index of versions.
+        """
+        versions = (ctypes.c_char * ((self._count - first) * _VERSION.size))()
+        taken = self._take(
+            LIBRARY.way, self._keys, self._frames, self._starts, self._ends,
+            first, self._count, position, versions,
+        )  # fmt: skip
+        return list(_VERSION.iter_unpack(memoryview(versions)[: taken * _VERSION.size]))
+
+    def rows_of_keys(self, keys: Iterable[str], of: Sequence[int]) -> list[Row]:
+        """Return the rows in the index of keys of events that were taken.
+
+        `of` has the number of the event of each key, among those looked at.
+        """
+        packed = [key.encode() for key in keys]
+        rows = (ctypes.c_char * (len(packed) * _KEY.size))()
+        self._rows_of_keys(
+            LIBRARY.way, b"".join(packed), _starts(packed), self._frames,
+            self._starts, array("q", of).tobytes(), len(packed), rows,
+        )  # fmt: skip
+        return list(_KEY.iter_unpack(rows))
+
+
+def _starts(parts: Iterable[bytes]) -> bytes:
+    """Return where each part starts when they are joined, and where the last one ends."""
+    return array("q", accumulate(map(len, parts), initial=0)).tobytes()
