@@ -67,7 +67,6 @@ _head = _READ.unpack_from
 _READ_BYTES = _READ.size
 _CRC_BYTES = _CRC.size
 _FLAGS_AT = 5
-_SCHEMA_AT = 6
 _TAG_BYTES_AT = 8
 _HEADER_BYTES = _HEADER.size
 # Slices of a frame that are made once: to make one costs as much as to take it.
@@ -207,13 +206,6 @@ def read(position: int, data: bytes) -> Taken:
 def is_plain(data: bytes) -> bool:
     """Say whether a frame has its payload as it was encoded, unchecked."""
     return data[_FLAGS_AT : _FLAGS_AT + 1] == b"\0"
-
-
-def content(data: bytes) -> tuple[bytes, int, bytes]:
-    """Return tag, schema and payload of a frame that is plain (plain_events.py) and was checked."""
-    tag_end = _READ_BYTES + data[_TAG_BYTES_AT]
-    schema = data[_SCHEMA_AT] << 8 | data[_SCHEMA_AT + 1]
-    return data[_READ_BYTES:tag_end], schema, data[tag_end + SALT_BYTES :]
 
 
 def unpack(position: int, data: bytes) -> Frame:

@@ -11,7 +11,7 @@
 #include "compiled.h"
 
 enum { POSITION_BYTES = 8, STREAM_BYTES = 16, VERSION_BYTES = 8, KEY_ID_BYTES = 16, CRC_BYTES = 4 };
-enum { FORMAT = 1, SALT_BYTES = 16, TAG_BYTES_MAX = 255 };
+enum { FORMAT = 1, SALT_BYTES = 16, TAG_BYTES_MAX = 255, META_LENGTH_BYTES = 2 };
 enum { /* where in a frame */
     FORMAT_AT = CRC_BYTES,
     FLAGS_AT = FORMAT_AT + 1,
@@ -25,6 +25,7 @@ enum { /* where in a frame */
     DIGEST_AT = STORED_BYTES_AT + 4,
     CHAIN_AT = DIGEST_AT + SHA256_BYTES,
     TAG_AT = CHAIN_AT + SHA256_BYTES,
+    TYPE_BYTES = STREAM_AT - SCHEMA_AT, /* before the tag, of what a type is */
 };
 
 struct stream_end { /* StreamEnd of plain_events.py */
@@ -80,26 +81,48 @@ static void take(struct stream_end *end, const uint8_t *frame)
     memcpy(end->chain, frame + CHAIN_AT, SHA256_BYTES);
 }
 
+/* Return the number of an event's type, -1 if it is none of these; and write where its data starts.
+ * A type is as a frame has it: schema, length of the tag, tag. */
+static int64_t type_of(
+    const uint8_t *frame, size_t length, const uint8_t *types, int64_t count, int64_t *data_at)
+{
+    size_t tag_bytes = frame[TAG_BYTES_AT], payload_at = TAG_AT + tag_bytes + SALT_BYTES;
+    if (length - payload_at < META_LENGTH_BYTES) return -1;
+    *data_at = (int64_t)(payload_at + META_LENGTH_BYTES) + (frame[payload_at] << 8 | frame[payload_at + 1]);
+    if (*data_at > (int64_t)length) return -1;
+    for (int64_t type = 0; type < count; type++, types += TYPE_BYTES + types[TYPE_BYTES - 1])
+        if (!memcmp(types, frame + SCHEMA_AT, TYPE_BYTES) && !memcmp(types + TYPE_BYTES, frame + TAG_AT, tag_bytes))
+            return type;
+    return -1;
+}
+
 /* --- called from plain_events.py: parts are joined, and each goes up to where the next one starts */
 
+struct taken { /* of an event: its row in the index of versions, and where its data is */
+    uint8_t version[STREAM_BYTES + VERSION_BYTES], position[POSITION_BYTES];
+    int64_t type, data_at;
+};
+
 /* Take the rows that are plain and whole, from the first on, up to one that is not: they are at
- * `position` and behind it, and each is the next of its stream, whose end is at `ends`. Return how
- * many, and write the row of each in the index of versions: its stream, version and position. */
+ * `position` and behind it, each is the next of its stream, whose end is at `ends`, and of one of the
+ * types. Return how many. */
 EXPORT int64_t take_plain(
-    int way, const uint8_t *keys, const uint8_t *frames, const int64_t *starts,
-    struct stream_end *const *ends, int64_t first, int64_t count, uint64_t position, uint8_t *versions)
+    int way, const uint8_t *types, int64_t types_count, const uint8_t *keys, const uint8_t *frames,
+    const int64_t *starts, struct stream_end *const *ends, int64_t first, int64_t count,
+    uint64_t position, struct taken *taken)
 {
-    for (int64_t row = first; row < count; row++, position++) {
+    for (int64_t row = first; row < count; row++, position++, taken++) {
         const uint8_t *key = keys + POSITION_BYTES * row, *frame = frames + starts[row];
         size_t length = (size_t)(starts[row + 1] - starts[row]);
         /* no event is at 0: there, more than 64 bits were counted */
         if (u64_at(key) != position || position == 0 || !is_plain(frame, length)) return row - first;
-        if (!is_whole(frame, length, position)) return row - first;
+        taken->type = type_of(frame, length, types, types_count, &taken->data_at);
+        if (taken->type < 0 || !is_whole(frame, length, position)) return row - first;
         if (!is_next(ends[row], u64_at(frame + VERSION_AT))) return row - first;
         if (!follows(way, frame, length, ends[row]->chain)) return row - first;
         take(ends[row], frame);
-        versions = put(versions, frame + STREAM_AT, STREAM_BYTES + VERSION_BYTES);
-        versions = put(versions, key, POSITION_BYTES);
+        memcpy(taken->version, frame + STREAM_AT, sizeof taken->version);
+        memcpy(taken->position, key, sizeof taken->position);
     }
     return count - first;
 }

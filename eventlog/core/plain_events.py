@@ -8,7 +8,7 @@ himself, so that nothing is said of damage here.
 import ctypes
 import struct
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -22,10 +22,15 @@ LIBRARY: Final = CompiledLibrary(Path(__file__).parent.with_name("libcompiled.so
 WAYS: Final = ("Python", "portable C", "SHA-NI")
 
 Row = tuple[bytes, bytes]
+KeysOf = Callable[[bytes], tuple[str, ...]]
+"""From the data of an event to what it is about; it may raise anything."""
+Taken = tuple[bytes, bytes, int, int]
+"""Of an event: its row in the index of versions, the number of its type, where its data starts."""
 _U64 = ctypes.c_uint64
-_VERSION = struct.Struct(f"{STREAM_ID_BYTES + 8}s8s")
+_TAKEN = struct.Struct(f"={STREAM_ID_BYTES + 8}s8sqq")
+_TYPE = struct.Struct(">HB")
 _KEY = struct.Struct(f"{STREAM_ID_BYTES + KEY_ID_BYTES + 8}s4s")
-_TAKE = INT, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
+_TAKE = INT, POINTER, LONG, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
 _ROWS_OF_KEYS = INT, POINTER, POINTER, POINTER, POINTER, POINTER, LONG, POINTER
 
 
@@ -95,8 +100,10 @@ class _Addresses(dict[bytes, int]):
 class PlainEvents:
     """Takes rows of the table of events, and moves the ends of their streams."""
 
-    def __init__(self, ends: StreamEnds):
+    def __init__(self, ends: StreamEnds, types: Mapping[tuple[bytes, int], KeysOf]):
         self._addresses = _Addresses(ends)
+        self._types = b"".join(_TYPE.pack(schema, len(tag)) + tag for tag, schema in types)
+        self.keys_of = list(types.values())
         self._take = LIBRARY.function("take_plain", *_TAKE, result=LONG)
         self._rows_of_keys = LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
         self._count = 0
@@ -110,17 +117,14 @@ class PlainEvents:
         addresses = self._addresses
         self._ends = array("Q", [addresses[data[STREAM]] for data in frames]).tobytes()
 
-    def take(self, first: int, position: int) -> list[Row]:
-        """Take rows from the `first` on, if they are at `position` and behind it.
-
-        Return the rows of those that were taken in the index of versions.
-        """
-        versions = (ctypes.c_char * ((self._count - first) * _VERSION.size))()
-        taken = self._take(
-            LIBRARY.way, self._keys, self._frames, self._starts, self._ends,
-            first, self._count, position, versions,
+    def take(self, first: int, position: int) -> list[Taken]:
+        """Take rows from the `first` on, if they are at `position` and behind it."""
+        room = (ctypes.c_char * ((self._count - first) * _TAKEN.size))()
+        count = self._take(
+            LIBRARY.way, self._types, len(self.keys_of), self._keys, self._frames, self._starts,
+            self._ends, first, self._count, position, room,
         )  # fmt: skip
-        return list(_VERSION.iter_unpack(memoryview(versions)[: taken * _VERSION.size]))
+        return list(_TAKEN.iter_unpack(memoryview(room)[: count * _TAKEN.size]))
 
     def rows_of_keys(self, keys: Iterable[str], of: Sequence[int]) -> list[Row]:
         """Return the rows in the index of keys of events that were taken.

@@ -12,7 +12,7 @@ Of a log that is encrypted (keys.py) a payload is decrypted here, and nowhere el
 read that is not encrypted: it would have come from somebody without the key.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -223,14 +223,9 @@ class LogReading:
         """True if keys were given, so that encrypted payloads can be read."""
         return self._keys is not None and self._keys is not NO_KEYS
 
-    @property
-    def is_encrypted(self) -> bool:
-        """True if the log is encrypted, whether keys were given or not."""
-        return self._keys is not None
-
-    def keys_of(self, data: bytes) -> tuple[str, ...]:
-        """Return what the event in a plain frame is about. See `frame.content`."""
-        return self._registry.keys_in(*frame.content(data))
+    def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]] | None:
+        """Return what `EventRegistry.keys_by_type` does; None if this log is encrypted."""
+        return self._registry.keys_by_type() if self._keys is None else None
 
     def rows_of(
         self, txn: Transaction, taken: frame.Taken, payload: bytes | frame.Encrypted

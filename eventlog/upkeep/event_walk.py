@@ -15,16 +15,15 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
-from eventlog.core.plain_events import LIBRARY, PlainEvents, Row, StreamEnd, StreamEnds
+from eventlog.core.plain_events import LIBRARY, PlainEvents, Row, StreamEnds, Taken
 from eventlog.core.rows import unseal_record
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
-BATCH_ROWS = 256  # of events, checked at once if they are plain
-BATCH_BYTES = 4 << 20
-ROWS_AT_ONCE = 2048  # events between two searches, and two words of progress
+ROWS_AT_ONCE = 256  # looked at, searched for, and said to be done
+BYTES_AT_ONCE = 4 << 20
 INDEXES = "versions", "keys"
 SID = frame.STREAM_ID_BYTES
 
@@ -48,7 +47,7 @@ def _batches(cursor: Cursor) -> Iterator[list[Row]]:
     for row in cursor:
         rows.append(row)
         size += len(row[1])
-        if len(rows) == BATCH_ROWS or size > BATCH_BYTES:
+        if len(rows) == ROWS_AT_ONCE or size > BYTES_AT_ONCE:
             yield rows
             rows, size = [], 0
     if rows:
@@ -90,20 +89,23 @@ class IndexSearch:
             self.count += len(rows)
         self._keys += [(row, key_check(row)) for row in rows]
 
-    def add_plain(self, position: int, first: int, frames: Sequence[bytes], plain: PlainEvents) -> None:
-        """Do the same for events from a position on, which were taken as plain."""
+    def add_plain(
+        self, plain: PlainEvents, position: int, first: int, taken: list[Taken], frames: Sequence[bytes]
+    ) -> None:
+        """Look for events from a position on, which were taken as plain."""
         keys: list[str] = []
         of: list[int] = []
-        keys_of = self._reading.keys_of
-        for number, data in enumerate(frames):
+        for number, (version, packed, kind, data_at) in enumerate(taken, first):
+            self.versions.append((version, packed))
             try:
-                found = keys_of(data)
-            except EventLogError:
-                taken = frame.read(position + number, data)
-                self.add_keys(position + number, taken, frame.content(data)[-1])
+                found = plain.keys_of[kind](frames[number][data_at:])
+            except Exception:  # which is found again, and named
+                there, data = position + number - first, frames[number]
+                read = frame.read(there, data)
+                self.add_keys(there, read, read[-1])
             else:
                 keys += found
-                of += [first + number] * len(found)
+                of += [number] * len(found)
         if self.count is not None:
             self.count += len(keys)
         self._keys += plain.rows_of_keys(keys, of)
@@ -151,8 +153,8 @@ class EventWalk:
         self._found = found
         self.ends = StreamEnds(erasing)
         """Of the streams that have events, when all are checked."""
-        is_compiled = LIBRARY.way and not reading.is_encrypted
-        self._plain = PlainEvents(self.ends) if is_compiled else None
+        types = reading.keys_by_type() if LIBRARY.way else None
+        self._plain = PlainEvents(self.ends, types) if types else None
         self._expected = 1
         """The position of the next row."""
         self.index = IndexSearch(env, reading, txn, found)
@@ -164,16 +166,12 @@ class EventWalk:
 
     def run(self, progress: Callable[[int], object]) -> None:
         """Check all events; `progress` is told how many."""
-        searched = 0
         with self._txn.cursor(self._env.tables["events"]) as cursor:
             for rows in _batches(cursor):
                 self._walk(rows)
                 self.rows += len(rows)
-                if self.rows - searched >= ROWS_AT_ONCE:
-                    searched = self.rows
-                    self.index.search()
-                    progress(self.events)
-        self.index.search()
+                self.index.search()
+                progress(self.events)
         self.ends.forget_starts()
 
     def _walk(self, rows: list[Row]) -> None:
@@ -193,13 +191,11 @@ class EventWalk:
 
     def _take(self, plain: PlainEvents, frames: Sequence[bytes], first: int) -> int:
         """Take what is plain from a row on; return how many rows that are."""
-        versions = plain.take(first, self._expected)
-        count = len(versions)
-        self.index.versions += versions
-        self.index.add_plain(self._expected, first, frames[first : first + count], plain)
-        self._expected += count
-        self.events += count
-        return count
+        taken = plain.take(first, self._expected)
+        self.index.add_plain(plain, self._expected, first, taken, frames)
+        self._expected += len(taken)
+        self.events += len(taken)
+        return len(taken)
 
     def _row(self, key: bytes, data: bytes) -> None:
         if len(key) != U64.size:
