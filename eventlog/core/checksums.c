@@ -1,7 +1,7 @@
 /* SHA-256 and CRC-32 of short data: what hashlib and zlib compute, without a call of Python for each.
  *
- * The instructions for SHA-256 (SHA-NI) take a fourth of the time that the portable way does. Both
- * are here: processors without them are common, and even so C saves half of a verification.
+ * SHA-256 is that of a processor which has instructions for it (SHA-NI). On another one hashlib is
+ * not much behind what could be written here.
  */
 
 #include <cpuid.h>
@@ -10,7 +10,7 @@
 
 #include "compiled.h"
 
-enum { BLOCK_BYTES = 64, WORDS = BLOCK_BYTES / 4, ROUNDS = 64, STATE_WORDS = 8, LENGTH_BYTES = 8 };
+enum { BLOCK_BYTES = 64, ROUNDS = 64, STATE_WORDS = 8, LENGTH_BYTES = 8 };
 enum { SSE41 = 1 << 19, SSSE3 = 1 << 9, SHA = 1 << 29 }; /* bits of cpuid */
 
 static const uint32_t START[STATE_WORDS] = {
@@ -26,53 +26,19 @@ static const uint32_t CONSTANTS[ROUNDS] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-/* The best way that this processor has. */
+/* 1 if this processor has the instructions, or 0. */
 EXPORT int way(void)
 {
     unsigned eax, ebx, ecx, edx;
-    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & SSE41) || !(ecx & SSSE3)) return PORTABLE;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && ebx & SHA ? SHA_NI : PORTABLE;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & SSE41) || !(ecx & SSSE3)) return 0;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & SHA);
 }
 
 /* --- SHA-256 */
 
-static uint32_t turned(uint32_t word, int bits)
-{
-    return word >> bits | word << (32 - bits);
-}
-
-static void expand(const uint8_t *block, uint32_t *words)
-{
-    for (int at = 0; at < WORDS; at++) words[at] = u32_at(block + 4 * at);
-    for (int at = WORDS; at < ROUNDS; at++) {
-        uint32_t early = words[at - 15], late = words[at - 2];
-        words[at] = words[at - 16] + words[at - 7] + (turned(early, 7) ^ turned(early, 18) ^ early >> 3) +
-            (turned(late, 17) ^ turned(late, 19) ^ late >> 10);
-    }
-}
-
-static void add_portably(uint32_t *state, const uint8_t *data, size_t blocks)
-{
-    for (; blocks; blocks--, data += BLOCK_BYTES) {
-        uint32_t words[ROUNDS], s[STATE_WORDS];
-        expand(data, words);
-        memcpy(s, state, sizeof s);
-        for (int at = 0; at < ROUNDS; at++) {
-            uint32_t first = s[7] + (turned(s[4], 6) ^ turned(s[4], 11) ^ turned(s[4], 25)) +
-                ((s[4] & s[5]) ^ (~s[4] & s[6])) + CONSTANTS[at] + words[at];
-            uint32_t second = (turned(s[0], 2) ^ turned(s[0], 13) ^ turned(s[0], 22)) +
-                ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-            memmove(s + 1, s, sizeof s - sizeof *s);
-            s[4] += first;
-            s[0] = first + second;
-        }
-        for (int at = 0; at < STATE_WORDS; at++) state[at] += s[at];
-    }
-}
-
 /* The instructions want the state's words as A, B, E, F and C, D, G, H, the last one lowest. Four
  * rounds take four words; `words` has the sixteen of the last rounds, four in each. */
-__attribute__((target("sha,sse4.1"))) static void add_by_sha_ni(
+__attribute__((target("sha,sse4.1"))) static void add_blocks(
     uint32_t *state, const uint8_t *data, size_t blocks)
 {
     const __m128i swapped = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
@@ -104,18 +70,17 @@ __attribute__((target("sha,sse4.1"))) static void add_by_sha_ni(
     _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(dchg, feba, 8));
 }
 
-void sha256(int way, const uint8_t *data, size_t length, uint8_t digest[SHA256_BYTES])
+void sha256(const uint8_t *data, size_t length, uint8_t digest[SHA256_BYTES])
 {
-    void (*add)(uint32_t *, const uint8_t *, size_t) = way == SHA_NI ? add_by_sha_ni : add_portably;
     uint32_t state[STATE_WORDS];
     uint8_t end[2 * BLOCK_BYTES] = {0};
     size_t rest = length % BLOCK_BYTES, blocks = rest < BLOCK_BYTES - LENGTH_BYTES ? 1 : 2;
     memcpy(state, START, sizeof state);
-    add(state, data, length / BLOCK_BYTES);
+    add_blocks(state, data, length / BLOCK_BYTES);
     memcpy(end, data + length - rest, rest);
     end[rest] = 0x80;
     put_u64(end + blocks * BLOCK_BYTES - LENGTH_BYTES, 8 * (uint64_t)length);
-    add(state, end, blocks);
+    add_blocks(state, end, blocks);
     for (int at = 0; at < STATE_WORDS; at++) put_u32(digest + 4 * at, state[at]);
 }
 

@@ -6,10 +6,9 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { SHA256_BYTES = 32 };
-enum { PORTABLE = 1, SHA_NI = 2 }; /* ways to compute SHA-256: what way() returns */
 
-/* SHA-256 of the data, in a way that the processor has. */
-void sha256(int way, const uint8_t *data, size_t length, uint8_t digest[SHA256_BYTES]);
+/* SHA-256 of the data, on a processor that has the instructions: see way(). */
+void sha256(const uint8_t *data, size_t length, uint8_t digest[SHA256_BYTES]);
 
 /* CRC-32 as zlib computes it. */
 uint32_t crc32_of(const uint8_t *data, size_t length);

@@ -28,8 +28,8 @@ enum { /* where in a frame */
     TYPE_BYTES = STREAM_AT - SCHEMA_AT, /* before the tag, of what a type is */
 };
 
-struct stream_end { /* StreamEnd of plain_events.py */
-    uint64_t version, stored_bytes, events, erasing, erased;
+struct stream_end { /* END of plain_events.py */
+    uint64_t version, stored_bytes, events, erasing;
     uint8_t chain[SHA256_BYTES];
 };
 
@@ -52,7 +52,7 @@ static uint8_t *put(uint8_t *to, const uint8_t *data, size_t length)
 }
 
 /* Say whether digest and chain follow from the payload and the chain before. */
-static int follows(int way, const uint8_t *frame, size_t length, const uint8_t *before)
+static int follows(const uint8_t *frame, size_t length, const uint8_t *before)
 {
     uint8_t covered[SHA256_BYTES + 1 + DIGEST_AT - SCHEMA_AT + TAG_BYTES_MAX + SHA256_BYTES];
     uint8_t digest[SHA256_BYTES], *to = covered;
@@ -62,9 +62,9 @@ static int follows(int way, const uint8_t *frame, size_t length, const uint8_t *
     to = put(to, frame + SCHEMA_AT, DIGEST_AT - SCHEMA_AT);
     to = put(to, frame + TAG_AT, tag_bytes);
     to = put(to, frame + DIGEST_AT, SHA256_BYTES);
-    sha256(way, covered, (size_t)(to - covered), digest);
+    sha256(covered, (size_t)(to - covered), digest);
     if (memcmp(digest, frame + CHAIN_AT, SHA256_BYTES)) return 0;
-    sha256(way, frame + payload_at, length - payload_at, digest);
+    sha256(frame + payload_at, length - payload_at, digest);
     return !memcmp(digest, frame + DIGEST_AT, SHA256_BYTES);
 }
 
@@ -107,7 +107,7 @@ struct taken { /* of an event: its row in the index of versions, and where its d
  * `position` and behind it, each is the next of its stream, whose end is at `ends`, and of one of the
  * types. Return how many. */
 EXPORT int64_t take_plain(
-    int way, const uint8_t *types, int64_t types_count, const uint8_t *keys, const uint8_t *frames,
+    const uint8_t *types, int64_t types_count, const uint8_t *keys, const uint8_t *frames,
     const int64_t *starts, struct stream_end *const *ends, int64_t first, int64_t count,
     uint64_t position, struct taken *taken)
 {
@@ -119,7 +119,7 @@ EXPORT int64_t take_plain(
         taken->type = type_of(frame, length, types, types_count, &taken->data_at);
         if (taken->type < 0 || !is_whole(frame, length, position)) return row - first;
         if (!is_next(ends[row], u64_at(frame + VERSION_AT))) return row - first;
-        if (!follows(way, frame, length, ends[row]->chain)) return row - first;
+        if (!follows(frame, length, ends[row]->chain)) return row - first;
         take(ends[row], frame);
         memcpy(taken->version, frame + STREAM_AT, sizeof taken->version);
         memcpy(taken->position, key, sizeof taken->position);
@@ -130,14 +130,14 @@ EXPORT int64_t take_plain(
 /* Write the rows that events have in the index of keys: stream, key id and version, and the CRC of
  * these. `of` is the number of the frame of each key; take_plain took it. */
 EXPORT void rows_of_keys(
-    int way, const uint8_t *keys, const int64_t *key_starts, const uint8_t *frames,
+    const uint8_t *keys, const int64_t *key_starts, const uint8_t *frames,
     const int64_t *starts, const int64_t *of, int64_t count, uint8_t *rows)
 {
     enum { ROW_BYTES = STREAM_BYTES + KEY_ID_BYTES + VERSION_BYTES };
     for (int64_t key = 0; key < count; key++, rows += CRC_BYTES) {
         const uint8_t *frame = frames + starts[of[key]];
         uint8_t digest[SHA256_BYTES];
-        sha256(way, keys + key_starts[key], (size_t)(key_starts[key + 1] - key_starts[key]), digest);
+        sha256(keys + key_starts[key], (size_t)(key_starts[key + 1] - key_starts[key]), digest);
         rows = put(rows, frame + STREAM_AT, STREAM_BYTES);
         rows = put(rows, digest, KEY_ID_BYTES);
         rows = put(rows, frame + VERSION_AT, VERSION_BYTES);

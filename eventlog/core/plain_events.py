@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from eventlog.core import frame
-from eventlog.core.compiled import INT, LONG, POINTER, CompiledLibrary
+from eventlog.core.compiled import LONG, POINTER, CompiledLibrary
 from eventlog.core.frame import CHAIN_BYTES, STREAM, STREAM_ID_BYTES
 from eventlog.core.rows import KEY_ID_BYTES
 
 LIBRARY: Final = CompiledLibrary(Path(__file__).parent.with_name("libcompiled.so.1"))
-WAYS: Final = ("Python", "portable C", "SHA-NI")
 
 Row = tuple[bytes, bytes]
 KeysOf = Callable[[bytes], tuple[str, ...]]
@@ -27,80 +26,45 @@ KeysOf = Callable[[bytes], tuple[str, ...]]
 Taken = tuple[bytes, bytes, int, int]
 """Of an event: its row in the index of versions, the number of its type, where its data starts."""
 _U64 = ctypes.c_uint64
+END = struct.Struct(f"=QQQQ{CHAIN_BYTES}s")
+"""The end of a stream: version, stored bytes, number of events, and the last version that is just
+being erased; the chain value of the last event."""
 _TAKEN = struct.Struct(f"={STREAM_ID_BYTES + 8}s8sqq")
 _TYPE = struct.Struct(">HB")
 _KEY = struct.Struct(f"{STREAM_ID_BYTES + KEY_ID_BYTES + 8}s4s")
-_TAKE = INT, POINTER, LONG, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
-_ROWS_OF_KEYS = INT, POINTER, POINTER, POINTER, POINTER, POINTER, LONG, POINTER
+_TAKE = POINTER, LONG, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
+_ROWS_OF_KEYS = POINTER, POINTER, POINTER, POINTER, POINTER, LONG, POINTER
 
 
-class StreamEnd(ctypes.Structure):
-    """The end of a stream after the events walked so far."""
-
-    version: int
-    stored_bytes: int
-    events: int
-    """The number of those events."""
-    erasing: int
-    """The last version that is just being erased."""
-    erased: int
-    """The last version whose payload is erased."""
-    _fields_ = (
-        ("version", _U64),
-        ("stored_bytes", _U64),
-        ("events", _U64),
-        ("erasing", _U64),
-        ("erased", _U64),
-        ("_chain", ctypes.c_char * CHAIN_BYTES),
-    )
-
-    @property
-    def chain(self) -> bytes:
-        """The chain value of the last event."""
-        return bytes(self)[-CHAIN_BYTES:]
-
-    def take(self, version: int, chain: bytes, stored_bytes: int) -> None:
-        """Let an event be the last one."""
-        self.version, self._chain = version, chain
-        self.stored_bytes += stored_bytes
-        self.events += 1
-
-
-class StreamEnds(dict[bytes, StreamEnd]):
-    """The ends of streams by their ids; of a stream that is not among them, its start."""
+class PackedEnds(dict[bytes, bytearray]):
+    """The ends of streams, packed as C has them; of a stream that is not among them, its start."""
 
     def __init__(self, erasing: Mapping[bytes, int]):
+        """`erasing` says until which version streams are just being erased."""
         self._erasing = erasing
 
-    def start(self, sid: bytes) -> StreamEnd:
-        """Return the end of a stream before its first event."""
-        return StreamEnd(erasing=self._erasing.get(sid, 0), _chain=frame.chain_start(sid))
-
-    def __missing__(self, sid: bytes) -> StreamEnd:
-        end = self[sid] = self.start(sid)
+    def __missing__(self, sid: bytes) -> bytearray:
+        start = END.pack(0, 0, 0, self._erasing.get(sid, 0), frame.chain_start(sid))
+        end = self[sid] = bytearray(start)
         return end
-
-    def forget_starts(self) -> None:
-        """Leave the streams that have events."""
-        for sid in [sid for sid, end in self.items() if not end.events]:
-            del self[sid]
 
 
 class _Addresses(dict[bytes, int]):
-    """Where the ends of streams lie in memory."""
+    """Where the packed ends of streams lie in memory. Their size never changes, so they stay."""
 
-    def __init__(self, ends: StreamEnds):
+    def __init__(self, ends: PackedEnds):
         self._ends = ends
 
     def __missing__(self, sid: bytes) -> int:
-        address = self[sid] = ctypes.addressof(self._ends[sid])
+        lying = (ctypes.c_char * END.size).from_buffer(self._ends[sid])
+        address = self[sid] = ctypes.addressof(lying)
         return address
 
 
 class PlainEvents:
     """Takes rows of the table of events, and moves the ends of their streams."""
 
-    def __init__(self, ends: StreamEnds, types: Mapping[tuple[bytes, int], KeysOf]):
+    def __init__(self, ends: PackedEnds, types: Mapping[tuple[bytes, int], KeysOf]):
         self._addresses = _Addresses(ends)
         self._types = b"".join(_TYPE.pack(schema, len(tag)) + tag for tag, schema in types)
         self.keys_of = list(types.values())
@@ -121,7 +85,7 @@ class PlainEvents:
         """Take rows from the `first` on, if they are at `position` and behind it."""
         room = (ctypes.c_char * ((self._count - first) * _TAKEN.size))()
         count = self._take(
-            LIBRARY.way, self._types, len(self.keys_of), self._keys, self._frames, self._starts,
+            self._types, len(self.keys_of), self._keys, self._frames, self._starts,
             self._ends, first, self._count, position, room,
         )  # fmt: skip
         return list(_TAKEN.iter_unpack(memoryview(room)[: count * _TAKEN.size]))
@@ -134,7 +98,7 @@ class PlainEvents:
         packed = [key.encode() for key in keys]
         rows = (ctypes.c_char * (len(packed) * _KEY.size))()
         self._rows_of_keys(
-            LIBRARY.way, b"".join(packed), _starts(packed), self._frames,
+            b"".join(packed), _starts(packed), self._frames,
             self._starts, array("q", of).tobytes(), len(packed), rows,
         )  # fmt: skip
         return list(_KEY.iter_unpack(rows))

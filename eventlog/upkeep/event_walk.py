@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
+import msgspec
+
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
-from eventlog.core.plain_events import LIBRARY, PlainEvents, Row, StreamEnds, Taken
+from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvents, Row, Taken
 from eventlog.core.rows import unseal_record
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
@@ -29,6 +31,16 @@ SID = frame.STREAM_ID_BYTES
 
 Found = Callable[[int, bytes, str], None]
 """(position, stream id, message): takes a finding."""
+
+
+class StreamEnd(msgspec.Struct, array_like=True, gc=False):
+    """The end of a stream after the events walked so far."""
+
+    version: int
+    chain: bytes
+    stored_bytes: int = 0
+    erased: int = 0
+    """The last version whose payload is erased."""
 
 
 def erasures(env: Environment, txn: Transaction) -> dict[bytes, int]:
@@ -151,16 +163,18 @@ class EventWalk:
         self._env = env
         self._txn = txn
         self._found = found
-        self.ends = StreamEnds(erasing)
-        """Of the streams that have events, when all are checked."""
+        self._ends = PackedEnds(erasing)
+        self._erased_until: dict[bytes, int] = {}
         types = reading.keys_by_type() if LIBRARY.way else None
-        self._plain = PlainEvents(self.ends, types) if types else None
+        self._plain = PlainEvents(self._ends, types) if types else None
         self._expected = 1
         """The position of the next row."""
         self.index = IndexSearch(env, reading, txn, found)
         self.events = 0
         self.rows = 0
         """Of the table, those among them whose key is no position."""
+        self.ends: dict[bytes, StreamEnd] = {}
+        """Of the streams that have events; known when all are checked."""
         self.stubs: Counter[SegmentId] = Counter()
         self.erased = 0
 
@@ -172,7 +186,11 @@ class EventWalk:
                 self.rows += len(rows)
                 self.index.search()
                 progress(self.events)
-        self.ends.forget_starts()
+        for sid, packed in self._ends.items():
+            version, stored_bytes, events, _, chain = END.unpack(packed)
+            if events:
+                erased = self._erased_until.get(sid, 0)
+                self.ends[sid] = StreamEnd(version, chain, stored_bytes, erased)
 
     def _walk(self, rows: list[Row]) -> None:
         keys, frames = zip(*rows, strict=True)
@@ -215,16 +233,19 @@ class EventWalk:
             self._found(position, b"", str(error))
             return
         sid, version, _, _, stored_bytes, _, tag, payload = taken
-        end = self.ends[sid]
-        if version != end.version + 1:
-            self._found(position, sid, f"version {version} follows {end.version}")
-        elif not frame.follows(data, tag, payload, end.chain):
+        end = self._ends[sid]
+        before, bytes_before, events_before, erasing, chain = END.unpack(end)
+        if version != before + 1:
+            self._found(position, sid, f"version {version} follows {before}")
+        elif not frame.follows(data, tag, payload, chain):
             message = "digest or chain does not follow from the event before it"
             self._found(position, sid, message)
-        end.take(version, data[CHAIN], stored_bytes)
+        END.pack_into(
+            end, 0, version, bytes_before + stored_bytes, events_before + 1, erasing, data[CHAIN]
+        )
         self.index.versions.append((data[STREAM_AND_VERSION], packed))
-        if isinstance(payload, frame.ErasedMark) or version <= end.erasing:
-            end.erased = version
+        if isinstance(payload, frame.ErasedMark) or version <= erasing:
+            self._erased_until[sid] = version
             self.erased += 1
         elif isinstance(payload, frame.Pointer):  # its keys are known when the archive is read
             self.stubs[SegmentId(sid, payload.place.number)] += 1

@@ -41,7 +41,7 @@ from eventlog.lmdb.tables import (
     key_check,
     unpack_segment,
 )
-from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, erasures
+from eventlog.upkeep.event_walk import INDEXES, ROWS_AT_ONCE, SID, EventWalk, StreamEnd, erasures
 
 META_ROWS = 2  # the format and the totals; one more if it is encrypted
 
@@ -267,7 +267,7 @@ class Verification:
 
     def _check_stream(self, sid: bytes, value: bytes) -> None:
         record = unseal_record(value, StreamRecord, "a stream's record")
-        end = self._walk.ends.get(sid) or self._walk.ends.start(sid)
+        end = self._walk.ends.get(sid) or StreamEnd(0, frame.chain_start(sid))
         nameless = not record.name and record.erased_version == record.version
         if not nameless and frame.stream_id(record.name) != sid:
             self._found(0, sid, f"its record is of stream {record.name!r}")
