@@ -152,13 +152,15 @@ class LogReading:
     def _packed_position(self, txn: Transaction, name: str, sid: bytes, version: int) -> bytes:
         """Return the key of the row of an event.
 
-        :raises CorruptLog: the stream has no such event.
+        :raises CorruptLog: the stream has no such event, or the index has no position for it.
         """
         if not 0 < version < 1 << 64:
             raise CorruptLog(f"stream {name!r} has no event {version}")
         packed = txn.get(sid + U64.pack(version), db=self._env.tables["versions"])
         if packed is None:
             raise _missing(name, version)
+        if len(packed) != U64.size:
+            raise CorruptLog(f"the index has no position for event {version} of stream {name!r}")
         return packed
 
     def row(self, txn: Transaction, name: str, sid: bytes, version: int) -> tuple[int, bytes]:
