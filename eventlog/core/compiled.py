@@ -42,7 +42,7 @@ class CompiledLibrary:
         known = self._functions.get(name)
         if known is None:
             known = self._functions[name] = self._loaded[name]
-            known.argtypes, known.restype = arguments, result  # type: ignore[attr-defined]
+            known.argtypes, known.restype = arguments, result
         return known
 
     @cached_property

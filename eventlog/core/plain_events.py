@@ -70,23 +70,25 @@ class PlainEvents:
         self.keys_of = list(types.values())
         self._take = LIBRARY.function("take_plain", *_TAKE, result=LONG)
         self._rows_of_keys = LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
-        self._count = 0
-        self._keys = self._frames = self._starts = self._ends = b""
+        self.frames: Sequence[bytes] = ()
+        """Those of the rows that are looked at."""
+        self._keys = self._joined = self._starts = self._ends = b""
 
     def look_at(self, keys: Sequence[bytes], frames: Sequence[bytes]) -> None:
         """Let these be the rows that `take` takes of. Each key has the size of a position."""
-        self._count = len(frames)
-        self._keys, self._frames = b"".join(keys), b"".join(frames)
+        self.frames = frames
+        self._keys, self._joined = b"".join(keys), b"".join(frames)
         self._starts = _starts(frames)
         addresses = self._addresses
         self._ends = array("Q", [addresses[data[STREAM]] for data in frames]).tobytes()
 
     def take(self, first: int, position: int) -> list[Taken]:
         """Take rows from the `first` on, if they are at `position` and behind it."""
-        room = (ctypes.c_char * ((self._count - first) * _TAKEN.size))()
+        rows = len(self.frames)
+        room = (ctypes.c_char * ((rows - first) * _TAKEN.size))()
         count = self._take(
-            self._types, len(self.keys_of), self._keys, self._frames, self._starts,
-            self._ends, first, self._count, position, room,
+            self._types, len(self.keys_of), self._keys, self._joined, self._starts,
+            self._ends, first, rows, position, room,
         )  # fmt: skip
         return list(_TAKEN.iter_unpack(memoryview(room)[: count * _TAKEN.size]))
 
@@ -98,7 +100,7 @@ class PlainEvents:
         packed = [key.encode() for key in keys]
         rows = (ctypes.c_char * (len(packed) * _KEY.size))()
         self._rows_of_keys(
-            b"".join(packed), _starts(packed), self._frames,
+            b"".join(packed), _starts(packed), self._joined,
             self._starts, array("q", of).tobytes(), len(packed), rows,
         )  # fmt: skip
         return list(_KEY.iter_unpack(rows))

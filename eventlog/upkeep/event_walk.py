@@ -1,13 +1,14 @@
 """The events of the log, checked in order of position.
 
 Of each event: that it is where it should be, its CRC, its digest and chain, its version, and that a
-search in the indexes leads to it. It is the hot path of a verification, so a step that costs each
-event a call is taken for many at once where that is the same: rows of indexes are searched for
-`ROWS_AT_ONCE` at a time.
+search in the indexes leads to it. It is the hot path of a verification, so steps are taken for
+`ROWS_AT_ONCE` at once: rows of indexes are searched for, and events that are plain and without
+fault are taken by C, where it is compiled (plain_events.py). The first that is not ends the run. It
+is checked here, as all of them are elsewhere: what is said of damage stands here alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import takewhile
 
@@ -24,8 +25,8 @@ from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
-ROWS_AT_ONCE = 256  # looked at, searched for, and said to be done
-BYTES_AT_ONCE = 4 << 20
+ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache
+BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = frame.STREAM_ID_BYTES
 
@@ -101,26 +102,30 @@ class IndexSearch:
             self.count += len(rows)
         self._keys += [(row, key_check(row)) for row in rows]
 
-    def add_plain(
-        self, plain: PlainEvents, position: int, first: int, taken: list[Taken], frames: Sequence[bytes]
-    ) -> None:
-        """Look for events from a position on, which were taken as plain."""
+    def add_plain(self, plain: PlainEvents, taken: list[Taken], first: int, position: int) -> None:
+        """See to it that events which were taken, from a number and a position on, are looked for.
+
+        One that does not decode is read again, to have it said what is wrong.
+        """
         keys: list[str] = []
         of: list[int] = []
         for number, (version, packed, kind, data_at) in enumerate(taken, first):
             self.versions.append((version, packed))
             try:
-                found = plain.keys_of[kind](frames[number][data_at:])
-            except Exception:  # which is found again, and named
-                there, data = position + number - first, frames[number]
-                read = frame.read(there, data)
-                self.add_keys(there, read, read[-1])
+                found = plain.keys_of[kind](plain.frames[number][data_at:])
+            except Exception:
+                self._add_read(position + number - first, plain.frames[number])
             else:
                 keys += found
                 of += [number] * len(found)
         if self.count is not None:
             self.count += len(keys)
         self._keys += plain.rows_of_keys(keys, of)
+
+    def _add_read(self, position: int, data: bytes) -> None:
+        taken = frame.read(position, data)
+        assert isinstance(taken[-1], bytes)
+        self.add_keys(position, taken, taken[-1])
 
     def search(self) -> None:
         """See that the rows are found by a search."""
@@ -195,22 +200,22 @@ class EventWalk:
     def _walk(self, rows: list[Row]) -> None:
         keys, frames = zip(*rows, strict=True)
         if self._plain is None or set(map(len, keys)) != {U64.size}:
-            for row in rows:
-                self._row(*row)
+            for key, data in rows:
+                self._row(key, data)
             return
         at = 0
         self._plain.look_at(keys, frames)
         while at < len(rows):
-            at += self._take(self._plain, frames, at)
+            at += self._take(self._plain, at)
             odd = takewhile(lambda row: not frame.is_plain(row[1]), rows[at + 1 :])
-            for row in (*rows[at : at + 1], *odd):
-                self._row(*row)
+            for key, data in (*rows[at : at + 1], *odd):
+                self._row(key, data)
                 at += 1
 
-    def _take(self, plain: PlainEvents, frames: Sequence[bytes], first: int) -> int:
+    def _take(self, plain: PlainEvents, first: int) -> int:
         """Take what is plain from a row on; return how many rows that are."""
         taken = plain.take(first, self._expected)
-        self.index.add_plain(plain, self._expected, first, taken, frames)
+        self.index.add_plain(plain, taken, first, self._expected)
         self._expected += len(taken)
         self.events += len(taken)
         return len(taken)

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 
 
 def resealed(key: bytes, data: bytes) -> bytes:
-    """Return a frame with the CRC that goes with its bytes: only the chain shows that it is forged."""
+    """Return a frame with the CRC that goes with its bytes: the chain alone shows the forgery."""
     position = int.from_bytes(key, "big")
     crc = zlib.crc32(data[4:]) ^ (position ^ position >> 32) & 0xFFFFFFFF
     return crc.to_bytes(4, "big") + data[4:]
@@ -199,7 +200,9 @@ class Damage:
             return flipped(content, at, self.by[0] or 1)
         if self.kind == "cut":
             return content[:at]
-        return content[:at] + self.by + content[at:] if self.kind == "between" else content + self.by
+        return (
+            content[:at] + self.by + content[at:] if self.kind == "between" else content + self.by
+        )
 
 
 damages = st.builds(
@@ -271,7 +274,7 @@ def test_a_row_cut_short_anywhere_is_reported_alike(log: Opened, reseal: bool):
 @needs_c
 def test_events_in_each_others_place_are_reported_alike(log: Opened):
     rows = [row for row in log.rows["events"] if frame.is_plain(row[1])]
-    for (one, first), (other, second) in zip(rows, rows[1:], strict=False):
+    for (one, first), (other, second) in pairwise(rows):
         with log.changed("events", (one, resealed(one, second)), (other, resealed(other, first))):
             assert not log.reports()[0].ok
         with log.changed("events", (other, resealed(other, first))):
