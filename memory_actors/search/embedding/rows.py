@@ -105,7 +105,7 @@ def read_rows(
 
 def row_of(one: Embedded) -> bytes:
     """Return an embedding as a row."""
-    codes = coded_units(one.vector[None]).codes
+    codes = (one.coded or coded_units(one.vector[None])).codes
     return HEADER.pack(len(one.vector)) + codes.tobytes() + (one.tokens or b"")
 
 

@@ -6,7 +6,7 @@ embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,10 +22,9 @@ from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVe
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
-from memory_actors.base.steps import here, step
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.dot_products import Coded
-from memory_actors.search.embedding.batcher import Batcher, Outcome
+from memory_actors.search.embedding.batcher import Batcher
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -35,7 +34,8 @@ from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors,
 from memory_actors.search.embedding.rows import Numbers
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
-from memory_actors.search.embedding.token_states import Codebook
+from memory_actors.search.embedding.token_states import Codebook, states_of
+from memory_actors.search.embedding.under_way import Computing, Embedding, Outcome, Outcomes
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
 UNKEPT_MAX: Final = 10_000
@@ -159,9 +159,7 @@ class EmbeddingService:
         """
         digests = [text_digest(text) for text in texts]
         wanted = dict(zip(digests, texts, strict=True))
-        found, failed = await self.embed_each(wanted, background=background, owner=owner)
-        if failed:
-            raise next(iter(failed.values()))
+        found = await self.embedding(wanted, background=background, owner=owner).all()
         return [found[digest] for digest in digests]
 
     async def embed_each(
@@ -170,20 +168,23 @@ class EmbeddingService:
         *,
         background: bool = False,
         owner: Owner = EVERYBODY,
-    ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
+    ) -> Outcomes:
         """Return embeddings by the digests given with the texts, and why the others have none."""
+        return await self.embedding(texts, background=background, owner=owner).each()
+
+    def embedding(
+        self,
+        texts: Mapping[bytes, str],
+        *,
+        background: bool = False,
+        owner: Owner = EVERYBODY,
+    ) -> Embedding:
+        """Look up the embeddings of texts by their digests; what has none is still to begin."""
         found = self.known(list(texts), owner)
         if self._table.waiting:  # rows of an older store are written for having been read
             self._flush_soon(WRITE_BEHIND_S)
-        missing = {digest: text for digest, text in texts.items() if digest not in found}
-        failed: dict[bytes, EmbedderError] = {}
-        if missing:
-            fresh, failed = await self._fresh(missing, owner, background=background)
-            # Only a query is compared by what was not coded, and that takes more than all the rest.
-            fresh = {digest: one._replace(states=None) for digest, one in fresh.items()}
-            self._remember(fresh, owner)
-            found |= fresh
-        return found, failed
+        compute = partial(self._computing, background=background)
+        return Embedding(texts, found, compute, partial(self._taken, owner=owner))
 
     async def embed_query(self, text: str) -> Embedded:
         """Return the embedding of a query, with its token states as they were before coding.
@@ -192,37 +193,41 @@ class EmbeddingService:
         """
         text = self.as_query(text)
         digest = text_digest(text)
-        known = self._cached([digest], EVERYBODY).get(digest)
+        key = EVERYBODY.prefix + digest
+        known = self._cache.get(key)
         if known is not None and (known.tokens is None or known.states is not None):
-            self._cache.move_to_end(EVERYBODY.prefix + digest)
+            self._cache.move_to_end(key)
             self._from_memory += 1
+            await asyncio.sleep(0)  # who waits for the model lets the others have a turn, too
             return known
-        fresh, failed = await self._fresh({digest: text}, EVERYBODY, query=True)
-        for error in failed.values():
-            raise error
-        self._remember(fresh, EVERYBODY)
-        return fresh[digest]
+        (one,) = await self._computing([text], query=True)
+        if isinstance(one, EmbedderError):
+            raise one
+        self._note_unkept([digest], EVERYBODY)
+        if one.tokens is not None and one.states is None:  # its embedder knows what was coded alone
+            one = one._replace(states=states_of(one.tokens, self.codebook()))
+        self._remember({digest: one._replace(coded=None)}, EVERYBODY)
+        return one
 
-    async def _fresh(
-        self,
-        texts: Mapping[bytes, str],
-        owner: Owner,
-        *,
-        background: bool = False,
-        query: bool = False,
-    ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
-        """Compute embeddings; return them, and why the others have none."""
-        wanted = list(texts.values())
-        computed = await self._computed(wanted, background=background, query=query)
-        outcomes = dict(zip(texts, computed, strict=True))
+    def _taken(self, outcomes: Mapping[bytes, Outcome], *, owner: Owner) -> Outcomes:
+        """Remember what was computed; return it, and why the others have nothing."""
         failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
-        fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
-        self._unkept |= dict.fromkeys(owner.prefix + digest for digest in fresh)
+        # Only a query is compared by what was not coded, and that takes more than all the rest.
+        fresh = {
+            d: one._replace(states=None)
+            for d, one in outcomes.items()
+            if not isinstance(one, EmbedderError)
+        }
+        self._note_unkept(fresh, owner)
+        self._remember({d: one._replace(coded=None) for d, one in fresh.items()}, owner)
+        return fresh, failed
+
+    def _note_unkept(self, digests: Iterable[bytes], owner: Owner) -> None:
+        self._unkept |= dict.fromkeys(owner.prefix + digest for digest in digests)
         while len(self._unkept) > UNKEPT_MAX:
             oldest = next(iter(self._unkept))
             del self._unkept[oldest]
             self._cache.pop(oldest, None)  # who has the text next computes and keeps it
-        return fresh, failed
 
     def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
         """Write what was computed of texts, by digest, to the disk, soon.
@@ -242,13 +247,24 @@ class EmbeddingService:
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(delay_s))
 
-    async def _computed(self, texts: list[str], *, background: bool, query: bool) -> list[Outcome]:
+    def _computing(
+        self, texts: list[str], *, background: bool = False, query: bool = False
+    ) -> "Computing | asyncio.Task[list[Outcome]]":
+        """Begin to compute embeddings: in a task, where that takes more than handing them over."""
+        if self._prepared and len(texts) <= self._batcher.at_once_max:
+            return self._batcher.begin(texts, background=background, query=query)
+        return asyncio.create_task(
+            self._prepared_and_computed(texts, background=background, query=query)
+        )
+
+    async def _prepared_and_computed(
+        self, texts: list[str], *, background: bool, query: bool
+    ) -> list[Outcome]:
         try:
             await self._prepare()
         except EmbedderError as error:
             return [error] * len(texts)
-        with step("embed", [here()], texts=len(texts)):
-            return await self._batcher.embed_each(texts, background=background, query=query)
+        return await self._batcher.embed_each(texts, background=background, query=query)
 
     @property
     def prepared(self) -> bool:

@@ -44,6 +44,7 @@ Of a query nothing is stored, so its states are compared as they are: with coded
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -134,6 +135,8 @@ class Codebook:
         padding = -self.dimensions % (_PER_BYTE * _WORD_BYTES)
         self.code_bytes = (self.dimensions + padding) // _PER_BYTE
         """Of a token."""
+        self._part = np.dtype((np.void, self.code_bytes))
+        """The codes of a token, copied as one: byte by byte takes ten times."""
         # Whole words are decoded at once: the dimensions are filled up with such as are always 0.
         filled = np.pad(lowest, ((0, 0), (0, padding))) if padding else lowest
         self.lowest_padded = np.ascontiguousarray(filled)
@@ -156,8 +159,7 @@ class Codebook:
 
         Padded with zeros to a multiple of 16 dimensions.
         """
-        part = np.dtype((np.void, self.code_bytes))  # copied as one: byte by byte takes ten times
-        rows = tokens.view(_row_of(self.dimensions))
+        part, rows = self._part, tokens.view(_row_of(self.dimensions))
         words = np.ascontiguousarray(rows["codes"].view(part)[:, 0]).view(np.uint32)
         blocks = -(-len(rows) // _TOKENS_AT_ONCE)
         states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
@@ -276,6 +278,7 @@ def unpack(data: bytes) -> PackedStates:
     return PackedStates(rows["id"], rows["codes"])
 
 
+@cache
 def _row_of(dimensions: int) -> np.dtype[np.void]:
     code_bytes = -(-dimensions // (_PER_BYTE * _WORD_BYTES)) * _WORD_BYTES
     return np.dtype([("id", "<u2"), ("codes", "u1", (code_bytes,))])

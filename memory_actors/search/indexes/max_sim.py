@@ -16,7 +16,8 @@ from memory_actors.search.embedding.token_states import Codebook, Tokens
 
 TOKENS_MAX: Final = 64
 """Of a query. A pasted page as a query would otherwise take time without bound."""
-_CODE_BYTES: Final = 16
+_WIDTH: Final = 64  # of states that are compared by what is compiled
+_CODE_BYTES: Final = _WIDTH // 4
 _CHUNK_MEMORIES: Final = 512
 """Scored at once by numpy: 18,000 tokens are 1 MB, which stays in the processor's cache."""
 _ARGUMENTS: Final = (
@@ -37,10 +38,11 @@ class QueryTokens(NamedTuple):
 
 def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
     """Return the score of each memory, float32 [n]; 0 for one without tokens."""
-    if not len(query.states) or not len(memories.counts):
+    count = len(query.weights)
+    if not count or not len(memories.counts):
         return np.zeros(len(memories.counts), np.float32)
-    number = way()
-    if number and codebook.code_bytes == _CODE_BYTES:
+    fits = count <= TOKENS_MAX and query.states.shape == (count, _WIDTH)
+    if fits and codebook.code_bytes == _CODE_BYTES and (number := way()):
         return _compiled(number, query, memories, codebook)
     return _by_numpy(query, memories, codebook)
 

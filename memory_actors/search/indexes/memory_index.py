@@ -255,7 +255,7 @@ class MemoryIndex:
     def _put(self, passage: Passage, row: Row, text: EmbeddedText) -> None:
         (label, digest, place), chain = passage, self._kind.chain(row)
         neighbours = self._order.place(label, place, chain, self.parts)
-        self.dense.add(label, text.embedded.vector)
+        self.dense.add(label, text.embedded.vector, text.embedded.coded)
         self.words.add(label, text.text, *neighbours)
         if text.embedded.tokens is not None:
             self.late.add(label, text.embedded.tokens)

@@ -332,7 +332,7 @@ def test_a_memory_is_found_while_all_is_made_anew():
 def test_after_any_changes_scores_are_those_of_a_new_index(changes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(late, "DEAD_MIN", 2)
-        patch.setattr(late, "_CHANGES_MAX", 20)
+        patch.setattr(late, "FEW_TOKENS_MAX", 20)
         patch.setattr(late, "SEGMENT_BYTES", 300)
         index, living = LateIndex(), {}
         for adds, label in changes:
