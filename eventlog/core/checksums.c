@@ -1,7 +1,7 @@
 /* SHA-256 and CRC-32 of short data: what hashlib and zlib compute, without a call of Python for each.
  *
- * SHA-256 is that of a processor which has instructions for it (SHA-NI). On another one hashlib is
- * not much behind what could be written here.
+ * SHA-256 is that of a processor which has instructions for it (SHA-NI). For another one, a portable
+ * one was tried, and a verification took as long with it as with hashlib.
  */
 
 #include <cpuid.h>

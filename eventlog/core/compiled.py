@@ -41,8 +41,9 @@ class CompiledLibrary:
         """
         known = self._functions.get(name)
         if known is None:
-            known = self._functions[name] = self._loaded[name]
-            known.argtypes, known.restype = arguments, result
+            loaded = self._loaded[name]
+            loaded.argtypes, loaded.restype = arguments, result
+            known = self._functions[name] = loaded  # ready, for another thread may take it
         return known
 
     @cached_property

@@ -44,7 +44,8 @@ class PackedEnds(dict[bytes, bytearray]):
         self._erasing = erasing
 
     def __missing__(self, sid: bytes) -> bytearray:
-        start = END.pack(0, 0, 0, self._erasing.get(sid, 0), frame.chain_start(sid))
+        erasing = max(self._erasing.get(sid, 0), 0)  # a record may have been forged
+        start = END.pack(0, 0, 0, erasing, frame.chain_start(sid))
         end = self[sid] = bytearray(start)
         return end
 

@@ -305,6 +305,13 @@ def test_what_is_just_being_erased_is_not_taken(log: Opened):
     )
 
 
+@needs_c
+def test_an_erasure_until_no_version_is_reported_alike(log: Opened):
+    sid = frame.stream_id("a")
+    with log.changed("erasures", (sid, seal_record(ErasureRecord(-1, 1, 10, 0, []), sid))):
+        assert log.reports()[1] == log.plain
+
+
 OTHER_TYPES: dict[str, dict[str, Any]] = {
     "a type that is unknown": {"unknown": True},
     "a newer schema": {"schema": 2},
