@@ -57,8 +57,7 @@ class _Addresses(dict[bytes, int]):
         self._ends = ends
 
     def __missing__(self, sid: bytes) -> int:
-        lying = (ctypes.c_char * END.size).from_buffer(self._ends[sid])
-        address = self[sid] = ctypes.addressof(lying)
+        address = self[sid] = ctypes.addressof(_first(self._ends[sid]))
         return address
 
 
@@ -86,10 +85,10 @@ class PlainEvents:
     def take(self, first: int, position: int) -> list[Taken]:
         """Take rows from the `first` on, if they are at `position` and behind it."""
         rows = len(self.frames)
-        room = (ctypes.c_char * ((rows - first) * _TAKEN.size))()
+        room = bytearray((rows - first) * _TAKEN.size)
         count = self._take(
             self._types, len(self.keys_of), self._keys, self._joined, self._starts,
-            self._ends, first, rows, position, room,
+            self._ends, first, rows, position, ctypes.byref(_first(room)),
         )  # fmt: skip
         return list(_TAKEN.iter_unpack(memoryview(room)[: count * _TAKEN.size]))
 
@@ -99,12 +98,19 @@ class PlainEvents:
         `of` has the number of the event of each key, among those looked at.
         """
         packed = [key.encode() for key in keys]
-        rows = (ctypes.c_char * (len(packed) * _KEY.size))()
+        if not packed:
+            return []
+        rows = bytearray(len(packed) * _KEY.size)
         self._rows_of_keys(
             b"".join(packed), _starts(packed), self._joined,
-            self._starts, array("q", of).tobytes(), len(packed), rows,
+            self._starts, array("q", of).tobytes(), len(packed), ctypes.byref(_first(rows)),
         )  # fmt: skip
         return list(_KEY.iter_unpack(rows))
+
+
+def _first(data: bytearray) -> ctypes.c_char:
+    """Return the first of some bytes, where it lies: an array would be a type for each length."""
+    return ctypes.c_char.from_buffer(data)
 
 
 def _starts(parts: Iterable[bytes]) -> bytes:
