@@ -203,11 +203,6 @@ def read(position: int, data: bytes) -> Taken:
     return sid, version, at_us, raw_bytes, stored_bytes, schema, tag, raw
 
 
-def is_plain(data: bytes) -> bool:
-    """Say whether a frame has its payload as it was encoded, unchecked."""
-    return data[_FLAGS_AT : _FLAGS_AT + 1] == b"\0"
-
-
 def unpack(position: int, data: bytes) -> Frame:
     """Take a frame apart, digest and chain included.
 

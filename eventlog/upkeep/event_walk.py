@@ -10,7 +10,6 @@ is checked here, as all of them are elsewhere: what is said of damage stands her
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import takewhile
 
 import msgspec
 
@@ -26,6 +25,7 @@ from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
 ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache
+FEW = 16  # taken by one call, which then costs more than it saves: as many are checked here
 BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = frame.STREAM_ID_BYTES
@@ -206,9 +206,9 @@ class EventWalk:
         at = 0
         self._plain.look_at(keys, frames)
         while at < len(rows):
-            at += self._take(self._plain, at)
-            odd = takewhile(lambda row: not frame.is_plain(row[1]), rows[at + 1 :])
-            for key, data in (*rows[at : at + 1], *odd):
+            taken = self._take(self._plain, at)
+            at += taken
+            for key, data in rows[at : at + (1 if taken >= FEW else FEW)]:
                 self._row(key, data)
                 at += 1
 
