@@ -20,8 +20,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
-SEARCH = Path("memory_actors/search")
-LIBRARY = SEARCH / "libcompiled.so.1"
+LIBRARIES = [Path("eventlog/libcompiled.so.1"), Path("memory_actors/search/libcompiled.so.1")]
+"""Each is made of what lies in its directory and below."""
 FLAGS = (
     "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=none",
     "-s",
@@ -29,7 +29,7 @@ FLAGS = (
 
 
 class CompileC(BuildHookInterface[Any]):
-    """Compiles the library, and puts it into the wheel."""
+    """Compiles the libraries, and puts them into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Do so, where it can be done and is wanted.
@@ -39,20 +39,25 @@ class CompileC(BuildHookInterface[Any]):
         wanted = os.environ.get("MEMORY_ACTORS_WHEEL")
         if wanted == "any" or (sys.platform, platform.machine()) != ("linux", "x86_64"):
             return
-        sources = sorted(Path(self.root).glob(f"{SEARCH}/**/*.c"))
-        compiler = shlex.split(os.environ.get("CC", "cc"))
         try:
-            subprocess.run(  # noqa: S603
-                [*compiler, *FLAGS, "-o", LIBRARY, *sources],
-                cwd=self.root, check=True, capture_output=True, text=True,
-            )  # fmt: skip
+            for library in LIBRARIES:
+                self._compile(library)
         except (OSError, subprocess.CalledProcessError) as error:
             if wanted is not None:
                 raise
             why = getattr(error, "stderr", None) or error
-            self.app.display_warning(f"searches are slower, for C cannot be compiled here: {why}")
+            self.app.display_warning(f"some is slower, for C cannot be compiled here: {why}")
             return
         if version != "editable":
-            build_data["force_include"][str(Path(self.root) / LIBRARY)] = str(LIBRARY)
+            for library in LIBRARIES:
+                build_data["force_include"][str(Path(self.root) / library)] = str(library)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{wanted or next(platform_tags())}"
+
+    def _compile(self, library: Path) -> None:
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        sources = sorted(Path(self.root).glob(f"{library.parent}/**/*.c"))
+        subprocess.run(  # noqa: S603
+            [*compiler, *FLAGS, "-o", library, *sources],
+            cwd=self.root, check=True, capture_output=True, text=True,
+        )  # fmt: skip

@@ -45,7 +45,8 @@ fingerprint() {
 import hashlib, pathlib, sys
 root = pathlib.Path(sys.argv[1])
 said = f"{root}\n{sys.version}\n".encode()
-for file in [root / "pyproject.toml", root / "scripts/compile_c.py", *sorted(root.glob("memory_actors/**/*.[ch]"))]:
+compiled = [file for package in ("eventlog", "memory_actors") for file in sorted(root.glob(f"{package}/**/*.[ch]"))]
+for file in [root / "pyproject.toml", root / "scripts/compile_c.py", *compiled]:
     said += file.read_bytes()
 print(hashlib.sha256(said).hexdigest())
 PYTHON

@@ -123,6 +123,18 @@ class EventRegistry:
         _, event, _ = self.decode_tagged(tag, schema, raw)
         return _keys(self._by_tag_bytes[tag], event)
 
+    def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]]:
+        """Return, by tag and today's schema, functions from an event's data to what it is about.
+
+        They raise whatever there may be: `keys_in` says what is wrong.
+        """
+
+        def reader(event_type: _EventType) -> Callable[[bytes], tuple[str, ...]]:
+            decode = event_type.decode
+            return lambda data: _keys(event_type, decode(data))
+
+        return {(tag, each.schema): reader(each) for tag, each in self._by_tag_bytes.items()}
+
     def _add(self, event_type: _EventType) -> None:
         tag, cls = event_type.tag, event_type.cls
         try:

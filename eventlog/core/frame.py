@@ -70,7 +70,8 @@ _FLAGS_AT = 5
 _TAG_BYTES_AT = 8
 _HEADER_BYTES = _HEADER.size
 # Slices of a frame that are made once: to make one costs as much as to take it.
-STREAM_AND_VERSION = slice(_TAG_BYTES_AT + 1, _TAG_BYTES_AT + 1 + STREAM_ID_BYTES + 8)
+STREAM = slice(_TAG_BYTES_AT + 1, _TAG_BYTES_AT + 1 + STREAM_ID_BYTES)
+STREAM_AND_VERSION = slice(STREAM.start, STREAM.stop + 8)
 CHAIN = slice(_HEADER_BYTES - CHAIN_BYTES, _HEADER_BYTES)
 _DIGEST = slice(CHAIN.start - CHAIN_BYTES, CHAIN.start)
 _BEHIND_CRC = slice(_CRC_BYTES, None)

@@ -167,16 +167,19 @@ class Ledger:
     # --- the end of things
 
     def last_position(self, txn: Transaction) -> int:
-        """Return the position of the newest event, 0 if there is none."""
+        """Return the position of the newest event, 0 if there is none.
+
+        :raises CorruptLog: the last row of the table has a key that is no position.
+        """
         with txn.cursor(self._env.tables["events"]) as cursor:
-            return U64.unpack(cursor.key())[0] if cursor.last() else 0
+            return _position(cursor.key()) if cursor.last() else 0
 
     def tail(self, txn: Transaction) -> Tail:
-        """Return where the log ends in this transaction."""
+        """Return where the log ends in this transaction. Raises as `last_position` does."""
         with txn.cursor(self._env.tables["events"]) as cursor:
             if not cursor.last():
                 return Tail(txn.id())
-            return Tail(txn.id(), U64.unpack(cursor.key())[0], frame.chain_of(cursor.value()))
+            return Tail(txn.id(), _position(cursor.key()), frame.chain_of(cursor.value()))
 
     def chain_at(self, txn: Transaction, position: int) -> bytes:
         """Return the chain value of the event at a position, empty if there is none."""
@@ -375,3 +378,9 @@ class Ledger:
     ) -> Record | None:
         value = txn.get(key, db=self._env.tables[table])
         return None if value is None else unseal_record(value, cls, what, row_key)
+
+
+def _position(key: bytes) -> int:
+    if len(key) != U64.size:
+        raise CorruptLog(f"the last event has the key {key.hex()}: restore a backup, or repair")
+    return int.from_bytes(key, "big")

@@ -12,7 +12,7 @@ Of a log that is encrypted (keys.py) a payload is decrypted here, and nowhere el
 read that is not encrypted: it would have come from somebody without the key.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -154,7 +154,7 @@ class LogReading:
     ) -> list[bytes]:
         """Return the keys of the rows of events.
 
-        :raises CorruptLog: the stream has no such event.
+        :raises CorruptLog: the stream has no such event, or the index has no position for it.
         """
         get, table, pack = txn.get, self._env.tables["versions"], U64.pack
         places = []
@@ -164,6 +164,9 @@ class LogReading:
             packed = get(sid + pack(version), db=table)
             if packed is None:
                 raise _missing(name, version)
+            if len(packed) != U64.size:
+                message = f"the index has no position for event {version} of stream {name!r}"
+                raise CorruptLog(message)
             places.append(packed)
         return places
 
@@ -228,6 +231,10 @@ class LogReading:
     def has_keys(self) -> bool:
         """True if keys were given, so that encrypted payloads can be read."""
         return self._keys is not None and self._keys is not NO_KEYS
+
+    def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]] | None:
+        """Return what `EventRegistry.keys_by_type` does; None if this log is encrypted."""
+        return self._registry.keys_by_type() if self._keys is None else None
 
     def rows_of(
         self, txn: Transaction, taken: frame.Taken, payload: bytes | frame.Encrypted

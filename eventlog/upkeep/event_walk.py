@@ -1,13 +1,14 @@
 """The events of the log, checked in order of position.
 
 Of each event: that it is where it should be, its CRC, its digest and chain, its version, and that a
-search in the indexes leads to it. It is the hot path of a verification, so a step that costs each
-event a call is taken for many at once where that is the same: rows of indexes are searched for
-`ROWS_AT_ONCE` at a time.
+search in the indexes leads to it. It is the hot path of a verification, so steps are taken for
+`ROWS_AT_ONCE` at once: rows of indexes are searched for, and events that are plain and without
+fault are taken by C, where it is compiled (plain_events.py). The first that is not ends the run. It
+is checked here, as all of them are elsewhere: what is said of damage stands here alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -16,13 +17,16 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
+from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvents, Row, Taken
 from eventlog.core.rows import unseal_record
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
-ROWS_AT_ONCE = 2048  # events between two searches, and two words of progress
+ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache
+FEW = 16  # taken by one call, which then costs more than it saves: as many are checked here
+BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = frame.STREAM_ID_BYTES
 
@@ -49,6 +53,20 @@ def erasures(env: Environment, txn: Transaction) -> dict[bytes, int]:
     return found
 
 
+def _batches(cursor: Cursor) -> Iterator[list[Row]]:
+    """Yield the rows of a table, as many at a time as may be in memory."""
+    rows: list[Row] = []
+    size = 0
+    for row in cursor:
+        rows.append(row)
+        size += len(row[1])
+        if len(rows) == ROWS_AT_ONCE or size > BYTES_AT_ONCE:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
 class IndexSearch:
     """Rows that events should have in the indexes, searched for."""
 
@@ -65,7 +83,7 @@ class IndexSearch:
         """Events whose key is not here, by stream."""
         self.versions: list[tuple[bytes, bytes]] = []
         """Rows that are to be found: stream id and version, and position."""
-        self._keys: list[bytes] = []
+        self._keys: list[tuple[bytes, bytes]] = []
 
     def add_keys(self, position: int, taken: frame.Taken, payload: bytes | frame.Encrypted) -> None:
         """See to it that an event is looked for under each of its keys."""
@@ -82,12 +100,37 @@ class IndexSearch:
             return
         if self.count is not None:
             self.count += len(rows)
-        self._keys += rows
+        self._keys += [(row, key_check(row)) for row in rows]
+
+    def add_plain(self, plain: PlainEvents, taken: list[Taken], first: int, position: int) -> None:
+        """See to it that events which were taken, from a number and a position on, are looked for.
+
+        One that does not decode is read again, to have it said what is wrong.
+        """
+        keys: list[str] = []
+        of: list[int] = []
+        for number, (version, packed, kind, data_at) in enumerate(taken, first):
+            self.versions.append((version, packed))
+            try:
+                found = plain.keys_of[kind](plain.frames[number][data_at:])
+            except Exception:
+                self._add_read(position + number - first, plain.frames[number])
+            else:
+                keys += found
+                of += [number] * len(found)
+        if self.count is not None:
+            self.count += len(keys)
+        self._keys += plain.rows_of_keys(keys, of)
+
+    def _add_read(self, position: int, data: bytes) -> None:
+        taken = frame.read(position, data)
+        assert isinstance(taken[-1], bytes)
+        self.add_keys(position, taken, taken[-1])
 
     def search(self) -> None:
         """See that the rows are found by a search."""
         self._search("versions", self.versions)
-        self._search("keys", [(row, key_check(row)) for row in self._keys])
+        self._search("keys", self._keys)
         self.versions.clear()
         self._keys.clear()
 
@@ -124,38 +167,69 @@ class EventWalk:
     ):
         self._env = env
         self._txn = txn
-        self._erasing = erasing
         self._found = found
+        self._ends = PackedEnds(erasing)
+        self._erased_until: dict[bytes, int] = {}
+        types = reading.keys_by_type() if LIBRARY.way else None
+        self._plain = PlainEvents(self._ends, types) if types else None
+        self._expected = 1
+        """The position of the next row."""
         self.index = IndexSearch(env, reading, txn, found)
         self.events = 0
         self.rows = 0
         """Of the table, those among them whose key is no position."""
         self.ends: dict[bytes, StreamEnd] = {}
+        """Of the streams that have events; known when all are checked."""
         self.stubs: Counter[SegmentId] = Counter()
         self.erased = 0
 
     def run(self, progress: Callable[[int], object]) -> None:
         """Check all events; `progress` is told how many."""
         with self._txn.cursor(self._env.tables["events"]) as cursor:
-            self._walk(cursor, progress)
-        self.index.search()
-
-    def _walk(self, cursor: Cursor, progress: Callable[[int], object]) -> None:
-        expected, unpack = 1, U64.unpack
-        for key, data in cursor:
-            self.rows += 1
-            if len(key) != U64.size:
-                self._found(0, b"", f"an event has the key {key.hex()}")
-                continue
-            position = unpack(key)[0]
-            if position != expected:
-                self._found(position, b"", f"events {expected} to {position - 1} are missing")
-            expected = position + 1
-            self.events += 1
-            self._check(position, key, data)
-            if self.events % ROWS_AT_ONCE == 0:
+            for rows in _batches(cursor):
+                self._walk(rows)
+                self.rows += len(rows)
                 self.index.search()
                 progress(self.events)
+        for sid, packed in self._ends.items():
+            version, stored_bytes, events, _, chain = END.unpack(packed)
+            if events:
+                erased = self._erased_until.get(sid, 0)
+                self.ends[sid] = StreamEnd(version, chain, stored_bytes, erased)
+
+    def _walk(self, rows: list[Row]) -> None:
+        keys, frames = zip(*rows, strict=True)
+        if self._plain is None or set(map(len, keys)) != {U64.size}:
+            for key, data in rows:
+                self._row(key, data)
+            return
+        at = 0
+        self._plain.look_at(keys, frames)
+        while at < len(rows):
+            taken = self._take(self._plain, at)
+            at += taken
+            for key, data in rows[at : at + (1 if taken >= FEW else FEW)]:
+                self._row(key, data)
+                at += 1
+
+    def _take(self, plain: PlainEvents, first: int) -> int:
+        """Take what is plain from a row on; return how many rows that are."""
+        taken = plain.take(first, self._expected)
+        self.index.add_plain(plain, taken, first, self._expected)
+        self._expected += len(taken)
+        self.events += len(taken)
+        return len(taken)
+
+    def _row(self, key: bytes, data: bytes) -> None:
+        if len(key) != U64.size:
+            self._found(0, b"", f"an event has the key {key.hex()}")
+            return
+        position = U64.unpack(key)[0]
+        if position != self._expected:
+            self._found(position, b"", f"events {self._expected} to {position - 1} are missing")
+        self._expected = position + 1
+        self.events += 1
+        self._check(position, key, data)
 
     def _check(self, position: int, packed: bytes, data: bytes) -> None:
         try:
@@ -164,19 +238,19 @@ class EventWalk:
             self._found(position, b"", str(error))
             return
         sid, version, _, _, stored_bytes, _, tag, payload = taken
-        end = self.ends.get(sid)
-        if end is None:
-            end = self.ends[sid] = StreamEnd(0, frame.chain_start(sid))
-        if version != end.version + 1:
-            self._found(position, sid, f"version {version} follows {end.version}")
-        elif not frame.follows(data, tag, payload, end.chain):
+        end = self._ends[sid]
+        before, bytes_before, events_before, erasing, chain = END.unpack(end)
+        if version != before + 1:
+            self._found(position, sid, f"version {version} follows {before}")
+        elif not frame.follows(data, tag, payload, chain):
             message = "digest or chain does not follow from the event before it"
             self._found(position, sid, message)
-        end.version, end.chain = version, data[CHAIN]
-        end.stored_bytes += stored_bytes
+        END.pack_into(
+            end, 0, version, bytes_before + stored_bytes, events_before + 1, erasing, data[CHAIN]
+        )
         self.index.versions.append((data[STREAM_AND_VERSION], packed))
-        if isinstance(payload, frame.ErasedMark) or version <= self._erasing.get(sid, 0):
-            end.erased = version
+        if isinstance(payload, frame.ErasedMark) or version <= erasing:
+            self._erased_until[sid] = version
             self.erased += 1
         elif isinstance(payload, frame.Pointer):  # its keys are known when the archive is read
             self.stubs[SegmentId(sid, payload.place.number)] += 1

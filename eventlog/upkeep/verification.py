@@ -28,7 +28,7 @@ from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.heads import check_heads
-from eventlog.lmdb.ledger import Ledger, unseal_totals
+from eventlog.lmdb.ledger import unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import LogReading, check_entry
 from eventlog.lmdb.snapshots import SnapshotRecord
@@ -54,14 +54,12 @@ class Verification:
     def __init__(
         self,
         env: Environment,
-        ledger: Ledger,
         reading: LogReading,
         archive: Archive,
         progress: Progress | None,
         against: Heads | None = None,
     ):
         self._env = env
-        self._ledger = ledger
         self._reading = reading
         self._archive = archive
         self._progress = progress or (lambda _done, _total: None)
@@ -76,7 +74,7 @@ class Verification:
         """Read everything and report."""
         with self._env.read() as txn:
             self._erasing = erasures(self._env, txn)
-            last = self._ledger.last_position(txn)
+            last: int = txn.stat(self._env.tables["events"])["entries"]
             walk = EventWalk(self._env, self._reading, txn, self._erasing, self._found)
             self._walk = walk
             walk.run(lambda done: self._progress(done, last))

@@ -9,8 +9,17 @@ import anyio
 import msgspec
 import pytest
 
-from eventlog import Checkpoint, Environment, EventLog, EventRegistry, Snapshot, VerifyReport
+from eventlog import (
+    Checkpoint,
+    CorruptLog,
+    Environment,
+    EventLog,
+    EventRegistry,
+    Snapshot,
+    VerifyReport,
+)
 from eventlog.core import frame
+from eventlog.core.plain_events import LIBRARY
 from eventlog.core.rows import key_id, seal, seal_record, unseal_record
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.tables import TABLES, U64, StreamRecord
@@ -19,6 +28,15 @@ pytestmark = pytest.mark.anyio
 
 Change = Callable[[Environment, Transaction], object]
 A, B = frame.stream_id("a"), frame.stream_id("b")
+
+
+@pytest.fixture(autouse=True, params=["compiled", "Python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let events be checked both ways that there are."""
+    if request.param == "Python":
+        monkeypatch.setattr(LIBRARY, "way", 0)
+    elif not LIBRARY.way:
+        pytest.skip("events are checked by Python alone here: see plain_events.py")
 
 
 class Noted(msgspec.Struct, frozen=True):
@@ -175,6 +193,28 @@ async def test_damage_is_found(tmp_path: Path, kind: str):
     report = await verify(tmp_path, DAMAGE[kind])
 
     assert not report.ok
+
+
+@pytest.mark.parametrize("key", [b"\xff" * 9, b"\xff" * 3, U64.pack(8) + b"\0"])
+async def test_a_last_row_whose_key_is_no_position_is_found_in_an_open_log(
+    tmp_path: Path, key: bytes
+):
+    await make(tmp_path)
+    async with EventLog.open(tmp_path, registry) as log:
+        log._env.write(lambda txn: put("events", key, b"x" * 200)(log._env, txn))
+        report = await log.verify()
+
+    assert [found.message for found in report.findings] == [f"an event has the key {key.hex()}"]
+    with pytest.raises(CorruptLog, match=key.hex()):
+        await verify(tmp_path)
+
+
+async def test_an_index_without_a_position_for_what_is_archived_is_found(tmp_path: Path):
+    await make(tmp_path)
+    async with EventLog.open(tmp_path, registry) as log:
+        await log.archive("a", [1, 2])
+
+    assert not (await verify(tmp_path, put("versions", A + U64.pack(2), b""))).ok
 
 
 async def test_a_finding_names_position_and_stream(tmp_path: Path):

@@ -142,7 +142,7 @@ def test_it_is_compiled_where_it_can_be():
     """scripts/setup.sh installs the checkout, which compiles it."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64") or not shutil.which("cc"):
         pytest.skip("MaxSim is compiled for Linux on x86-64, where there is a C compiler")
-    assert LIBRARY.exists()
+    assert LIBRARY.path.exists()
 
 
 def test_tokens_behind_those_that_are_held_are_refused():

@@ -1,0 +1,51 @@
+"""Libraries of functions in C that ctypes loads, where they were compiled.
+
+What such a function does, Python does as well, only slower, where there is no compiler or the
+processor is another one. A library has no state, and is given pointers: who calls a function checks
+what it will read. `scripts/compile_c.py` makes them.
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+POINTER: Final = ctypes.c_void_p
+INT, LONG, FLOAT = ctypes.c_int, ctypes.c_int64, ctypes.c_float
+
+
+class CompiledLibrary:
+    """A library, loaded with the first call.
+
+    The number at the end of its name is that of the functions that it has: one that was compiled
+    for others is not loaded.
+    """
+
+    def __init__(self, path: Path):
+        self.path: Final = path
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    @cached_property
+    def way(self) -> int:
+        """The best way that this processor has, by the library's own count; 0: it is not there."""
+        try:
+            return int(self.function("way", result=INT)())
+        except OSError:
+            return 0
+
+    def function(self, name: str, *arguments: Any, result: Any = None) -> Callable[..., Any]:
+        """Return a function of the library.
+
+        :raises OSError: there is no library.
+        """
+        known = self._functions.get(name)
+        if known is None:
+            loaded = self._loaded[name]
+            loaded.argtypes, loaded.restype = arguments, result
+            known = self._functions[name] = loaded  # ready, for another thread may take it
+        return known
+
+    @cached_property
+    def _loaded(self) -> ctypes.CDLL:
+        return ctypes.CDLL(str(self.path))
