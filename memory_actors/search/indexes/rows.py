@@ -17,6 +17,7 @@ import numpy.typing as npt
 from memory_actors.search.dot_products import Coded, coded_units, float_dots
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, Labels
+from memory_actors.search.indexes.room import grown, zeros
 
 # --- the centred cosine: how close a vector is to a query, without what all have in common
 #
@@ -130,8 +131,8 @@ class VectorRows:
 
     def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
         self.dimension = dimension
-        self._codes = np.zeros((capacity, dimension), np.int8)
-        self._steps = np.zeros(capacity, np.float32)
+        self._codes = zeros((capacity, dimension), np.int8)
+        self._steps = zeros(capacity, np.float32)
         self._labels = Labels(capacity)
         self._sample: Sample | None = None
 
@@ -234,7 +235,4 @@ class VectorRows:
         return Coded(self._codes, self._steps)
 
     def _grow(self, capacity: int) -> None:
-        n, codes, steps = self.count, self._codes, self._steps
-        self._codes = np.zeros((capacity, self.dimension), np.int8)
-        self._steps = np.zeros(capacity, np.float32)
-        self._codes[:n], self._steps[:n] = codes[:n], steps[:n]
+        self._codes, self._steps = grown(self._codes, capacity), grown(self._steps, capacity)
