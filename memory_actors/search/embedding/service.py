@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio.to_thread
 import numpy as np
@@ -24,7 +24,7 @@ from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.base.steps import here, step
 from memory_actors.kinds.phrasing import RECIPE, text_digest
-from memory_actors.search.dot_products import Coded
+from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
 from memory_actors.search.embedding.batcher import Batcher, Outcome
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
@@ -44,6 +44,14 @@ added beyond it is embedded again when its user wakes up."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.search.embedding")
+
+
+class _Held(NamedTuple):
+    """An embedding in the cache. Its vector is as on disk: as float32 it takes four times that."""
+
+    codes: bytes
+    tokens: bytes | None
+    states: Bytes | None
 
 
 class EmbeddingService:
@@ -73,7 +81,7 @@ class EmbeddingService:
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache_texts_max = cache_texts_max
-        self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
+        self._cache: OrderedDict[bytes, _Held] = OrderedDict()
         self._unkept: dict[bytes, None] = {}
         """The keys of what was computed and is not on disk: who keeps a text later writes these."""
         self._from_memory = 0
@@ -317,12 +325,21 @@ class EmbeddingService:
             return {}, {}
 
     def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
+        held = self._held(digests, owner)
+        if not held:
+            return {}
+        codes = np.frombuffer(b"".join([one.codes for one in held.values()]), np.int8)
+        vectors = units_of(codes.reshape(len(held), -1)).decoded()
+        pairs = zip(held.items(), vectors, strict=True)
+        return {d: Embedded(vector, one.tokens, one.states) for (d, one), vector in pairs}
+
+    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _Held]:
         cache, prefix = self._cache, owner.prefix
         return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
 
     def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
         """Return packed token states by digest, from memory or disk; from any thread."""
-        found = {digest: one.tokens for digest, one in self._cached(digests, owner).items()}
+        found = {digest: one.tokens for digest, one in self._held(digests, owner).items()}
         held = {digest: tokens for digest, tokens in found.items() if tokens is not None}
         missing = [digest for digest in digests if digest not in held]
         return held | self._table.tokens(missing, self.embedder.dimension, owner)
@@ -430,7 +447,11 @@ class EmbeddingService:
         await anyio.to_thread.run_sync(self._table.close)
 
     def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
-        self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
+        if not embedded:
+            return
+        codes = coded_units(np.stack([one.vector for one in embedded.values()])).codes
+        for (digest, one), row in zip(embedded.items(), codes, strict=True):
+            self._cache[owner.prefix + digest] = _Held(row.tobytes(), one.tokens, one.states)
         while len(self._cache) > self._cache_texts_max:
             self._cache.popitem(last=False)
 

@@ -61,6 +61,7 @@ from memory_actors.search.embedding.rows import (
     read_rows,
     row_of,
     rows_at,
+    rows_of,
     seal,
     stored_numbers,
     written,
@@ -485,10 +486,13 @@ class VectorTable:
             if scope is not None and (one is not None or codebook is not None):
                 known[self._model + scope.row(digest)] = scope, one
 
+        fresh = {key: one for key, (_, one) in known.items() if one is not None}
+        rows = dict(zip(fresh, rows_of(list(fresh.values())), strict=True))
+
         def put(txn: Transaction) -> None:
-            for key, (scope, one) in known.items():
+            for key, (scope, _) in known.items():
                 # What has been deleted since it was read stays so.
-                row = self._old_row(txn, key, scope, codebook) if one is None else row_of(one)
+                row = rows.get(key) or self._old_row(txn, key, scope, codebook)
                 if row is not None:
                     put_row(self._env, txn, key, written(row, key, scope))
             if self._is_old:
