@@ -1,12 +1,16 @@
-"""The heap of the C library, which keeps for itself what was freed.
+"""Memory that the process has and does not need.
 
-After a large load, or after many users have left memory, glibc holds tens of megabytes of free
-pages: the process looks as large as before, to the operating system and to our own memory limits.
+The heap of the C library keeps for itself what was freed: after a large load, or after many users
+have left memory, glibc holds tens of megabytes of free pages. And files that are mapped stay in the
+resident memory as far as they were read (mapped.py). So the process looks as large as before, to
+the operating system and to our own memory limits.
 """
 
 import ctypes
 from functools import lru_cache
 from typing import Any, Final
+
+from eventlog.files import mapped
 
 LOOSE_BYTES: Final = 2 << 20
 LOOSE_SHARE: Final = 1 / 16
@@ -22,6 +26,7 @@ def give_back() -> None:
     trim = _trim()
     if trim is not None:
         trim(0)
+    mapped.let_go()
 
 
 class LooseHeap:
