@@ -41,17 +41,23 @@ from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeToke
 UNKEPT_MAX: Final = 10_000
 """Texts remembered as not on disk: most are queries, which are never kept. A text that was
 added beyond it is embedded again when its user wakes up."""
+UNCODED_MAX: Final = 64
+"""Vectors coded together, which takes a tenth of what each takes by itself."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.search.embedding")
 
 
-class _Held(NamedTuple):
-    """An embedding in the cache. Its vector is as on disk: as float32 it takes four times that."""
+class _Coded(NamedTuple):
+    """An embedding in the cache, its vector as on disk: as float32 it takes four times that."""
 
     codes: bytes
     tokens: bytes | None
     states: Bytes | None
+
+    def embedded(self) -> Embedded:
+        codes = np.frombuffer(self.codes, np.int8)[None]
+        return Embedded(units_of(codes).decoded()[0], self.tokens, self.states)
 
 
 class EmbeddingService:
@@ -81,7 +87,9 @@ class EmbeddingService:
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache_texts_max = cache_texts_max
-        self._cache: OrderedDict[bytes, _Held] = OrderedDict()
+        self._cache: OrderedDict[bytes, _Coded | Embedded] = OrderedDict()
+        self._uncoded: list[bytes] = []
+        """The keys of what came last."""
         self._unkept: dict[bytes, None] = {}
         """The keys of what was computed and is not on disk: who keeps a text later writes these."""
         self._from_memory = 0
@@ -325,15 +333,10 @@ class EmbeddingService:
             return {}, {}
 
     def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
-        held = self._held(digests, owner)
-        if not held:
-            return {}
-        codes = np.frombuffer(b"".join([one.codes for one in held.values()]), np.int8)
-        vectors = units_of(codes.reshape(len(held), -1)).decoded()
-        pairs = zip(held.items(), vectors, strict=True)
-        return {d: Embedded(vector, one.tokens, one.states) for (d, one), vector in pairs}
+        held = self._held(digests, owner).items()
+        return {d: one if isinstance(one, Embedded) else one.embedded() for d, one in held}
 
-    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _Held]:
+    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _Coded | Embedded]:
         cache, prefix = self._cache, owner.prefix
         return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
 
@@ -394,6 +397,7 @@ class EmbeddingService:
         """
         self._cache.clear()
         self._unkept.clear()
+        self._uncoded.clear()
         return await anyio.to_thread.run_sync(self._table.erase, digests, owner)
 
     async def clear(self) -> None:
@@ -403,6 +407,7 @@ class EmbeddingService:
         """
         self._cache.clear()
         self._unkept.clear()
+        self._uncoded.clear()
         await anyio.to_thread.run_sync(self._table.clear)
 
     def copy_to(self, path: Path) -> None:
@@ -447,13 +452,22 @@ class EmbeddingService:
         await anyio.to_thread.run_sync(self._table.close)
 
     def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
-        if not embedded:
-            return
-        codes = coded_units(np.stack([one.vector for one in embedded.values()])).codes
-        for (digest, one), row in zip(embedded.items(), codes, strict=True):
-            self._cache[owner.prefix + digest] = _Held(row.tobytes(), one.tokens, one.states)
+        self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
+        self._uncoded += [owner.prefix + digest for digest in embedded]
+        if len(self._uncoded) >= UNCODED_MAX:
+            self._code()
         while len(self._cache) > self._cache_texts_max:
             self._cache.popitem(last=False)
+
+    def _code(self) -> None:
+        """Code the vectors that came last."""
+        found = {key: self._cache.get(key) for key in self._uncoded}
+        last = {key: one for key, one in found.items() if isinstance(one, Embedded)}
+        self._uncoded = []
+        if last:
+            codes = coded_units(np.stack([one.vector for one in last.values()])).codes
+            for (key, one), row in zip(last.items(), codes, strict=True):
+                self._cache[key] = _Coded(row.tobytes(), one.tokens, one.states)
 
     async def _flush(self, delay_s: float) -> None:
         while self._table.waiting:  # also what came while it wrote

@@ -9,6 +9,7 @@ array.
 
 import math
 import mmap
+from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -17,6 +18,9 @@ import numpy.typing as npt
 PAGES_BYTES_MIN: Final = 1 << 18
 """An array of fewer bytes is left to the heap: a process may have 65,530 mappings, and with these a
 gigabyte of indexes has some 4,000 at most."""
+HUGE_BYTES_MIN: Final = 1 << 22
+"""From here on in pages of 2 MB, as numpy has it: without them, an activation at 10,000 memories
+takes a tenth longer. The last one that is begun may be nearly empty."""
 _HAS_PRIVATE: Final = hasattr(mmap, "MAP_PRIVATE")
 
 C = TypeVar("C", bound=npt.NDArray[Any])
@@ -29,6 +33,9 @@ def zeros(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]
     if size < PAGES_BYTES_MIN or not _HAS_PRIVATE:
         return np.zeros(shape, dtype)
     pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= HUGE_BYTES_MIN and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype).reshape(shape)
 
 
