@@ -358,12 +358,13 @@ class EmbeddingService:
         owner: Owner = EVERYBODY,
         take: TakeTokens | None = None,
         numbers: Numbers | None = None,
+        into: Bytes | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
         """Return the same as rows, [n, d], and which are there; the others are zeros.
 
         `take` is given the token states of those that are there. See `VectorTable.matrix`.
         """
-        return self._table.matrix(digests, self.embedder.dimension, owner, take, numbers)
+        return self._table.matrix(digests, self.embedder.dimension, owner, take, numbers, into)
 
     @property
     def table(self) -> bytes:

@@ -9,12 +9,12 @@ array is made anew (`compacted`).
 """
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Coded, coded_units, float_dots
+from memory_actors.search.dot_products import Bytes, Coded, Floats, coded_units, float_dots
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, Labels
 from memory_actors.search.indexes.room import grown, zeros
@@ -135,6 +135,15 @@ class VectorRows:
         self._steps = zeros(capacity, np.float32)
         self._labels = Labels(capacity)
         self._sample: Sample | None = None
+
+    @classmethod
+    def over(cls, codes: Bytes, labels: npt.NDArray[np.int64], steps: Floats) -> Self:
+        """Return rows whose codes are the first of some, which have room for more."""
+        rows, capacity = cls(codes.shape[1]), len(codes)
+        rows._codes, rows._steps = codes, grown(steps, capacity)
+        rows._labels = Labels(capacity)
+        rows._labels.extend(labels)
+        return rows
 
     def __len__(self) -> int:
         return self._labels.living
