@@ -10,6 +10,7 @@ import mmap
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -39,9 +40,9 @@ def unmapped(file: tuple[int, int]) -> None:
 def let_go() -> None:
     """Let go of the pages of all files, where the system tells where they are: Linux."""
     call = _madvise()
-    if call is None or not _MAPS.exists():
+    if call is None:
         return
-    with changing:
+    with changing, suppress(OSError):  # it may not tell
         for start, end in _places():
             call(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
