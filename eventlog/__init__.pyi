@@ -7,6 +7,7 @@ from eventlog.core.capabilities import CountingStore as CountingStore
 from eventlog.core.capabilities import DerivingStore as DerivingStore
 from eventlog.core.capabilities import ErasingStore as ErasingStore
 from eventlog.core.capabilities import ExportingStore as ExportingStore
+from eventlog.core.capabilities import FoldingStore as FoldingStore
 from eventlog.core.capabilities import Leases as Leases
 from eventlog.core.capabilities import LeasingStore as LeasingStore
 from eventlog.core.capabilities import LocatingStore as LocatingStore

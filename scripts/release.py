@@ -2,17 +2,19 @@
 
     scripts/release.py [DIRECTORY]
 
-Of what is committed, not of what lies in the checkout. Both are built twice and must be the same
-bytes, and the sdist must make the same wheel. The wheel is then installed into a new environment of
-each Python that is found, by pip, and into one by uv: the README's example runs there, and an
-example of the typed API is checked by `mypy --strict` and pyright. What it depends on is listed
-with its licences, each of which must be known here, and as an SBOM (CycloneDX).
+Of what is committed, not of what lies in the checkout. There are two wheels: one for any machine,
+and one for Linux on x86-64 that has what is written in C, compiled. All are built twice and must be
+the same bytes, and the sdist must make the same wheels. A wheel is then installed into a new
+environment of each Python that is found, by pip, and into one by uv: the README's example runs
+there, and an example of the typed API is checked by `mypy --strict` and pyright. What it depends on
+is listed with its licences, each of which must be known here, and as an SBOM (CycloneDX).
 """
 
 import argparse
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -23,6 +25,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ("build>=1.2,<2", "cyclonedx-bom>=7,<8", "mypy>=1.13,<3", "pyright>=1.1.400,<2", "uv")
+WHEELS = ("any", "manylinux_2_17_x86_64")
+"""See `compile_c.py`. The library asks of the system for nothing newer than glibc 2.2.5."""
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 ALLOWED = re.compile(
     r"apache|bsd|\bmit\b|isc|psf|python software|mpl|mozilla|unlicense|openldap|oldap|zlib|0bsd|cc0"
@@ -65,10 +69,11 @@ def run(*command: object, **how: object) -> str:
 
 
 def built(source: Path, out: Path, tools: Path, *kinds: str) -> dict[str, str]:
-    """Build in a directory; return the digests by file name."""
+    """Build sdist and wheels, or such `kinds`, in a directory; return the digests by file name."""
     when = run("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()
-    run(tools / "python", "-m", "build", *kinds, "--outdir", out, source,
-        env={**os.environ, "SOURCE_DATE_EPOCH": when})  # fmt: skip
+    for wheel in WHEELS:
+        settings = {**os.environ, "SOURCE_DATE_EPOCH": when, "MEMORY_ACTORS_WHEEL": wheel}
+        run(tools / "python", "-m", "build", *kinds, "--outdir", out, source, env=settings)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in out.iterdir()}
 
 
@@ -83,7 +88,10 @@ def committed(scratch: Path, name: str) -> Path:
 
 
 def build(scratch: Path, tools: Path, out: Path) -> Path:
-    """Build wheel and sdist twice, and the wheel once more from the sdist; return the wheel."""
+    """Build sdist and wheels twice, and the wheels once more from the sdist.
+
+    Return the wheel that this machine would be given.
+    """
     first = built(committed(scratch, "first"), scratch / "dist", tools)
     second = built(committed(scratch, "second"), scratch / "again", tools)
     if first != second:
@@ -98,7 +106,8 @@ def build(scratch: Path, tools: Path, out: Path) -> Path:
     for name, digest in first.items():
         shutil.copy(scratch / "dist" / name, out / name)
         print(digest, name)
-    return next(out.glob("*.whl"))
+    compiled, here = out.glob(f"*-{WHEELS[1]}.whl"), (sys.platform, platform.machine())
+    return next(compiled if here == ("linux", "x86_64") else out.glob(f"*-{WHEELS[0]}.whl"))
 
 
 def environments(scratch: Path, tools: Path, wheel: Path) -> Iterator[tuple[str, Path]]:

@@ -39,12 +39,14 @@ make_venv() {
   fi
 }
 
-# What an installation depends on: where it is, which Python, and what pyproject.toml says.
+# What an installation depends on: where it is, which Python, what pyproject.toml says, and what is compiled.
 fingerprint() {
   "$python" - "$root" <<'PYTHON'
 import hashlib, pathlib, sys
 root = pathlib.Path(sys.argv[1])
-said = f"{root}\n{sys.version}\n".encode() + (root / "pyproject.toml").read_bytes()
+said = f"{root}\n{sys.version}\n".encode()
+for file in [root / "pyproject.toml", root / "scripts/compile_c.py", *sorted(root.glob("memory_actors/**/*.[ch]"))]:
+    said += file.read_bytes()
 print(hashlib.sha256(said).hexdigest())
 PYTHON
 }

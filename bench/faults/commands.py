@@ -109,7 +109,9 @@ async def _undo(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
 
 
 async def _a_conversation(_memory: MemorySystem, user: UserMemory, n: int) -> None:
-    await user.short_term.add_message(f"I am {n}", role="user", session_id=f"talk {n}")
+    # Nothing that the next one contradicts: what holds no more is marked by an append of its own.
+    about = f"a talk about {n}"
+    await user.short_term.add_message(about, role="user", session_id=f"talk {n}")
 
 
 async def _an_extraction(memory: MemorySystem, user: UserMemory, n: int) -> None:

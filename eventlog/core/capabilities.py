@@ -8,7 +8,7 @@ append and read still serves everything else.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from eventlog.core.errors import MissingCapability
 from eventlog.core.records import (
@@ -21,6 +21,8 @@ from eventlog.core.records import (
     Imported,
     LiveNode,
     LogStatistics,
+    OnDropped,
+    Recorded,
     Shrunk,
     StreamClaim,
     VerifyReport,
@@ -33,6 +35,9 @@ Also: TypeAlias = Callable[[Path], object]
 OfErased: TypeAlias = Callable[[Sequence[str]], object]
 """Takes the names of streams that are about to be erased."""
 Capability = TypeVar("Capability")
+State = TypeVar("State")
+Fold: TypeAlias = Callable[[Sequence[Recorded[Any]], State], State]
+"""Returns a state after some events, in order."""
 
 
 def require(store: object, capability: Callable[..., Capability]) -> Capability:
@@ -198,6 +203,21 @@ class LocatingStore(Protocol):
         for several places, and the one is returned that halving the stream comes to.
 
         :raises CorruptLog: the events there are not what was stored.
+        """
+        ...
+
+
+@runtime_checkable
+class FoldingStore(Protocol):
+    """Folds events where it reads them, a few at a time: they are in the processor's cache then."""
+
+    async def fold_stream(
+        self, stream: str, fold: Fold[State], state: State, after: int, limit: int,
+        *, dropped: OnDropped = "raise",
+    ) -> tuple[State, int]:  # fmt: skip
+        """Return a state after up to `limit` events behind a version, and their number.
+
+        `fold` is called in a thread. What it raises, or `read_stream` would, is raised.
         """
         ...
 

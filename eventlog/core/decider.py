@@ -4,7 +4,7 @@
 Both are pure: time, ids and randomness arrive inside the command, so that a replay needs none of
 them. `decide` may refuse by raising and returns `()` for a command that is satisfied already;
 `evolve` is total: it must accept every event that was ever recorded. `replay` folds a stream into a
-state, a batch at a time, in a worker thread.
+state, a batch at a time, in a worker thread; where the store can, in the one that reads.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import anyio.to_thread
 
+from eventlog.core.capabilities import FoldingStore
 from eventlog.core.errors import KeyGone, LogClosed, LogUnavailable, PoisonedStream, StorageFailed
 from eventlog.core.port import EventStore
 from eventlog.core.records import OnDropped, Recorded
@@ -89,6 +90,8 @@ async def _fold_batch(
     dropped: OnDropped,
 ) -> tuple[State, int]:
     try:
+        if isinstance(log, FoldingStore):
+            return await log.fold_stream(stream, decider.fold, state, after, limit, dropped=dropped)
         events = await log.read_stream(stream, after, limit, dropped=dropped)
         if len(events) <= INLINE_EVENTS_MAX:
             return decider.fold(events, state), len(events)

@@ -33,7 +33,10 @@ def to_datetime(time_us: int) -> datetime:
 
     What is outside of the years 1 to 9999 is the first or the last moment of them.
     """
-    return _EPOCH + timedelta(microseconds=min(max(time_us, TIME_US_MIN), TIME_US_MAX))
+    try:
+        return _EPOCH + timedelta(0, 0, time_us)
+    except OverflowError:
+        return to_datetime(TIME_US_MIN if time_us < 0 else TIME_US_MAX)
 
 
 def to_us(time: datetime) -> int:

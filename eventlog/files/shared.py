@@ -47,7 +47,9 @@ class Shared(Generic[F]):
     def __init__(self, name: str, close: Callable[[F], None]):
         self._name = name
         self._close = close
-        self._gate = threading.Condition()
+        self._lock = threading.RLock()  # a condition's own methods take longer, for each read
+        self._gate = threading.Condition(self._lock)
+        self._waiting = 0  # for nobody to be in any file
         self._users = 0  # of all files
         self._current: _Held[F] | None = None
         self._here = threading.local()
@@ -76,7 +78,7 @@ class Shared(Generic[F]):
 
     def enter(self) -> tuple[_Held[F], F | None]:
         """Be in the current file; return it and the one that this thread was in."""
-        with self._gate:
+        with self._lock:
             held = self._held()
             held.users += 1
             self._users += 1
@@ -86,12 +88,13 @@ class Shared(Generic[F]):
     def leave(self, held: _Held[F], before: F | None) -> None:
         """Leave a file for the one that this thread was in before."""
         self._here.file = before
-        with self._gate:
+        with self._lock:
             held.users -= 1
             if held.users == 0 and held is not self._current:
                 self._close(held.file)  # in here: who waits for all users waits for this too
             self._users -= 1
-            self._gate.notify_all()
+            if self._waiting:
+                self._gate.notify_all()
 
     @contextmanager
     def within(self, file: F) -> Iterator[None]:
@@ -104,7 +107,7 @@ class Shared(Generic[F]):
 
     def replace(self, file: F | None) -> None:
         """Let everyone who comes from now on use another file, or none."""
-        with self._gate:
+        with self._lock:
             before, self._current = self._current, None if file is None else _Held(file)
             if before is not None and before.users == 0:
                 self._close(before.file)
@@ -113,5 +116,7 @@ class Shared(Generic[F]):
     def alone(self) -> Iterator[None]:
         """Wait until nobody is in any file, and keep everybody out."""
         with self._gate:
+            self._waiting += 1
             self._gate.wait_for(lambda: self._users == 0)
+            self._waiting -= 1
             yield

@@ -146,27 +146,33 @@ class LogReading:
         :raises CorruptLog: one is missing, damaged or another one.
         """
         sid, stream = frame.stream_id(name), self._ledger.stream(txn, name)
-        places = [self._packed_position(txn, name, sid, version) for version in versions]
+        places = self._packed_positions(txn, name, sid, versions)
         return self._events_at(txn, places, versions, stream, sid, dropped)
 
-    def _packed_position(self, txn: Transaction, name: str, sid: bytes, version: int) -> bytes:
-        """Return the key of the row of an event.
+    def _packed_positions(
+        self, txn: Transaction, name: str, sid: bytes, versions: Sequence[int]
+    ) -> list[bytes]:
+        """Return the keys of the rows of events.
 
         :raises CorruptLog: the stream has no such event.
         """
-        if not 0 < version < 1 << 64:
-            raise CorruptLog(f"stream {name!r} has no event {version}")
-        packed = txn.get(sid + U64.pack(version), db=self._env.tables["versions"])
-        if packed is None:
-            raise _missing(name, version)
-        return packed
+        get, table, pack = txn.get, self._env.tables["versions"], U64.pack
+        places = []
+        for version in versions:
+            if not 0 < version < 1 << 64:
+                raise CorruptLog(f"stream {name!r} has no event {version}")
+            packed = get(sid + pack(version), db=table)
+            if packed is None:
+                raise _missing(name, version)
+            places.append(packed)
+        return places
 
     def row(self, txn: Transaction, name: str, sid: bytes, version: int) -> tuple[int, bytes]:
         """Return the position of an event of a stream and its frame as stored.
 
         :raises CorruptLog: it is missing.
         """
-        packed = self._packed_position(txn, name, sid, version)
+        (packed,) = self._packed_positions(txn, name, sid, (version,))
         data = txn.get(packed, db=self._env.tables["events"])
         if data is None:
             raise _missing(name, version)

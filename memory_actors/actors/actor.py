@@ -115,6 +115,10 @@ class Actor(Generic[S]):
         :raises QuarantinedError: this actor takes no commands any more.
         :raises UnavailableError: the append failed; what it left is read again.
         """
+        return await (await self.post(request, deadline_s))
+
+    async def post(self, request: Request, deadline_s: float = DEADLINE_S) -> asyncio.Future[Reply]:
+        """Put a command into the mailbox; return the future of what comes of it. See `ask`."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s
         try:
@@ -123,12 +127,13 @@ class Actor(Generic[S]):
                     await self._room.wait()
         except TimeoutError as error:
             raise late(deadline_s) from error
-        answer = self._post(request)
+        self._check_open()
+        answer: asyncio.Future[Reply] = loop.create_future()
         alarm = loop.call_at(until_s, lambda: settle(answer, late(deadline_s)))
-        try:
-            return await answer
-        finally:
-            alarm.cancel()
+        self._mailbox.append(QueuedRequest(request, answer, alarm, here()))
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return answer
 
     async def dry_run(self, command: Any) -> Sequence[Any]:
         """Return the events that a command would lead to as things stand; nothing comes of them.
@@ -148,7 +153,8 @@ class Actor(Generic[S]):
         self._behaviour.check_totals(state, self._decider.fold(events, state))
         return decided
 
-    def _post(self, request: Request) -> "asyncio.Future[Reply]":
+    def _check_open(self) -> None:
+        """Refuse a command where none is taken any more."""
         if self._fenced is not None:
             raise self._fenced
         if self._retired:
@@ -158,11 +164,6 @@ class Actor(Generic[S]):
                 f"this user's memory takes no writes: {self.quarantined}. Reads and export work; "
                 "see the log, then open the system again"
             )
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._mailbox.append(QueuedRequest(request, answer, here()))
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-        return answer
 
     async def drain(self) -> None:
         """Return when every command taken so far is answered."""
@@ -193,7 +194,7 @@ class Actor(Generic[S]):
         except ClockOutOfRange as error:
             ask = self._mailbox[0]
             self._take()
-            settle(ask.answer, error)
+            ask.settle(error)
             return
         crash = await self._decide_batch(batch)
         try:
@@ -206,7 +207,7 @@ class Actor(Generic[S]):
             return
         crash = self._publish(batch) or crash
         for ask, outcome in batch.outcomes:
-            settle(ask.answer, outcome)
+            ask.settle(outcome)
         if crash is not None:
             await self._restart(crash)
 
@@ -220,6 +221,7 @@ class Actor(Generic[S]):
                 return None
             self._take()
             if ask.answer.done():  # its caller was cancelled, or waited for too long
+                ask.alarm.cancel()
                 continue
             try:
                 batch.outcomes.append((ask, await self._decide(ask.request, batch)))
@@ -350,7 +352,7 @@ class Actor(Generic[S]):
         """Answer a batch whose append failed, and read again what the stream holds."""
         answer = unavailable(error) if isinstance(error, EventLogError) else crashed(error)
         for ask, _ in batch.outcomes:
-            settle(ask.answer, answer)
+            ask.settle(answer)
         if isinstance(error, Fenced):
             self._fenced = answer
             self._refuse_waiting(answer)
@@ -392,5 +394,5 @@ class Actor(Generic[S]):
 
     def _refuse_waiting(self, refusal: Exception) -> None:
         while self._mailbox:
-            settle(self._mailbox.popleft().answer, refusal)
+            self._mailbox.popleft().settle(refusal)
         self._room.wake(len(self._room))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from eventlog import Prepared, Recorded
+from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 
 if TYPE_CHECKING:
@@ -22,8 +23,15 @@ class QueuedRequest:
 
     request: Request
     answer: "asyncio.Future[Reply]"
+    alarm: "asyncio.TimerHandle"
+    """Tells who waits that the deadline has passed."""
     caller: Any
     """The mark of who asks, for whoever traces. See steps.py."""
+
+    def settle(self, outcome: Reply | Exception) -> None:
+        """Answer who waits, if anybody still does."""
+        self.alarm.cancel()
+        settle(self.answer, outcome)
 
 
 @dataclass(slots=True)

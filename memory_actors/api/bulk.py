@@ -77,7 +77,8 @@ DELETED_AT_ONCE = 64  # what an actor takes of its mailbox for one append
 
 async def delete_many(scope: Scope, handles: Mapping[str, Handle], which: Chosen) -> list[Receipt]:
     """Delete memories. See `UserMemory.delete_many`; `handles` are by the names of their kinds."""
-    found = await anyio.to_thread.run_sync(matching, await scope.state_now(), which)
+    state = await scope.state_now()
+    found = await anyio.to_thread.run_sync(lambda: list(matching(state, which)))
     receipts: list[Receipt] = []
     for start in range(0, len(found), DELETED_AT_ONCE):
         batch = found[start : start + DELETED_AT_ONCE]

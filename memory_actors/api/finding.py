@@ -6,7 +6,8 @@ the session that was used last at the end; then working memory as it was set; th
 documents, block by block. An import in this order gives the same order again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import Any, NamedTuple
 
 from eventlog import Dropped
@@ -150,21 +151,25 @@ def chosen(
     return Chosen(named_kinds(memory_types), predicate(filters), wanted(sources, min_trust))
 
 
-def matching(state: UserState, which: Chosen) -> list[Found]:
-    """Return the rows that are meant. Slow for many: in a thread."""
+def matching(state: UserState, which: Chosen) -> Iterator[Found]:
+    """Yield the rows that are meant. Slow for many: in a thread."""
     kinds, matches, of_origin = which
-    rows = [Found(kind, row) for kind in kinds for row in kind.rows(state.of(kind))]
-    if matches is not None:
-        rows = [found for found in rows if matches(found.row.shown_metadata)]
-    if of_origin is not None:
-        rows = [found for found in rows if of_origin(state.provenance.of(found.row.memory_id))]
-    return rows
+    for kind in kinds:
+        for row in kind.rows(state.of(kind)):
+            if matches is not None and not matches(row.shown_metadata):
+                continue
+            if of_origin is None or of_origin(state.provenance.of(row.memory_id)):
+                yield Found(kind, row)
 
 
-def newest_first(state: UserState, which: Chosen) -> list[Found]:
-    """Return the same, newest first."""
-    found = matching(state, which)  # by the time they were true, then by the order of arrival
-    return sorted(found, key=lambda one: (-one.row.occurred_at_us, -one.row.version))
+def newest(state: UserState, which: Chosen, count: int) -> list[Found]:
+    """Return the newest of the same, newest first. Slow where there are many: in a thread.
+
+    By the time they were true, then by the order of arrival. Sorting all of them would hold the
+    lock of the interpreter for as long.
+    """
+    rows = matching(state, which)
+    return nsmallest(count, rows, key=lambda one: (-one.row.occurred_at_us, -one.row.version))
 
 
 def in_export_order(state: UserState) -> list[Found]:

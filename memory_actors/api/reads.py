@@ -12,7 +12,7 @@ from memory_actors.api.finding import (
     found_summary,
     in_export_order,
     matching,
-    newest_first,
+    newest,
     searched_kinds,
 )
 from memory_actors.api.originals import expand
@@ -191,9 +191,8 @@ class UserReads:
         until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
             state = live.state.at(self._scope.now_us())
-            rows = await anyio.to_thread.run_sync(newest_first, state, which)
-            page = rows[first:until]
-            return await self._read(page, state.provenance)
+            rows = await anyio.to_thread.run_sync(newest, state, which, until)
+            return await self._read(rows[first:], state.provenance)
 
     async def count(
         self,
@@ -209,7 +208,7 @@ class UserReads:
         """
         which = chosen(memory_types, filters, sources, min_trust)
         state = await self._scope.state_now()
-        return len(await anyio.to_thread.run_sync(matching, state, which))
+        return await anyio.to_thread.run_sync(lambda: sum(1 for _ in matching(state, which)))
 
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.

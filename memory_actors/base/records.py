@@ -44,7 +44,7 @@ UNSAID = Origin()
 
 def least(origins: tuple[Origin, ...]) -> Trust:
     """Return the trust of what these have said together: that of the least trusted."""
-    return min((one.trust for one in origins), key=LEVELS.index, default=Trust.UNKNOWN)
+    return min((one.trust for one in origins), key=LEVELS.index) if origins else Trust.UNKNOWN
 
 
 class Sourced(Returned, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ passage before those around it. An embedder that gives no token states leaves ve
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -100,6 +101,7 @@ def between(some: Weights, others: Weights, share: float) -> Weights:
     return Weights(**mixed)
 
 
+@lru_cache
 def usual_weights(count: int, turns: float, foreign: float) -> Weights:
     """Return the weights for so many memories, the share of turns in them and what is asked."""
     known = count**2 / (count**2 + FEW_FACTS**2)
@@ -107,6 +109,7 @@ def usual_weights(count: int, turns: float, foreign: float) -> Weights:
     return between(between(facts, TURNS, turns), FOREIGN, foreign)
 
 
+@lru_cache
 def as_weighed(usual: Weights, callers: Weights) -> Weights:
     """Return weights as the caller weighs them, whose own ones stand in the place of `TURNS`."""
     weighed = {

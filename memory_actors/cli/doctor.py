@@ -27,6 +27,7 @@ from memory_actors.cli import options
 from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import print_json, print_table, say, size, table, text
 from memory_actors.cli.running import run
+from memory_actors.search.compiled import WAYS, way
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.model.installed import model_dir, model_path
 from memory_actors.sharing.address import is_shared, shown
@@ -73,6 +74,7 @@ def checks(store: Path | Sequence[str]) -> Iterator[Check]:
         ("packages", _packages),
         ("model", _model),
         ("embedding", _embedding),
+        ("comparing", _comparing),
         *(_of_directory(store) if isinstance(store, Path) else _of_databases(store)),
     ]
     for name, look in looks:
@@ -137,6 +139,12 @@ def _embedding() -> Look:
     )
     advice = f"delete {model_dir('int8')} and run `memory-actors model install`"
     return found, _or_failed(COSINE_MIN <= cosine <= COSINE_MAX), advice
+
+
+def _comparing() -> Look:
+    number = way()
+    slower = "" if number else ": a search takes a third longer than where it is compiled"
+    return f"by {WAYS[number]}{slower}", "ok", ""
 
 
 # --- the database

@@ -153,18 +153,14 @@ class CompactedDraft(Draft[R]):
     def put(self, row: R) -> R | None:
         """Add a row, or replace the one with its id, and return that one."""
         old = super().put(row)
-        if old is not None and old.original_count:
-            self.summaries = self.summaries.counted(old, -1)
         if row.original_count:
             self.summaries = self.summaries.counted(row, +1)
         return old
 
-    def drop(self, memory_id: str) -> R:
-        """Take a row away and return it."""
-        row = super().drop(memory_id)
+    def _uncount(self, row: R) -> None:
+        super()._uncount(row)
         if row.original_count:
             self.summaries = self.summaries.counted(row, -1)
-        return row
 
 
 # --- commands

@@ -61,30 +61,31 @@ class _Base(Generic[R]):
     def __init__(self, form: Form[R], packed: Packed):
         self.packed = packed
         self._decode = form.decode
-        self._rows = packed.rows
+        self._rows, self._data = packed.rows, memoryview(packed.rows)
         self.ends = np.frombuffer(packed.ends, np.uint32)
         self.keys = np.frombuffer(packed.keys, np.uint64)
         self.count = len(self.ends)
         self._by_key = np.argsort(self.keys).astype(np.int32)
         starts = np.append(np.uint32(0), self.ends)[:-1]
         begins, ends = _ids_in(self._rows, starts + np.uint32(form.head_bytes))
-        self._ids, self._id_ends = begins, ends
+        # One number of a view is an int; one of an array is an object, to be made an int of.
+        self._ends, self._ids, self._id_ends = self.ends.data, begins.data, ends.data
         self._table = addressed(hashes_of(self._rows, begins, ends), places_for(self.count))
 
     @property
     def size_bytes(self) -> int:
-        columns = (self.ends, self.keys, self._by_key, self._ids, self._id_ends)
+        columns = (self._ends, self.keys, self._by_key, self._ids, self._id_ends)
         return len(self._rows) + sum(column.nbytes for column in columns) + 4 * len(self._table)
 
     def start(self, number: int) -> int:
-        return int(self.ends[number - 1]) if number else 0
+        return self._ends[number - 1] if number else 0
 
     def at(self, number: int) -> R:
-        row: R = self._decode(memoryview(self._rows)[self.start(number) : int(self.ends[number])])
+        row: R = self._decode(self._data[self.start(number) : self._ends[number]])
         return row
 
     def every(self) -> Iterator[R]:
-        data, begin = memoryview(self._rows), 0
+        data, begin = self._data, 0
         for end in self.ends.tolist():
             yield self._decode(data[begin:end])
             begin = end
@@ -94,7 +95,7 @@ class _Base(Generic[R]):
         return row.version, row.memory_id
 
     def id_at(self, number: int) -> bytes:
-        return self._rows[int(self._ids[number]) : int(self._id_ends[number])]
+        return self._rows[self._ids[number] : self._id_ends[number]]
 
     def number_of(self, memory_id: str) -> int | None:
         return probed(self._table, memory_id.encode(), self._is_at)[1] if self.count else None
@@ -111,6 +112,8 @@ class _Base(Generic[R]):
 
     def with_key(self, key: int) -> list[str]:
         first = np.searchsorted(self.keys, np.uint64(key), sorter=self._by_key)
+        if first == self.count or self.keys[self._by_key[first]] != key:
+            return []
         behind = np.searchsorted(self.keys, np.uint64(key), "right", sorter=self._by_key)
         return [self.id_at(number).decode() for number in self._by_key[first:behind].tolist()]
 
@@ -271,12 +274,14 @@ class RowsMutation(Generic[R]):
         if self._keys is not None and (key := self._form.key(row)) != NO_KEY:
             self._keys[key] = (*self._keys.get(key, ()), memory_id)
 
-    def pop(self, memory_id: str) -> R:
-        """Take a row away and return it."""
+    def pop(self, memory_id: str, *default: None) -> Any:
+        """Take a row away and return it; the default, if there is one, in the place of none."""
         row = self._changes.get(memory_id, _UNCHANGED)
         is_changed = row is not _UNCHANGED
         row = row if is_changed else self._base.get(memory_id)
         if row is None:
+            if default:
+                return None
             raise KeyError(memory_id)
         if is_changed:
             self._forget(row)

@@ -14,7 +14,10 @@ def spoken(content: str, role: str | None) -> str:
     A question mostly names whom it is about. On the development conversations turn recall@10 is
     0.334 with the bare words, and 0.493 with the speaker.
     """
-    if role is None or content.casefold().startswith(f"{role.casefold()}:"):
+    if role is None:
+        return content
+    named = f"{role.casefold()}:"
+    if content[: len(named)].casefold().startswith(named):  # casefolding makes no text shorter
         return content
     return f"{role}: {content}"
 
@@ -24,8 +27,12 @@ def normalised(text: str) -> str:
 
     Idempotent; of a text of usual length in 1 us.
     """
-    whole = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return " ".join(whole.split())
+    return " ".join(composed(text).split())
+
+
+def composed(text: str) -> str:
+    """Return a text in its Unicode form NFKC."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
 def name_text(name: str, entity_type: str) -> str:

@@ -119,26 +119,23 @@ initial = Provenance()
 
 def fold(state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
     """Fold the events of this part. Those of extractions change nothing: the log keeps them."""
-    draft = state.origins.mutate()
-    for recorded in events:
-        if isinstance(recorded.data, SourcePurged):
-            for memory_id, origins in recorded.data.left.items():
-                _put(draft, memory_id, origins)
-    return Provenance(draft.finish())
+    return follow(state, events, lambda _event: ())
 
 
 def follow(
     state: Provenance, events: Iterable[Recorded[Any]], keys: Callable[[Any], Iterable[str]]
 ) -> Provenance:
-    """Fold events of another part; `keys` gives the memories that one is about."""
-    draft: MapMutation[str, Origins] | None = None
+    """Fold events of all parts, in order; `keys` gives the memories that one is about."""
+    draft = state.origins.mutate()
     for recorded in events:
-        said = origins_of(recorded)
-        if said or (state.origins if draft is None else draft):
-            draft = state.origins.mutate() if draft is None else draft
-            for memory_id in keys(recorded.data):
+        said, event = origins_of(recorded), recorded.data
+        if type(event) is SourcePurged:
+            for memory_id, origins in event.left.items():
+                _put(draft, memory_id, origins)
+        elif said or draft:
+            for memory_id in keys(event):
                 _evolve(draft, memory_id, recorded, said)
-    return state if draft is None else Provenance(draft.finish())
+    return Provenance(draft.finish())
 
 
 def _evolve(

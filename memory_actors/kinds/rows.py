@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from immutables import Map, MapMutation
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
@@ -30,9 +30,17 @@ U = TypeVar("U", bound=Updated)
 
 
 @cache
-def _shared(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> tuple[str, ...]:
-    names = set(source.__struct_fields__)
-    return tuple(name for name in cls.__struct_fields__ if name in names)
+def _foreign(cls: type[msgspec.Struct], source: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the names of the fields of `source` that a class has not."""
+    return frozenset(source.__struct_fields__).difference(cls.__struct_fields__)
+
+
+def _in_common(cls: type[msgspec.Struct], source: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields of a struct that a class has, too. All at once: each replay needs it."""
+    fields = asdict(source)
+    for name in _foreign(cls, type(source)):
+        del fields[name]
+    return fields
 
 
 def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: Any) -> S:
@@ -41,9 +49,7 @@ def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: Any) -> S:
     The first of them that has a field gives it.
     """
     for source in sources:
-        for name in _shared(cls, type(source)):
-            if name not in fields:
-                fields[name] = getattr(source, name)
+        fields = _in_common(cls, source) | fields
     return cls(**fields)
 
 
@@ -72,14 +78,13 @@ def _json_of(name: str, sources: Sequence[Any]) -> Any:
 
 def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
     """Return the row that an event begins, with these fields besides those that it names."""
-    created_at_us = getattr(recorded.data, "created_at_us", None)  # it was there before
-    of_log = {
-        "version": recorded.version,
-        "stored_bytes": recorded.stored_bytes,
-        "compressed": recorded.compressed,
-        "created_at_us": recorded.recorded_at_us if created_at_us is None else created_at_us,
-    }
-    return derived(cls, recorded.data, **of_log | fields)
+    row = _in_common(cls, recorded.data)
+    row["version"] = recorded.version
+    row["stored_bytes"] = recorded.stored_bytes
+    row["compressed"] = recorded.compressed
+    if row.get("created_at_us") is None:  # else it was there before
+        row["created_at_us"] = recorded.recorded_at_us
+    return cls(**row | fields)
 
 
 def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
@@ -168,8 +173,7 @@ class Draft(Generic[R]):
         """Add a row, or replace the one with its id, and return that one."""
         old: R | None = self.rows.get(row.memory_id)
         if old is not None:
-            self.size_bytes -= old.size_bytes
-            self.stored_bytes -= old.stored_bytes
+            self._uncount(old)
         self.rows[row.memory_id] = row
         self.size_bytes += row.size_bytes
         self.stored_bytes += row.stored_bytes
@@ -178,9 +182,19 @@ class Draft(Generic[R]):
     def drop(self, memory_id: str) -> R:
         """Take a row away and return it."""
         row: R = self.rows.pop(memory_id)
+        self._uncount(row)
+        return row
+
+    def discard(self, memory_id: str) -> R | None:
+        """Take a row away if it is there, and return it."""
+        row: R | None = self.rows.pop(memory_id, None)
+        if row is not None:
+            self._uncount(row)
+        return row
+
+    def _uncount(self, row: R) -> None:
         self.size_bytes -= row.size_bytes
         self.stored_bytes -= row.stored_bytes
-        return row
 
     def finish(self) -> Held[R]:
         """Return what has become of the rows."""

@@ -4,8 +4,8 @@ What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 import anyio.to_thread
@@ -126,20 +126,27 @@ def kind_of_tag(tag: str) -> Kind | None:
 
 
 def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
-    """Return the state after events, each run of one part at once.
+    """Return the state after events, those of each part at once: no part depends on another.
 
+    But where each memory comes from depends on all events, in their order.
     Events whose payload is gone are passed over. Nothing that lives depends on them: what retention
     has dropped is of one memory that was compressed later, and what was erased was erased
     with everything before it.
     """
-    whole = (recorded for recorded in events if not isinstance(recorded.data, Dropped))
-    for part, group in groupby(whole, lambda recorded: _PART_OF_EVENT[type(recorded.data)]):
-        run = list(group)
-        changed = {part.NAME: part.fold(state.of(part), run)}
-        if part is not provenance:
-            changed[provenance.NAME] = provenance.follow(state.provenance, run, part.registry.keys)
-        state = msgspec.structs.replace(state, **changed)
-    return state
+    whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
+    by_part = defaultdict[Part, list[Recorded[Any]]](list)
+    for recorded in whole:
+        by_part[_PART_OF_EVENT[type(recorded.data)]].append(recorded)
+    by_part.pop(provenance, None)
+    changed = {part.NAME: part.fold(state.of(part), run) for part, run in by_part.items()}
+    changed[provenance.NAME] = provenance.follow(state.provenance, whole, _keys)
+    return msgspec.structs.replace(state, **changed)
+
+
+def _keys(event: Any) -> Iterable[str]:
+    """Return the memories that an event is about; those of provenance are about none."""
+    part = _PART_OF_EVENT[type(event)]
+    return () if part is provenance else part.registry.keys(event)
 
 
 def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:

@@ -93,23 +93,27 @@ def evolve(state: Working, recorded: Recorded[Event]) -> Working:
     """Fold one event into the state."""
     event = recorded.data
     if isinstance(event, KeyDeleted):
-        return _working(_without(state, event.key), state.evicted)
+        return _changed(state, (event.key,))
     row = new_row(Row, recorded, occurred_at_us=recorded.recorded_at_us)
-    held = _without(state, event.key, *event.evicted) | {event.key: row}
-    return _working(held, state.evicted + len(event.evicted))
+    changed = _changed(state, (event.key, *event.evicted), row)
+    return replace(changed, evicted=state.evicted + len(event.evicted))
+
+
+def _changed(state: Working, gone: Iterable[str], came: Row | None = None) -> Working:
+    """Return the state without some keys, and then with a row behind all others."""
+    held, size_bytes, stored_bytes = state.held.copy(), state.size_bytes, state.stored_bytes
+    for key in gone:
+        old = held.pop(key, None)
+        if old is not None:
+            size_bytes, stored_bytes = size_bytes - old.size_bytes, stored_bytes - old.stored_bytes
+    if came is not None:
+        held[came.key] = came
+        size_bytes, stored_bytes = size_bytes + came.size_bytes, stored_bytes + came.stored_bytes
+    return Working(held, size_bytes, stored_bytes, state.evicted)
 
 
 def _without(state: Working, *keys: str) -> dict[str, Row]:
     return {key: row for key, row in state.held.items() if key not in keys}
-
-
-def _working(held: dict[str, Row], evicted: int) -> Working:
-    return Working(
-        held,
-        sum([row.size_bytes for row in held.values()]),
-        sum([row.stored_bytes for row in held.values()]),
-        evicted,
-    )
 
 
 fold = folding(evolve)
@@ -263,7 +267,12 @@ def dump(state: Working) -> Dump:
 
 def load(dumped: Dump) -> Working:
     """Return the state back."""
-    return _working({row.key: row for row in dumped.rows}, dumped.evicted)
+    return Working(
+        {row.key: row for row in dumped.rows},
+        sum(row.size_bytes for row in dumped.rows),
+        sum(row.stored_bytes for row in dumped.rows),
+        dumped.evicted,
+    )
 
 
 # --- reads

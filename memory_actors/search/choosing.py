@@ -19,7 +19,7 @@ Alike ones. Where diversity is asked for, what is like a better one gives way to
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
@@ -32,7 +32,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.kinds import kind, long_term
 from memory_actors.kinds.long_term import LongTerm, Row
-from memory_actors.kinds.phrasing import normalised, spoken
+from memory_actors.kinds.phrasing import composed, normalised, spoken
 from memory_actors.search.dates import named_spans
 from memory_actors.search.query import Query
 
@@ -67,11 +67,23 @@ def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None
     return newer[0].memory_id if newer else None
 
 
-def newest_first(ordered: Sequence[Any], state: LongTerm, query: Query) -> list[Any]:
-    """Return scored memories, best first, each superseded one behind what took its place."""
+def newest_first(ordered: Iterable[Any], state: LongTerm, query: Query) -> Iterator[Any]:
+    """Yield scored memories, best first, each superseded one behind what took its place.
+
+    Those before the first superseded one stay where they are, so that no more than these are
+    looked at where no more are wanted.
+    """
+    seen, waiting = list[Any](), iter(ordered)
+    for one in waiting:
+        seen.append(one)
+        if getattr(one.found.row, "superseded", ()) and not _OF_BEFORE.search(query.text):
+            yield from _reordered([*seen, *waiting], state, query)[len(seen) - 1 :]
+            return
+        yield one
+
+
+def _reordered(ordered: Sequence[Any], state: LongTerm, query: Query) -> list[Any]:
     superseded = [one for one in ordered if getattr(one.found.row, "superseded", ())]
-    if not superseded or _OF_BEFORE.search(query.text):
-        return list(ordered)
     counted = _counted(query, state, [one.found.row for one in superseded])
     found = {one.found.row.memory_id: one for one in ordered}
     _take_scores(found, superseded, counted)
@@ -132,9 +144,14 @@ class _First(NamedTuple):
 
 
 class Folding:
-    """Tells which of some texts say what one before them says."""
+    """Tells which of some texts say what one before them says.
+
+    Those that say the same end in the same word: a text is compared with those that do.
+    """
 
     def __init__(self) -> None:
+        self._alone: dict[str, Memory | None] = {}
+        """By last word, a memory that was compared with none; None: all that end so were."""
         self._said: dict[str, _First] = {}
         self._bare: dict[str, _First] = {}
         """The text without its speaker, where that is known."""
@@ -144,6 +161,20 @@ class Folding:
         """Say whether none before it says the same, and take note of it."""
         if memory.memory_type in _KEYED:
             return True
+        word = last_word(memory.content)
+        if word not in self._alone:
+            self._alone[word] = memory
+            return True
+        self._compare_all(word)
+        return self._compared(memory)
+
+    def _compare_all(self, word: str) -> None:
+        """See that every text that ends in a word was compared with the others."""
+        alone, self._alone[word] = self._alone.get(word), None
+        if alone is not None:
+            self._compared(alone)
+
+    def _compared(self, memory: Memory) -> bool:
         bare = gist(memory.content)
         said = _spoken(bare, memory)
         own = _First(memory.memory_id, memory.memory_type)
@@ -164,6 +195,7 @@ class Folding:
 
     def leave_out(self, text: str) -> None:
         """Count a text as said, so that nothing that says the same is new, whoever says it."""
+        self._compare_all(last_word(text))
         self._said[gist(text)] = _First("", "")
 
     def told(self, hits: Iterable[Hit]) -> list[Hit]:
@@ -179,13 +211,22 @@ class Folding:
 
 def gist(text: str) -> str:
     """Return what texts have in common that say the same."""
-    common = normalised(text)
     bare = [
         kept
-        for word in common.casefold().split(" ")
+        for word in composed(text).casefold().split()
         if (kept := word if word.isalnum() else word.strip(_MARKS)) not in _NOTHING
     ]
-    return " ".join(bare) or common
+    return " ".join(bare) or normalised(text)
+
+
+def last_word(text: str) -> str:
+    """Return the last word of a text's gist; "" for one that is nothing but articles and marks."""
+    rest = composed(text).casefold()
+    while words := rest.rsplit(None, 1):
+        if (word := words[-1].strip(_MARKS)) not in _NOTHING:
+            return word
+        rest = words[0] if len(words) > 1 else ""
+    return ""
 
 
 _gist_of_speaker = lru_cache(SPEAKERS_MAX)(gist)

@@ -3,7 +3,7 @@
 numpy's BLAS knows no int8, so it would be given four times the bytes, and it splits
 small products over threads: on a busy machine the first waits for the second to get a core, which
 was measured to take a query from 2 to 12 ms, and a text of 40 tokens from 5 to 20 while another one
-was embedded. These run in the caller's thread.
+was embedded. These run in the caller's thread. What a search does most is `compiled`.
 """
 
 from typing import Any, NamedTuple
@@ -12,9 +12,13 @@ import numkong
 import numpy as np
 import numpy.typing as npt
 
+from memory_actors.search.compiled import AVX512, FLOAT, LONG, POINTER, function, way
+
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.int8]
 _TINY = np.float32(1e-30)
+_WIDTH = 64  # of what is compiled: rows of a multiple of it
+_DOTS = POINTER, POINTER, LONG, LONG, POINTER, FLOAT, POINTER, FLOAT, POINTER
 
 
 def float_dots(rows: Floats, vectors: Floats) -> Floats:
@@ -54,8 +58,19 @@ class Coded(NamedTuple):
         """
         high = coded(vector[None])
         low = coded(vector[None] - high.decoded())
+        if way() == AVX512 and self.codes.shape[1] % _WIDTH == 0:
+            return self._compiled_dots(high, low)
         both = byte_dots(self.codes, np.concatenate([high.codes, low.codes])).astype(np.float32)
         return (both[:, 0] * high.steps + both[:, 1] * low.steps) * self.steps
+
+    def _compiled_dots(self, high: "Coded", low: "Coded") -> Floats:
+        products = np.empty(len(self.codes), np.float32)
+        codes, steps = np.ascontiguousarray(self.codes), np.ascontiguousarray(self.steps)
+        function("coded_dots", *_DOTS)(
+            codes.ctypes.data, steps.ctypes.data, *codes.shape, high.codes.ctypes.data,
+            high.steps[0], low.codes.ctypes.data, low.steps[0], products.ctypes.data,
+        )  # fmt: skip
+        return products
 
 
 def coded(rows: Floats) -> Coded:

@@ -34,6 +34,7 @@ PIECES_A_WORD: Final = (1.6, 2.6)
 questions are below the first; moving both by 0.3 changes no set by more than 0.004."""
 UNKNOWN_SHARE: Final = (0.1, 0.4)
 _CHARACTERS_MAX: Final = 2_000
+_EVERYTHING: Final = (None,) * 6  # what narrows a query down, of one that finds everything
 # Scripts that do not part words: each character is as good as a word.
 _UNPARTED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _WORD: Final = re.compile(r"\w+")
@@ -84,6 +85,13 @@ class Query(NamedTuple):
         return self.now_us if self.reference_us is None else self.reference_us
 
     @property
+    def is_narrow(self) -> bool:
+        """True if it may find some memories of its kinds only, not all."""
+        spans = self.since_us, self.until_us, self.as_of_us
+        others = self.filters, self.of_origin, self.exclude_session
+        return bool(self.exclude_ids) or (*spans, *others) != _EVERYTHING
+
+    @property
     def wanted(self) -> int:
         """The number of results that are wanted, at most."""
         if self.token_budget is None:
@@ -132,6 +140,8 @@ async def narrowed(
 
     None stands for all rows. Rows that have gone may be among them.
     """
+    if not query.is_narrow:
+        return index.parts, None
     owners = await _matching(index, query)
     parts = index.parts
     if query.of_origin is not None:
@@ -221,4 +231,4 @@ def row_test(query: Query, provenance: Provenance) -> Test:
         )
 
     timed = (query.since_us, query.until_us, query.as_of_us) != (None, None, None)
-    return passes
+    return passes if query.is_narrow else lambda _row: True

@@ -18,7 +18,7 @@ neither takes the place of the other.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -39,7 +39,7 @@ from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.labels import in_order
 from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.traits import NONE
+from memory_actors.search.indexes.traits import NONE, Columns
 from memory_actors.search.query import Query
 
 Numbers = npt.NDArray[np.float32]
@@ -99,64 +99,60 @@ class EmbeddedQuery(NamedTuple):
 
 
 class Signals(NamedTuple):
-    """Each signal of some passages of one index, float32 [n] each."""
+    """Each signal of some passages of one index, float32 [n]; None for one that is 0 for all."""
 
-    rows: Rows
     labels: Labels
-    chains: Chains
-    """The session of each, NONE for none."""
-    summaries: Flags
-    """True for summaries of compressed memories."""
-    late: Numbers
-    session: Numbers
+    owners: Chains
+    """The number of the memory of each."""
+    summaries: Flags | None
+    """True for summaries of compressed memories; None where none is one."""
+    late: Numbers | None
+    session: Numbers | None
     words: Numbers
     meaning: Numbers
-    date: Numbers
-    speaker: Numbers
+    date: Numbers | None
+    speaker: Numbers | None
     asks: Numbers
-    bare: Numbers
-
-    def weighed(self, weights: Weights) -> Numbers:
-        """Return the scores."""
-        total = np.zeros(len(self.labels), np.float32)
-        for name in weights.__struct_fields__:
-            weight = getattr(weights, name)
-            if weight:
-                total += np.float32(weight) * getattr(self, name)
-        return total
-
-    def at(self, places: Rows) -> "Signals":
-        """Return those of some places."""
-        return Signals._make(column[places] for column in self)
+    bare: Numbers | None
 
 
 class Ranked(NamedTuple):
-    """Passages of one index with their scores, best first."""
+    """Passages of one index with their scores."""
 
     signals: Signals
     scores: Numbers
     """The sums of weighed signals."""
     shown: Numbers
     """In [0, 1]: the chance that each answers."""
+    order: Rows
+    """The places of the passages in all of these, best first."""
     weights: Weights
+    turns: float
+    """How much of the index is long, or was said by somebody, 0 to 1."""
 
     @property
     def best(self) -> float | None:
         """The score of the best memory, summaries left out; None if there is none."""
-        scores = self.scores[~self.signals.summaries]
-        return float(scores[0]) if len(scores) else None
+        summaries = self.signals.summaries
+        scores = self.scores if summaries is None else self.scores[~summaries]
+        return float(scores.max()) if len(scores) else None
 
     def places(self, *, summaries: bool) -> list[int]:
-        """Return where the passages of summaries are, or those of memories, best first."""
-        places: list[int] = np.flatnonzero(self.signals.summaries == summaries).tolist()
-        return places
+        """Return the places of the passages of summaries, or those of memories, best first."""
+        are_summaries, places = self.signals.summaries, self.order
+        if are_summaries is not None:
+            places = places[are_summaries[places] == summaries]
+        elif summaries:
+            return []
+        found: list[int] = places.tolist()
+        return found
 
     def explained(self, place: int) -> dict[str, float]:
         """Return what each signal adds to the score of a passage."""
-        names = self.weights.__struct_fields__
+        columns = {name: getattr(self.signals, name) for name in self.weights.__struct_fields__}
         return {
-            name: getattr(self.weights, name) * float(getattr(self.signals, name)[place])
-            for name in names
+            name: getattr(self.weights, name) * (0.0 if column is None else float(column[place]))
+            for name, column in columns.items()
         }
 
 
@@ -168,49 +164,68 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery)
     firsts = [_first(parts, rows, question) for parts, rows in searched]
     chosen = _best_of_all(firsts, question)
     ranked = [
-        _second(parts, signals.at(places), question)
-        for (parts, _), signals, places in zip(searched, firsts, chosen, strict=True)
+        _second(first, places, question) for first, places in zip(firsts, chosen, strict=True)
     ]
     # An index that was emptied says nothing: a replay has none in its place.
     best = max((found for one in ranked if (found := one.best) is not None), default=0.0)
     return [
-        one._replace(shown=CHANCE.at(one.scores, best, _turns_share(parts), question.foreign))
-        for one, (parts, _) in zip(ranked, searched, strict=True)
+        one._replace(shown=CHANCE.at(one.scores, best, one.turns, question.foreign))
+        for one in ranked
     ]
+
+
+def _weighed(count: int, signals: Any, weights: Weights) -> Numbers:
+    """Return the scores of so many passages: the sum of those signals that are there, weighed."""
+    total: Numbers | None = None
+    for name in weights.__struct_fields__:
+        weight = getattr(weights, name)
+        column = getattr(signals, name, None) if weight else None
+        if column is not None:
+            part = np.float32(weight) * column
+            total = part if total is None else np.add(total, part, out=total)
+    return np.zeros(count, np.float32) if total is None else total
 
 
 # --- the first stage
 
 
-def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> Signals:
-    """Return the cheap signals of all rows that may be found, or of those that are proposed."""
+class _First(NamedTuple):
+    """The cheap signals of all rows that may be found, or of those that are proposed."""
+
+    parts: Parts
+    columns: Columns
+    rows: Rows | None
+    """None stands for all."""
+    summaries: Flags
+    words: Numbers
+    meaning: Numbers
+    date: Numbers | None
+    speaker: Numbers | None
+    asks: Numbers
+
+
+def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
     traits, query = parts.traits, question.query
-    columns = traits.view(parts.size)  # of many rows no column is taken that does not count
+    columns = traits.view(parts.size)
     close = None if rows is not None else _close(parts, question)
     if close is None:
         words = _words(parts, rows, question)
     else:
         rows, words = _proposed(parts, close, question)
     taken = slice(0, parts.size) if rows is None else rows
-    rows = np.arange(parts.size) if rows is None else rows
-    none = np.zeros(len(rows), np.float32)
-    speaker, theirs = traits.named(query.text), none
-    if speaker is not None:
-        theirs = np.asarray(columns.speakers[taken] == speaker, np.float32)
+    speaker = traits.named(query.text)
+    theirs = None if speaker is None else columns.speakers[taken] == speaker
     spans = named_spans(query.text, query.asked_us, traits.years())
-    return Signals(
-        rows=rows,
-        labels=parts.dense.row_labels[taken],
-        chains=columns.chains[taken],
+    return _First(
+        parts,
+        columns,
+        rows,
         summaries=columns.summaries[taken],
-        late=none,
-        session=none,
         words=words,
         meaning=_meaning(parts, rows, question),
-        date=closeness(spans, columns.occurred_us[taken]) if spans else none,
-        speaker=theirs,
+        date=closeness(spans, columns.occurred_us[taken]) if spans else None,
+        speaker=None if theirs is None else theirs.astype(np.float32),
         asks=columns.asks[taken],
-        bare=columns.bare[taken].astype(np.float32),
     )
 
 
@@ -266,22 +281,23 @@ def _proposed(parts: Parts, close: Rows, question: EmbeddedQuery) -> tuple[Rows,
     return rows, words[rows]
 
 
-def _meaning(parts: Parts, rows: Rows, question: EmbeddedQuery) -> Numbers:
-    """Return how close rows are; of many it is quicker to ask for all."""
+def _meaning(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> Numbers:
+    """Return how close rows are, or all; of many it is quicker to ask for all."""
     vector, centre = question.embedded.vector, question.centre
-    if len(rows) < SCAN_SHARE * parts.size:
+    if rows is not None and len(rows) < SCAN_SHARE * parts.size:
         return parts.dense.scores(vector, centre, rows)
     scores = parts.dense.scores(vector, centre)
-    return scores[: parts.size] if len(rows) == parts.size else scores[rows]
+    return scores[: parts.size] if rows is None else scores[rows]
 
 
-def _best_of_all(firsts: Sequence[Signals], question: EmbeddedQuery) -> list[Rows]:
+def _best_of_all(firsts: Sequence[_First], question: EmbeddedQuery) -> list[Rows]:
     """Return the places of the best of all indexes together, by index: memories and summaries."""
     if not firsts:
         return []
     weights = between(FIRST, FIRST_FOREIGN, question.foreign)
-    scores = _joined([signals.weighed(weights) for signals in firsts])
-    summary = _joined([signals.summaries for signals in firsts])
+    counts = [len(first.words) for first in firsts]
+    scores = _joined([_weighed(n, first, weights) for n, first in zip(counts, firsts, strict=True)])
+    summary = _joined([first.summaries for first in firsts])
     count = max(SECOND_STAGE, 2 * question.query.pool)
     if summary.any():
         chosen = _best(np.where(summary, -np.inf, scores), count)
@@ -289,7 +305,7 @@ def _best_of_all(firsts: Sequence[Signals], question: EmbeddedQuery) -> list[Row
             chosen |= _best(np.where(summary, scores, -np.inf), COMPRESSED_CANDIDATES)
     else:
         chosen = _best(scores, count)
-    starts = np.cumsum([0, *(len(signals.rows) for signals in firsts)])
+    starts = accumulate(counts, initial=0)
     return [np.flatnonzero(chosen[start:end]) for start, end in pairwise(starts)]
 
 
@@ -300,28 +316,49 @@ def _joined(columns: Sequence[C]) -> C:
 def _best(scores: Numbers, count: int) -> Flags:
     """Return which are the best `count` above -inf, and those that score the same as the last."""
     behind = -scores  # the other way round many equal ones take long
-    last = np.partition(behind, count)[count - 1] if len(behind) > count else np.inf
+    last = np.partition(behind, count - 1)[count - 1] if len(behind) > count else np.inf
     return np.asarray(behind <= last if last < np.inf else behind < np.inf, np.bool_)
 
 
 # --- the second stage
 
 
-def _second(parts: Parts, signals: Signals, question: EmbeddedQuery) -> Ranked:
+def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
+    """Return the passages in some places of the first stage, by all signals."""
+    parts, columns = first.parts, first.columns
+    rows = places if first.rows is None else first.rows[places]
+    labels, turns = parts.dense.row_labels[rows], _turns_share(parts)
+    late, session = _late(parts, labels, columns.chains[rows], question)
+    summaries = first.summaries[places]
+    signals = Signals(
+        labels,
+        columns.owners[rows],
+        summaries=summaries if summaries.any() else None,
+        late=late,
+        session=session,
+        words=first.words[places],
+        meaning=first.meaning[places],
+        date=None if first.date is None else first.date[places],
+        speaker=None if first.speaker is None else first.speaker[places],
+        asks=first.asks[places],
+        bare=_bare(parts, columns.bare[rows], labels, question.query.text),
+    )
+    usual = PLAIN if late is None else usual_weights(len(parts.dense), turns, question.foreign)
+    weights = as_weighed(usual, question.query.weights)
+    scores = _weighed(len(rows), signals, weights)
+    order = np.lexsort((labels, -scores))
+    return Ranked(signals, scores, scores, order, weights, turns)
+
+
+def _late(
+    parts: Parts, labels: Labels, chains: Chains, question: EmbeddedQuery
+) -> tuple[Numbers, Numbers] | tuple[None, None]:
+    """Return the late interaction of passages, and the best of their sessions, if there is any."""
     tokens, states = question.embedded.tokens, question.embedded.states
     if tokens is None or states is None or not len(parts.late):
-        usual = PLAIN
-    else:
-        usual = usual_weights(len(parts.dense), _turns_share(parts), question.foreign)
-        query = parts.late.query(tokens, states)
-        late = parts.late.score(query, signals.labels)
-        signals = signals._replace(late=late, session=_session(signals.chains, late))
-    signals = signals._replace(bare=_bare(parts, signals, question.query.text))
-    weights = as_weighed(usual, question.query.weights)
-    scores = signals.weighed(weights)
-    order = np.lexsort((signals.labels, -scores))
-    scores = scores[order]
-    return Ranked(signals.at(order), scores, scores, weights)
+        return None, None
+    late = parts.late.score(parts.late.query(tokens, states), labels)
+    return late, _session(chains, late)
 
 
 def _turns_share(parts: Parts) -> float:
@@ -331,12 +368,13 @@ def _turns_share(parts: Parts) -> float:
     return min(max(long, parts.traits.turns / max(len(parts.dense), 1), 0.0), 1.0)
 
 
-def _bare(parts: Parts, signals: Signals, text: str) -> Numbers:
+def _bare(parts: Parts, are_names: Flags, labels: Labels, text: str) -> Numbers | None:
     """Return which passages are names and lack a word of the query."""
-    bare = signals.bare.copy()
-    names = np.flatnonzero(bare)
-    if len(names):
-        bare[names] = np.logical_not(parts.words.has_all(text, signals.labels[names].tolist()))
+    names = np.flatnonzero(are_names)
+    if not len(names):
+        return None
+    bare = np.zeros(len(labels), np.float32)
+    bare[names] = np.logical_not(parts.words.has_all(text, labels[names].tolist()))
     return bare
 
 
@@ -344,10 +382,6 @@ def _session(chains: Chains, late: Numbers) -> Numbers:
     """Return the best late interaction within each passage's session."""
     if not len(late):
         return late
-    order = np.argsort(chains, kind="stable")
-    ordered = chains[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    best = np.maximum.reduceat(late[order], starts)
-    found = np.empty_like(late)
-    found[order] = np.repeat(best, np.diff(starts, append=len(late)))
-    return np.where(chains != NONE, found, late)
+    best = np.full(chains.max() + 2, -np.inf, np.float32)  # and a place for NONE
+    np.maximum.at(best, chains, late)
+    return np.where(chains != NONE, best[chains], late)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,12 +14,8 @@ from memory_actors.base.records import HistoryEntry, Memory, least
 from memory_actors.kinds.kind import Events, Kind, is_summary, last_true_us
 from memory_actors.kinds.provenance import Provenance
 
-OPTIONAL = {
-    field.name: field.default
-    for field in msgspec.structs.fields(Memory)
-    if field.default is not msgspec.NODEFAULT
-}
-"""The fields of a memory that a row may have under the same name, with their defaults."""
+OPTIONAL = tuple(field.name for field in msgspec.structs.fields(Memory) if not field.required)
+"""The fields of a memory that a row may have under the same name."""
 READ_AT_ONCE = 128  # memories made before the loop gets its turn: 2 ms
 
 
@@ -68,16 +65,25 @@ def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any
     data = kind.data(row, events)
     if data is not None:
         data = msgspec.json.decode(msgspec.json.encode(data))  # a copy: it is the caller's
-    return {
-        **{name: getattr(row, name, usual) for name, usual in OPTIONAL.items()},
-        **of_any(row, provenance),
-        "content": kind.content(row, events),
-        "memory_type": kind.NAME,
-        "metadata": msgspec.to_builtins(row.shown_metadata),  # a copy: it is the caller's
-        "data": data,
-        "source": "compressed" if is_summary(row) else "memory",
-        "last_seen_at": to_datetime(last_true_us(row)) if hasattr(row, "times_seen") else None,
-    }
+    own = _own(row.__class__)
+    told = {name: getattr(row, name) for name in own}
+    told |= of_any(row, provenance)
+    told["content"] = kind.content(row, events)
+    told["memory_type"] = kind.NAME
+    told["metadata"] = msgspec.to_builtins(row.shown_metadata)  # a copy: it is the caller's
+    told["data"] = data
+    told["source"] = "compressed" if is_summary(row) else "memory"
+    if "times_seen" in own:
+        again_us = last_true_us(row)
+        again = told["occurred_at"] if again_us == row.occurred_at_us else to_datetime(again_us)
+        told["last_seen_at"] = again
+    return told
+
+
+@cache
+def _own(row: type) -> tuple[str, ...]:
+    """Return the fields of a memory that rows of a type have under the same name."""
+    return tuple(name for name in OPTIONAL if hasattr(row, name))
 
 
 def of_any(row: Any, provenance: Provenance) -> dict[str, Any]:

@@ -12,8 +12,12 @@ wanted, and if that is not enough, four times as many.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import anyio.to_thread
 import numpy as np
@@ -21,12 +25,13 @@ import numpy as np
 from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.kind import Kind, Passage, Row
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
 from memory_actors.search.embedding.token_states import unpack
+from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import EmbeddedText
@@ -87,11 +92,12 @@ class _Scored(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The memories chosen to be read, best first."""
+    """The memories chosen to be read, best first: each is looked up when it is asked for."""
 
-    memories: Sequence[_Scored]
-    summaries: Sequence[_Scored]
-    all_there_is: bool
+    memories: Iterator[_Scored]
+    summaries: Iterator[_Scored]
+    left_out: int = 0
+    """Memories that diversity has not chosen."""
 
 
 class _Searchable(NamedTuple):
@@ -111,9 +117,11 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
 
     :raises EmbedderError: the query could not be embedded.
     """
-    await asyncio.sleep(0)  # with all in memory nothing else would let the others have a turn
-    await live.indexes.indexed(query.kinds)
-    if not _indexes(live, query) and not _at_hand(live, query):
+    indexes = _indexes(live, query)
+    for _, index in indexes:
+        await index.indexed()
+    if not indexes and not _at_hand(live, query):
+        await asyncio.sleep(0)  # nothing else would let the others have a turn
         return []
     background = await services.embeddings.background_mean()
     embedded = await services.embeddings.embed_query(query.text)
@@ -123,8 +131,8 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
         best = await _searched(services, live, query, embedded, background)
     while True:
         hits = await _read(services, live, best, query)
-        if best.all_there_is or _are_enough(hits, query):
-            return [one for each in hits for one in each]
+        if _are_enough(hits, query) or _are_all(hits, best, query):
+            return [*hits.memories, *hits.summaries]
         query = query._replace(pool=4 * query.pool)
         best = await _searched(services, live, query, embedded, background)
 
@@ -146,59 +154,87 @@ async def _searched(
     count = sum(part.searched.size if part.rows is None else len(part.rows) for part in parts)
     if count <= INLINE_ROWS_MAX and query.pool <= INLINE_POOL_MAX:
         return _rank(parts, question)
-    return await anyio.to_thread.run_sync(_rank, parts, question)
+    return await anyio.to_thread.run_sync(_ranked_whole, parts, question)
 
 
 # --- what may be found
 
 
 def _indexes(live: Searched, query: Query) -> list[tuple[Kind, MemoryIndex]]:
-    found = [(kind, live.indexes.get(kind)) for kind in query.kinds]
-    return [(kind, index) for kind, index in found if index is not None]
+    get = live.indexes.get
+    return [(kind, index) for kind in query.kinds if (index := get(kind)) is not None]
 
 
-def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Sequence[Row]]]:
-    """Return the rows without a lasting index that a query asks for, by kind."""
-    state = live.state.at(query.now_us)
-    asked = [(kind, kind.at_hand(state.of(kind), query.session_id)) for kind in query.kinds]
-    return [(kind, rows) for kind, rows in asked if rows]
+def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row]]]:
+    """Return the kinds without a lasting index, each as it reads now, and the rows asked for."""
+    found = []
+    for kind in query.kinds:
+        if not kind.NATURE.is_indexed:
+            now = kind.at(live.state.of(kind), query.now_us)
+            if rows := kind.at_hand(now, query.session_id):
+                found.append((kind, now, rows))
+    return found
+
+
+class _InStep(NamedTuple):
+    """A state that an index of rows at hand is in step with, and its rows of that, in order."""
+
+    now: Any
+    dense: DenseIndex
+    """Rows have other numbers once it is made anew."""
+    rows: Rows
+
+
+_in_step: "WeakKeyDictionary[MemoryIndex, _InStep]" = WeakKeyDictionary()
+"""By index: it is asked many times between two changes."""
 
 
 async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searchable]:
     """Index the rows at hand that are not, and return what they are searched in."""
-    passes, parts = row_test(query, live.state.provenance), []
-    for kind, rows in _at_hand(live, query):
+    parts = []
+    for kind, now, rows in _at_hand(live, query):
         state = live.state.of(kind)
         session_id = None if kind.chain(rows[0]) is None else query.session_id
         index = live.indexes.at_hand(kind, session_id)
-        await _warm(services, live, index, [Found(kind, row) for row in rows])
-        labels = [p.label for row in rows if passes(row) for p in kind.passages(row)]
-        numbers = np.sort(index.dense.rows_of(labels))
-        parts.append(_Searchable(kind, state, index.parts, numbers, lambda _row: True))
+        known = None if query.is_narrow else _in_step.get(index)
+        if known is None or known.now is not now or known.dense is not index.dense:
+            passages = {p.label: (Found(kind, row), p) for row in rows for p in kind.passages(row)}
+            was_whole = await _warm(services, live, index, passages)
+            passes = row_test(query, live.state.provenance)
+            labels = [label for label, (one, _) in passages.items() if passes(one.row)]
+            known = _InStep(now, index.dense, np.sort(index.dense.rows_of(labels)))
+            if was_whole and not query.is_narrow:
+                _in_step[index] = known
+        parts.append(_Searchable(kind, state, index.parts, known.rows, lambda _row: True))
     return parts
 
 
 async def _warm(
-    services: Source, live: Searched, index: MemoryIndex, rows: Sequence[Found]
-) -> None:
-    """Bring an index in memory in step with the rows that are asked for."""
-    passages = [(one, passage) for one in rows for passage in one.kind.passages(one.row)]
-    missing = set(index.retain({passage.label for _, passage in passages}))
-    found = [one for one, passage in passages if passage.label in missing]
-    events = await texts(services.log, live.stream, found)
-    phrased = {
-        passage.label: kind.passage_text(row, passage.label, events)
-        for (kind, row), passage in passages
-        if passage.label in missing
-    }
-    embedded = await services.embeddings.embed(list(phrased.values()))
-    texts_of = dict(zip(phrased, map(EmbeddedText, phrased.values(), embedded), strict=True))
-    for (_, row), passage in passages:
-        if passage.label in missing:
-            index.insert(row, passage, texts_of[passage.label])
+    services: Source,
+    live: Searched,
+    index: MemoryIndex,
+    passages: Mapping[int, tuple[Found, Passage]],
+) -> bool:
+    """Bring an index in memory in step with passages, by label; say whether it had them all."""
+    missing = [passages[label] for label in index.retain(passages)]
+    if not missing:
+        return True
+    events = await texts(services.log, live.stream, [one for one, _ in missing])
+    phrased = [kind.passage_text(row, p.label, events) for (kind, row), p in missing]
+    embedded = await services.embeddings.embed(phrased)
+    _in_step.pop(index, None)  # another query may have been there meanwhile
+    for ((_, row), passage), text, one in zip(missing, phrased, embedded, strict=True):
+        index.insert(row, passage, EmbeddedText(text, one))
+    return False
 
 
 # --- ranked
+
+
+def _ranked_whole(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
+    """Return the same as `_rank`, with every memory looked up. For a thread."""
+    best = _rank(parts, question)
+    return best._replace(memories=iter(list(best.memories)), summaries=iter(list(best.summaries)))
 
 
 def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
@@ -210,40 +246,47 @@ def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
         for some in together
         for pair in zip(some, rank([(p.searched, p.rows) for p in some], question), strict=True)
     ]
-    ordered = _best(ranked, query, summaries=False)
-    summaries = _best(ranked, query, summaries=True) if query.compressed else []
-    return _Best(_chosen(ordered, query), summaries, len(ordered) < query.pool)
+    memories = _by_score(ranked, query, summaries=False)
+    facts = next((part.state for part in parts if part.kind is long_term), None)
+    if facts is not None:
+        memories = newest_first(memories, facts, query)
+    memories = (one for one in memories if one.score >= query.min_score)
+    left_out = 0
+    if query.diversity or query.each_kind:
+        ordered = list(memories)
+        chosen = _chosen(ordered, query)
+        memories, left_out = iter(chosen), len(ordered) - len(chosen)
+    found = _by_score(ranked, query, summaries=True) if query.compressed else iter(())
+    return _Best(memories, (one for one in found if one.score >= query.min_score), left_out)
 
 
-def _best(
+def _by_score(
     ranked: Sequence[tuple[_Searchable, Ranked]], query: Query, *, summaries: bool
-) -> list[_Scored]:
-    """Return the memories that ranked passages belong to, or the summaries, by score."""
-    best: dict[str, _Scored] = {}
-    for part, passages in ranked:
-        for scored in _rows(part, passages, query, summaries=summaries):
-            known = best.get(scored.found.row.memory_id)
-            if known is None or known.score < scored.score:
-                best[scored.found.row.memory_id] = scored
-    ordered = sorted(best.values(), key=lambda scored: -scored.score)
-    facts = next((part.state for part, _ in ranked if part.kind is long_term), None)
-    if facts is not None and not summaries:
-        ordered = newest_first(ordered, facts, query)
-    return [scored for scored in ordered if scored.score >= query.min_score]
-
-
-def _rows(part: _Searchable, ranked: Ranked, query: Query, *, summaries: bool) -> Iterable[_Scored]:
-    """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
+) -> Iterator[_Scored]:
+    """Yield the memories that ranked passages belong to, or the summaries, best first."""
+    of_each = [_rows(part, one, query, summaries=summaries) for part, one in ranked]
+    if len(of_each) == 1:
+        yield from of_each[0]
+        return
     seen: set[str] = set()
-    find, owner_at = part.kind.find, part.searched.owner_at
-    rows, labels, scores = ranked.signals.rows, ranked.signals.labels, ranked.scores
+    for scored in merge(*of_each, key=attrgetter("score"), reverse=True):
+        if scored.found.row.memory_id not in seen:
+            seen.add(scored.found.row.memory_id)
+            yield scored
+
+
+def _rows(part: _Searchable, ranked: Ranked, query: Query, *, summaries: bool) -> Iterator[_Scored]:
+    """Yield the rows that ranked passages belong to, as many as may be wanted of one kind."""
+    seen: set[int] = set()
+    find, memory_ids = part.kind.find, part.searched.traits.owners
+    owners, labels, scores = ranked.signals.owners, ranked.signals.labels, ranked.scores
     for place in ranked.places(summaries=summaries):
         if len(seen) == query.pool:
             return
-        memory_id = owner_at(int(rows[place]))
-        row = None if memory_id in seen else find(part.state, memory_id)
+        owner = int(owners[place])
+        row = None if owner in seen else find(part.state, memory_ids[owner])
         if row is not None and part.passes(row):
-            seen.add(memory_id)
+            seen.add(owner)
             signals = ranked.explained(place) if query.explain else None
             shown, raw = float(ranked.shown[place]), float(scores[place])
             yield _Scored(Found(part.kind, row), shown, raw, signals, part, int(labels[place]))
@@ -276,39 +319,38 @@ def _diverse(ordered: Sequence[_Scored], query: Query) -> list[_Scored]:
 class _Hits(NamedTuple):
     memories: list[Hit]
     summaries: list[Hit]
+    looked_at: int
+    """Memories that were read."""
 
 
 async def _read(services: Source, live: Searched, best: _Best, query: Query) -> _Hits:
     """Read as many as are wanted, fold what says the same, and put them in order."""
     folding = Folding() if query.folds else None
-    memories = await _folded(services, live, best.memories, query, query.wanted, folding)
-    summaries = await _folded(services, live, best.summaries, query, COMPRESSED_MAX, folding)
+    memories, count = await _folded(services, live, best.memories, query, query.wanted, folding)
+    summaries, _ = await _folded(services, live, best.summaries, query, COMPRESSED_MAX, folding)
     if folding is not None:
         memories, summaries = folding.told(memories), folding.told(summaries)
     if query.token_budget is not None:
         memories = _fitting(memories, query.token_budget)
         left = query.token_budget - sum(map(_tokens, memories))
         summaries = _fitting(summaries, left)
-    return _Hits(_in_order(memories, query), summaries)
+    return _Hits(_in_order(memories, query), summaries, count)
 
 
 async def _folded(
     services: Source,
     live: Searched,
-    best: Sequence[_Scored],
+    best: Iterator[_Scored],
     query: Query,
     wanted: int,
     folding: Folding | None,
-) -> list[Hit]:
-    """Return the first of those that say something of their own, as many as are wanted."""
-    hits: list[Hit] = []
-    provenance, place = live.state.provenance, 0
-    facts = live.state.long_term
-    while place < len(best) and len(hits) < wanted:
-        some = best[place : place + wanted - len(hits)]
-        place += len(some)
-        found = [scored.found for scored in some]
-        read = await fields(services.log, live.stream, found, provenance)
+) -> tuple[list[Hit], int]:
+    """Return the first of those that say something of their own, and how many were looked at."""
+    hits, looked_at = list[Hit](), 0
+    provenance, facts = live.state.provenance, live.state.long_term
+    while some := list(islice(best, wanted - len(hits))):
+        looked_at += len(some)
+        read = await fields(services.log, live.stream, [one.found for one in some], provenance)
         made = (
             Hit(
                 **told,
@@ -319,7 +361,7 @@ async def _folded(
             for told, scored in zip(read, some, strict=True)
         )
         hits += [hit for hit in made if folding is None or folding.is_new(hit)]
-    return hits
+    return hits, looked_at
 
 
 def _are_enough(hits: _Hits, query: Query) -> bool:
@@ -329,9 +371,14 @@ def _are_enough(hits: _Hits, query: Query) -> bool:
     return query.token_budget is not None and query.token_budget <= sum(map(_tokens, hits.memories))
 
 
+def _are_all(hits: _Hits, best: _Best, query: Query) -> bool:
+    """Say whether all memories that there are were ranked: those that are left are counted."""
+    return hits.looked_at + sum(1 for _ in best.memories) + best.left_out < query.pool
+
+
 def _in_order(hits: list[Hit], query: Query) -> list[Hit]:
     """Return hits by score, unless they were chosen one after another, or kind by kind."""
-    ordered = hits if query.diversity else sorted(hits, key=lambda hit: -hit.score)
+    ordered = hits if query.diversity else sorted(hits, key=attrgetter("score"), reverse=True)
     if query.order == "score":
         return ordered
     return sorted(ordered, key=lambda hit: KIND_ORDER[hit.memory_type])

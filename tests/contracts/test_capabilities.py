@@ -13,6 +13,7 @@ from eventlog import (
     DerivingStore,
     ErasingStore,
     ExportingStore,
+    FoldingStore,
     LocatingStore,
     MeasuredStore,
     MissingCapability,
@@ -25,7 +26,9 @@ from eventlog import (
 pytestmark = pytest.mark.anyio
 
 EVERYWHERE = {ArchivingStore, CountingStore, ErasingStore, MeasuredStore}
-ON_DISK = EVERYWHERE | {BackupStore, ExportingStore, ShrinkingStore, VerifyingStore}
+ON_DISK = EVERYWHERE | {
+    BackupStore, ExportingStore, FoldingStore, ShrinkingStore, VerifyingStore
+}  # fmt: skip
 IN_MEMORY = EVERYWHERE | {DerivingStore, SettingStore}
 IN_DATABASE = IN_MEMORY | {LocatingStore, VerifyingStore}
 ALL = ON_DISK | IN_DATABASE

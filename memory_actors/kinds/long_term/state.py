@@ -10,7 +10,7 @@ made of all that must be the same, which is compared in full afterwards.
 """
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -32,6 +32,7 @@ from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
     MemoriesCompressed,
+    MemoriesPruned,
     MemoryAdded,
     MemoryDeleted,
     MemoryReinstated,
@@ -130,24 +131,7 @@ def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
     """Fold many events into the state."""
     draft = _Draft(state)
     for recorded in events:
-        event = recorded.data
-        if isinstance(event, MemoryAdded):
-            draft.put(new_row(Row, recorded, began=recorded.version))
-        elif isinstance(event, AboutOne):
-            row = draft.rows.get(event.memory_id)
-            if row is not None:
-                draft.put(_changed(row, event, recorded))
-        elif isinstance(event, MemoryDeleted | CompactionUndone):
-            draft.discard((event.memory_id,))
-        elif isinstance(event, SummaryEvent):
-            if isinstance(event, MemoriesCompressed):
-                draft.discard(event.compressed_from_ids)
-            draft.put(
-                summary_row(Row, recorded, session_id=None, role=None, began=recorded.version)
-            )
-        else:
-            draft.discard(event.memory_ids)
-            draft.pruned += len(event.memory_ids)
+        _FOLD[type(recorded.data)](draft, recorded.data, recorded)
     return draft.folded()
 
 
@@ -160,15 +144,55 @@ class _Draft(CompactedDraft[Row]):
         super().__init__(state.held, state.summaries)
         self.pruned = state.pruned
 
-    def discard(self, memory_ids: Sequence[str]) -> None:
-        """Take rows away where they are there."""
-        for memory_id in memory_ids:
-            if memory_id in self.rows:
-                self.drop(memory_id)
-
     def folded(self) -> LongTerm:
         """Return what has become of the state."""
         return LongTerm(self.finish(), self.pruned, self.summaries)
+
+
+def _add(draft: _Draft, _event: MemoryAdded, recorded: Recorded[Event]) -> None:
+    draft.put(new_row(Row, recorded, began=recorded.version))
+
+
+def _change(draft: _Draft, event: AboutOne, recorded: Recorded[Event]) -> None:
+    row = draft.rows.get(event.memory_id)
+    if row is not None:
+        draft.put(_changed(row, event, recorded))
+
+
+def _delete(draft: _Draft, event: MemoryDeleted | CompactionUndone, _: Recorded[Event]) -> None:
+    draft.discard(event.memory_id)
+
+
+def _prune(draft: _Draft, event: MemoriesPruned, _recorded: Recorded[Event]) -> None:
+    for memory_id in event.memory_ids:
+        draft.discard(memory_id)
+    draft.pruned += len(event.memory_ids)
+
+
+def _compress(draft: _Draft, event: MemoriesCompressed, recorded: Recorded[Event]) -> None:
+    for memory_id in event.compressed_from_ids:
+        draft.discard(memory_id)
+    _summarise(draft, event, recorded)
+
+
+def _summarise(draft: _Draft, _event: SummaryEvent, recorded: Recorded[Event]) -> None:
+    draft.put(summary_row(Row, recorded, session_id=None, role=None, began=recorded.version))
+
+
+_FOLD: Mapping[type, Callable[[_Draft, Any, Recorded[Any]], None]] = {
+    MemoryAdded: _add,
+    MemoryRestored: _add,
+    MemoryUpdated: _change,
+    MemorySeen: _change,
+    MemorySuperseded: _change,
+    MemoryUnmarked: _change,
+    MemoryReinstated: _change,
+    MemoryDeleted: _delete,
+    CompactionUndone: _delete,
+    MemoriesPruned: _prune,
+    MemoriesCompressed: _compress,
+    SummaryAdded: _summarise,
+}
 
 
 def _changed(row: Row, event: AboutOne, recorded: Recorded[Any]) -> Row:

@@ -87,13 +87,29 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     def holding(self, rows: Iterable[Row], expires_at_us: int | None = None) -> "Session":
         """Return the session with these messages; None keeps the time it expires."""
         held = tuple(rows)
+        gone, came = _difference(self.rows, held)
         return Session(
             session_id=self.session_id,
             rows=held,
-            size_bytes=sum(row.size_bytes for row in held),
-            stored_bytes=sum(row.stored_bytes for row in held),
+            size_bytes=self.size_bytes
+            + sum([row.size_bytes for row in came])
+            - sum([row.size_bytes for row in gone]),
+            stored_bytes=self.stored_bytes
+            + sum([row.stored_bytes for row in came])
+            - sum([row.stored_bytes for row in gone]),
             expires_at_us=self.expires_at_us if expires_at_us is None else expires_at_us,
         )
+
+
+def _difference(old: tuple[Row, ...], new: tuple[Row, ...]) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Return rows to take away from old ones and to add, for the new ones; not always the fewest.
+
+    Most often one has come and the oldest have gone; else it is all of them.
+    """
+    gone = len(old) + 1 - len(new)
+    if new and gone >= 0 and old[gone:] == new[:-1]:
+        return old[:gone], new[-1:]
+    return old, new
 
 
 class ShortTerm(msgspec.Struct, frozen=True):
@@ -153,8 +169,9 @@ def at(state: ShortTerm, now_us: int) -> ShortTerm:
 
 
 def _session_of(known: Map[str, str], old: Session, new: Session) -> Map[str, str]:
-    before = {row.memory_id for row in old.rows}
-    after = {row.memory_id for row in new.rows}
+    gone, came = _difference(old.rows, new.rows)
+    before = {row.memory_id for row in gone}
+    after = {row.memory_id for row in came}
     if before == after:
         return known
     draft = known.mutate()
@@ -209,7 +226,10 @@ def _updated(state: ShortTerm, event: MessageUpdated, recorded: Recorded[Event])
 
 
 def _without(session: Session, memory_ids: Sequence[str]) -> tuple[Row, ...]:
-    return tuple(row for row in session.rows if row.memory_id not in memory_ids)
+    rows, count = session.rows, len(memory_ids)
+    if all(row.memory_id in memory_ids for row in rows[:count]):  # the oldest, as most often
+        return rows[count:]
+    return tuple(row for row in rows if row.memory_id not in memory_ids)
 
 
 fold = folding(evolve)

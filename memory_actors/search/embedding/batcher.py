@@ -25,20 +25,28 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio.to_thread
 
 from memory_actors.base.errors import EmbedderError
+from memory_actors.base.steps import here, step
+from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embedder_thread import (
     LEAVE_S_MAX,
     EmbedderThread,
     closed,
     failed,
 )
-from memory_actors.search.embedding.protocol import Embedded, Embedder, VectorForm, codebook_of
-from memory_actors.search.embedding.token_states import check_packed, states_of
-from memory_actors.search.embedding.vector_table import as_stored
+from memory_actors.search.embedding.protocol import (
+    Embedded,
+    Embedder,
+    VectorForm,
+    Vectors,
+    codebook_of,
+)
+from memory_actors.search.embedding.token_states import check_packed
+from memory_actors.search.embedding.under_way import Computing, Outcome, late
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms
@@ -48,8 +56,6 @@ LANES_MAX = 2  # for the rest, at a core each; more were measured to gain nothin
 PROBE = "This text is embedded once, to see what comes of it."
 APART_S_MAX = 1.0  # spent on a failed batch text by text: a dead embedder may be slow to say so
 
-Outcome: TypeAlias = Embedded | EmbedderError
-
 
 @dataclass(slots=True, eq=False)
 class _Wanted:
@@ -57,16 +63,14 @@ class _Wanted:
 
     text: str
     callers: "list[asyncio.Future[Outcome]]" = field(default_factory=list)
+    marks: list[Any] = field(default_factory=list)
+    """Of the callers, for whoever traces. See steps.py."""
 
     def settle(self, outcome: Outcome) -> None:
         """Answer those who still wait."""
         for caller in self.callers:
             if not caller.done():
                 caller.set_result(outcome)
-
-
-_Begun: TypeAlias = tuple[list[_Wanted], "asyncio.Future[list[Outcome]]"]
-"""A batch that a thread is at, and what will come of it."""
 
 
 class _Lane:
@@ -77,7 +81,7 @@ class _Lane:
         self._texts_max = texts_max
         self.urgent = urgent
         self.background = background
-        self.task: asyncio.Task[None] | None = None
+        self.is_busy = False
         self._background_next = False
         """Says whose turn it is if both have something."""
 
@@ -119,19 +123,20 @@ class Batcher:
         self.texts_embedded = 0
         self._form = VectorForm(embedder.dimension)
         self._deadline_s = deadline_s
-        self._texts_max = min(
+        self.at_once_max = min(
             getattr(embedder, "batch_texts_max", BATCH_TEXTS_MAX), BATCH_TEXTS_MAX
         )
+        """Texts in a batch, and of a call that `begin` takes."""
         self._urgent, self._background = deque[_Wanted](), deque[_Wanted]()
         self._many = self._urgent
         """Texts of callers who want many."""
-        self._lanes = [_Lane(self._texts_max, self._urgent, self._background)]
+        self._lanes = [_Lane(self.at_once_max, self._urgent, self._background)]
         if getattr(embedder, "parallel", False):
             self._many = deque()
             nothing = deque[_Wanted]()
             waiting = [(self._urgent, nothing), (self._many, self._background)]
             waiting += [(self._many, nothing)] * (min(LANES_MAX, cores()) - 1)
-            self._lanes = [_Lane(self._texts_max, *queues) for queues in waiting]
+            self._lanes = [_Lane(self.at_once_max, *queues) for queues in waiting]
         self._wanted: dict[str, _Wanted] = {}  # waiting or being computed
         self._closing = False
         """True once texts that can wait have to wait for the next opening."""
@@ -160,18 +165,17 @@ class Batcher:
 
         `background` is what can wait; a `query` goes before what waits.
         """
-        queue = self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
-        queue = self._background if background else queue
-        if len(texts) <= self._texts_max:
-            return await self._embed_some(texts, queue, query=query)
+        if len(texts) <= self.at_once_max:
+            return await self.begin(texts, background=background, query=query)
+        queue = self._background if background else self._many
         found: dict[int, Outcome] = {}
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
-        starts = iter(range(0, len(texts), self._texts_max))
+        starts = iter(range(0, len(texts), self.at_once_max))
 
         async def embed_some() -> None:
             for start in starts:
-                places = order[start : start + self._texts_max]
-                outcomes = await self._embed_some([texts[place] for place in places], queue)
+                places = order[start : start + self.at_once_max]
+                outcomes = await self._begin([texts[place] for place in places], queue)
                 found.update(zip(places, outcomes, strict=True))
 
         at_once = len(self._lanes) if queue is self._many is not self._urgent else 1
@@ -179,6 +183,13 @@ class Batcher:
             for _ in range(at_once):
                 group.create_task(embed_some())
         return [found[place] for place in range(len(texts))]
+
+    def begin(
+        self, texts: Sequence[str], *, background: bool = False, query: bool = False
+    ) -> Computing:
+        """Begin to embed `at_once_max` texts at most. See `embed_each`."""
+        queue = self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
+        return self._begin(texts, self._background if background else queue, query=query)
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         """Return what is known of each text. :raises EmbedderError: one could not be embedded."""
@@ -204,7 +215,7 @@ class Batcher:
         """
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._lanes[0].thread.submit(call)
+                return await self._lanes[0].thread.run(call)
         except EmbedderError:
             raise
         except Exception as error:
@@ -233,39 +244,34 @@ class Batcher:
             want.settle(closed())
         queue.clear()
 
-    async def _embed_some(
+    def _begin(
         self, texts: Sequence[str], queue: deque[_Wanted], *, query: bool = False
-    ) -> list[Outcome]:
+    ) -> Computing:
+        refusal = self._refusal(queue)
+        outcomes = [self._want(text, queue, query=query, refusal=refusal) for text in texts]
+        # There may be nothing to begin: another lane is at what is wanted.
+        for lane in self._lanes_of(queue):
+            if not lane.is_busy:
+                self._begin_batch(lane)
+        return Computing(outcomes, self._deadline_s)
+
+    def _refusal(self, queue: deque[_Wanted]) -> EmbedderError | None:
+        """Return why no text is taken into a queue, None if one is."""
         if self._closed or (queue is self._background and self._closing):
-            return [closed()] * len(texts)
+            return closed()
         if self.waiting >= QUEUE_TEXTS_MAX:
-            full = EmbedderError(
+            return EmbedderError(
                 f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
             )
-            return [full] * len(texts)
-        if self._hang(queue):
-            return [self._late()] * len(texts)
-        outcomes = [self._want(text, queue, query=query) for text in texts]
-        # A thread begins at once, not when the task has its turn. There may be nothing to begin:
-        # another lane is at what is wanted.
-        for lane in self._lanes_of(queue):
-            if lane.task is None and (begun := self._begun(lane)) is not None:
-                lane.task = asyncio.create_task(self._run(lane, begun))
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                return [await outcome for outcome in outcomes]
-        except TimeoutError:
-            return [self._late()] * len(texts)
-        finally:
-            for outcome in outcomes:
-                outcome.cancel()
+        return late(self._deadline_s) if self._hang(queue) else None
 
-    def _late(self) -> EmbedderError:
-        return EmbedderError(
-            f"the embedder gave no answer within {self._deadline_s:g} s: see whether it hangs"
-        )
-
-    def _want(self, text: str, queue: deque[_Wanted], *, query: bool) -> "asyncio.Future[Outcome]":
+    def _want(
+        self, text: str, queue: deque[_Wanted], *, query: bool, refusal: EmbedderError | None
+    ) -> "asyncio.Future[Outcome]":
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        if refusal is not None:
+            outcome.set_result(refusal)
+            return outcome
         want = self._wanted.get(text)
         if want is None:
             want = self._wanted[text] = _Wanted(text)
@@ -273,8 +279,8 @@ class Batcher:
         elif (slower := self._slower(want, queue)) is not None:
             slower.remove(want)
             (queue.appendleft if query else queue.append)(want)
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         want.callers.append(outcome)
+        want.marks.append(here())
         return outcome
 
     def _slower(self, want: _Wanted, queue: deque[_Wanted]) -> deque[_Wanted] | None:
@@ -286,24 +292,9 @@ class Batcher:
             behind = [self._many, self._background]
         return next((one for one in behind if want in one), None)
 
-    async def _run(self, lane: _Lane, begun: _Begun | None) -> None:
-        try:
-            while begun is not None:
-                batch, computed = begun
-                try:
-                    outcomes = await computed
-                except EmbedderError as error:  # closed before the thread came to it
-                    outcomes = [error] * len(batch)
-                for want, outcome in zip(batch, outcomes, strict=True):
-                    self.texts_embedded += not isinstance(outcome, EmbedderError)
-                    del self._wanted[want.text]
-                    want.settle(outcome)
-                begun = self._begun(lane)
-        finally:
-            lane.task = None
-
-    def _begun(self, lane: _Lane) -> _Begun | None:
+    def _begin_batch(self, lane: _Lane) -> None:
         """Give the thread the next batch, if anybody wants something."""
+        lane.is_busy = False
         while taken := lane.take():
             batch = []
             for want in taken:
@@ -312,11 +303,28 @@ class Batcher:
                 else:
                     batch.append(want)
             if batch:
-                texts = [want.text for want in batch]
-                return batch, lane.thread.submit(partial(self._outcomes, texts))
-        return None
+                lane.is_busy = True
+                done = partial(self._end_batch, lane, batch)
+                lane.thread.submit(partial(self._computed, batch), done)
+                return
+
+    def _end_batch(
+        self, lane: _Lane, batch: list[_Wanted], computed: list[Outcome] | EmbedderError
+    ) -> None:
+        # An error alone: the thread was closed before it came to it.
+        outcomes = [computed] * len(batch) if isinstance(computed, EmbedderError) else computed
+        for want, outcome in zip(batch, outcomes, strict=True):
+            self.texts_embedded += not isinstance(outcome, EmbedderError)
+            del self._wanted[want.text]
+            want.settle(outcome)
+        self._begin_batch(lane)
 
     # --- in a thread
+
+    def _computed(self, batch: Sequence[_Wanted]) -> list[Outcome]:
+        marks = [mark for want in batch for mark in want.marks]
+        with step("embed", marks, texts=len(batch)):
+            return self._outcomes([want.text for want in batch])
 
     def _outcomes(self, texts: Sequence[str]) -> list[Outcome]:
         try:
@@ -336,19 +344,22 @@ class Batcher:
         encode = getattr(self.embedder, "encode", None)
         if encode is None:
             vectors = self._form.vectors(self.embedder.embed(texts), len(texts))
-            return [Embedded(vector, None) for vector in as_stored(vectors)]
-        encoded = [self._with_states(one) for one in encode(texts)]
-        vectors = as_stored(self._form.vectors([one.vector for one in encoded], len(texts)))
-        return [one._replace(vector=vector) for one, vector in zip(encoded, vectors, strict=True)]
+            return _as_stored([Embedded(vector, None) for vector in vectors], vectors)
+        encoded: list[Embedded] = list(encode(texts))
+        for one in encoded:
+            if one.tokens is not None:  # else it would be found out after the commit
+                check_packed(one.tokens, codebook_of(self.embedder))
+        vectors = self._form.vectors([one.vector for one in encoded], len(texts))
+        return _as_stored(encoded, vectors)
 
-    def _with_states(self, one: Embedded) -> Embedded:
-        """Return an embedding with the states that a query is compared by.
 
-        :raises ValueError: its tokens are not whole: else that would be found out after the commit.
-        """
-        if one.tokens is None:
-            return one
-        codebook = codebook_of(self.embedder)
-        check_packed(one.tokens, codebook)
-        states = one.states
-        return one if states is not None else one._replace(states=states_of(one.tokens, codebook))
+def _as_stored(embedded: Sequence[Embedded], vectors: Vectors) -> list[Embedded]:
+    """Return embeddings with their vectors as they come back from disk.
+
+    So answers are the same before and after.
+    """
+    coded = coded_units(vectors)
+    return [
+        one._replace(vector=vector, coded=coded.at(slice(row, row + 1)))
+        for row, (one, vector) in enumerate(zip(embedded, coded.decoded(), strict=True))
+    ]

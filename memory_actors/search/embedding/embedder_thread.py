@@ -11,12 +11,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakSet
 
+from eventlog.core.waiting import settle
 from memory_actors.base.errors import EmbedderClosedError, EmbedderError
 
+Done: TypeAlias = Callable[[Any], object]
+"""Takes what a call has returned, or the exception that it raised."""
 LEAVE_S_MAX = 5.0  # for a call in hand: a full batch takes 0.2 s, on a slow machine some seconds
 
 _started: "WeakSet[EmbedderThread]" = WeakSet()
@@ -26,7 +30,7 @@ class EmbedderThread:
     """One thread that runs calls in turn, started with the first."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop] | None]
         self._calls = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._given_up_at_s: float | None = None
@@ -39,8 +43,8 @@ class EmbedderThread:
         since_s = self._begun_at_s
         return 0.0 if since_s is None else time.monotonic() - since_s
 
-    def submit(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Begin a call; the result is what it returns or raises.
+    def submit(self, call: Callable[[], Any], done: Done) -> None:
+        """Begin a call; `done` is given what it returns or raises, on the loop.
 
         :raises EmbedderError: the thread was stopped.
         """
@@ -50,9 +54,16 @@ class EmbedderThread:
             self._thread = threading.Thread(target=self._work, name="embedder", daemon=True)
             self._thread.start()
             _started.add(self)
+        self._calls.put((call, done, asyncio.get_running_loop()))
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        """Make a call; return or raise what it does.
+
+        :raises EmbedderError: the thread was stopped.
+        """
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._calls.put((call, result))
-        return result
+        self.submit(call, partial(settle, result))
+        return await result
 
     def stop(self) -> None:
         """End the thread after the call it is at; those behind it fail."""
@@ -68,20 +79,19 @@ class EmbedderThread:
 
     def _work(self) -> None:
         while (taken := self._calls.get()) is not None:
-            call, result = taken
+            call, done, loop = taken
             self._begun_at_s = time.monotonic()
-            outcome, failure = None, None
             try:
                 if self._given_up_at_s is not None:
                     raise closed()
                 outcome = call()
             except Exception as error:
-                failure = error
+                outcome = error
             except BaseException as error:  # a panic of a library in Rust is none of Exception
-                failure = failed(error)
+                outcome = failed(error)
             self._begun_at_s = None
             with suppress(RuntimeError):  # the loop has gone, and with it whoever waited
-                result.get_loop().call_soon_threadsafe(_settle, result, outcome, failure)
+                loop.call_soon_threadsafe(done, outcome)
 
 
 @atexit.register
@@ -92,15 +102,6 @@ def _leave() -> None:
         thread.stop()
     for thread in threads:
         thread.join()
-
-
-def _settle(result: "asyncio.Future[Any]", outcome: Any, failure: Exception | None) -> None:
-    if result.done():
-        return
-    if failure is None:
-        result.set_result(outcome)
-    else:
-        result.set_exception(failure)
 
 
 def closed() -> EmbedderClosedError:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import WrongVectorsError
-from memory_actors.search.dot_products import Bytes
+from memory_actors.search.dot_products import Bytes, Coded
 from memory_actors.search.embedding.token_states import PLAIN, Codebook
 
 UNIT_TOLERANCE = 1e-2  # what rounding moves a length by, and no scale
@@ -36,6 +36,8 @@ class Embedded(NamedTuple):
     states: Bytes | None = None
     """The states before they were coded, `rounded`, int8 [tokens, dimensions]: what a query is
     compared by. None of what was stored; of an embedder that gives none, what was coded serves."""
+    coded: Coded | None = None
+    """The vector as it is stored, one row. None of what was stored, or an embedder gives."""
 
 
 class Embedder(Protocol):
@@ -108,7 +110,9 @@ class VectorForm:
                 f"the embedder returned {said} for {count} texts: "
                 f"return float32 [{count}, {self._dimension}]"
             )
-        lengths = np.linalg.norm(numbers, axis=1, keepdims=True)
+        lengths = np.sqrt(np.vecdot(numbers, numbers))[:, None]
+        if np.all(np.abs(lengths - 1) < UNIT_TOLERANCE):  # NaN compares false
+            return _as_float32(numbers)
         if not np.all(np.isfinite(lengths)):
             raise WrongVectorsError(
                 "the embedder returned a vector with numbers that are not finite"
@@ -117,13 +121,15 @@ class VectorForm:
             raise WrongVectorsError(
                 "the embedder returned a vector of length 0: it has no direction"
             )
-        if np.any(np.abs(lengths - 1) >= UNIT_TOLERANCE):
-            if not self._told:
-                self._told = True
-                length = float(lengths.flat[0])
-                _logger.warning("vectors are not of length 1 and are normalised", length=length)
-            numbers = numbers / lengths
-        return numbers.astype(np.float32, copy=False)
+        if not self._told:
+            self._told = True
+            length = float(lengths.flat[0])
+            _logger.warning("vectors are not of length 1 and are normalised", length=length)
+        return _as_float32(numbers / lengths)
+
+
+def _as_float32(numbers: npt.NDArray[np.floating[Any]]) -> Vectors:
+    return numbers.astype(np.float32, copy=False)
 
 
 def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:

@@ -105,17 +105,8 @@ def read_rows(
 
 def row_of(one: Embedded) -> bytes:
     """Return an embedding as a row."""
-    return rows_of([one])[0]
-
-
-def rows_of(embedded: Sequence[Embedded]) -> list[bytes]:
-    """Return embeddings as rows. Coded together: each by itself takes ten times as long."""
-    if not embedded:
-        return []
-    codes = coded_units(np.stack([one.vector for one in embedded])).codes
-    head = HEADER.pack(codes.shape[1])
-    pairs = zip(codes, embedded, strict=True)
-    return [head + row.tobytes() + (one.tokens or b"") for row, one in pairs]
+    codes = (one.coded or coded_units(one.vector[None])).codes
+    return HEADER.pack(len(one.vector)) + codes.tobytes() + (one.tokens or b"")
 
 
 def codes_of(rows: Sequence[bytes], dimension: int) -> Bytes:

@@ -6,10 +6,10 @@ embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import anyio.to_thread
 import numpy as np
@@ -22,10 +22,9 @@ from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVe
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
-from memory_actors.base.steps import here, step
 from memory_actors.kinds.phrasing import RECIPE, text_digest
 from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
-from memory_actors.search.embedding.batcher import Batcher, Outcome
+from memory_actors.search.embedding.batcher import Batcher
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -35,29 +34,33 @@ from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors,
 from memory_actors.search.embedding.rows import Numbers
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
-from memory_actors.search.embedding.token_states import Codebook
+from memory_actors.search.embedding.token_states import Codebook, states_of
+from memory_actors.search.embedding.under_way import Computing, Embedding, Outcome, Outcomes
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
 UNKEPT_MAX: Final = 10_000
 """Texts remembered as not on disk: most are queries, which are never kept. A text that was
 added beyond it is embedded again when its user wakes up."""
-UNCODED_MAX: Final = 64
-"""Vectors coded together, which takes a tenth of what each takes by itself."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.search.embedding")
 
 
-class _Coded(NamedTuple):
+class _Held(NamedTuple):
     """An embedding in the cache, its vector as on disk: as float32 it takes four times that."""
 
     codes: bytes
     tokens: bytes | None
     states: Bytes | None
 
+    @classmethod
+    def of(cls, one: Embedded) -> Self:
+        coded = one.coded or coded_units(one.vector[None])
+        return cls(coded.codes.tobytes(), one.tokens, one.states)
+
     def embedded(self) -> Embedded:
-        codes = np.frombuffer(self.codes, np.int8)[None]
-        return Embedded(units_of(codes).decoded()[0], self.tokens, self.states)
+        coded = units_of(np.frombuffer(self.codes, np.int8)[None])
+        return Embedded(coded.decoded()[0], self.tokens, self.states, coded)
 
 
 class EmbeddingService:
@@ -87,9 +90,7 @@ class EmbeddingService:
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache_texts_max = cache_texts_max
-        self._cache: OrderedDict[bytes, _Coded | Embedded] = OrderedDict()
-        self._uncoded: list[bytes] = []
-        """The keys of what came last."""
+        self._cache: OrderedDict[bytes, _Held] = OrderedDict()
         self._unkept: dict[bytes, None] = {}
         """The keys of what was computed and is not on disk: who keeps a text later writes these."""
         self._from_memory = 0
@@ -175,9 +176,7 @@ class EmbeddingService:
         """
         digests = [text_digest(text) for text in texts]
         wanted = dict(zip(digests, texts, strict=True))
-        found, failed = await self.embed_each(wanted, background=background, owner=owner)
-        if failed:
-            raise next(iter(failed.values()))
+        found = await self.embedding(wanted, background=background, owner=owner).all()
         return [found[digest] for digest in digests]
 
     async def embed_each(
@@ -186,20 +185,23 @@ class EmbeddingService:
         *,
         background: bool = False,
         owner: Owner = EVERYBODY,
-    ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
+    ) -> Outcomes:
         """Return embeddings by the digests given with the texts, and why the others have none."""
+        return await self.embedding(texts, background=background, owner=owner).each()
+
+    def embedding(
+        self,
+        texts: Mapping[bytes, str],
+        *,
+        background: bool = False,
+        owner: Owner = EVERYBODY,
+    ) -> Embedding:
+        """Look up the embeddings of texts by their digests; what has none is still to begin."""
         found = self.known(list(texts), owner)
         if self._table.waiting:  # rows of an older store are written for having been read
             self._flush_soon(WRITE_BEHIND_S)
-        missing = {digest: text for digest, text in texts.items() if digest not in found}
-        failed: dict[bytes, EmbedderError] = {}
-        if missing:
-            fresh, failed = await self._fresh(missing, owner, background=background)
-            # Only a query is compared by what was not coded, and that takes more than all the rest.
-            fresh = {digest: one._replace(states=None) for digest, one in fresh.items()}
-            self._remember(fresh, owner)
-            found |= fresh
-        return found, failed
+        compute = partial(self._computing, background=background)
+        return Embedding(texts, found, compute, partial(self._taken, owner=owner))
 
     async def embed_query(self, text: str) -> Embedded:
         """Return the embedding of a query, with its token states as they were before coding.
@@ -208,37 +210,41 @@ class EmbeddingService:
         """
         text = self.as_query(text)
         digest = text_digest(text)
-        known = self._cached([digest], EVERYBODY).get(digest)
+        key = EVERYBODY.prefix + digest
+        known = self._cache.get(key)
         if known is not None and (known.tokens is None or known.states is not None):
-            self._cache.move_to_end(EVERYBODY.prefix + digest)
+            self._cache.move_to_end(key)
             self._from_memory += 1
-            return known
-        fresh, failed = await self._fresh({digest: text}, EVERYBODY, query=True)
-        for error in failed.values():
-            raise error
-        self._remember(fresh, EVERYBODY)
-        return fresh[digest]
+            await asyncio.sleep(0)  # who waits for the model lets the others have a turn, too
+            return known.embedded()
+        (one,) = await self._computing([text], query=True)
+        if isinstance(one, EmbedderError):
+            raise one
+        self._note_unkept([digest], EVERYBODY)
+        if one.tokens is not None and one.states is None:  # its embedder knows what was coded alone
+            one = one._replace(states=states_of(one.tokens, self.codebook()))
+        self._remember({digest: one}, EVERYBODY)
+        return one
 
-    async def _fresh(
-        self,
-        texts: Mapping[bytes, str],
-        owner: Owner,
-        *,
-        background: bool = False,
-        query: bool = False,
-    ) -> tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]:
-        """Compute embeddings; return them, and why the others have none."""
-        wanted = list(texts.values())
-        computed = await self._computed(wanted, background=background, query=query)
-        outcomes = dict(zip(texts, computed, strict=True))
+    def _taken(self, outcomes: Mapping[bytes, Outcome], *, owner: Owner) -> Outcomes:
+        """Remember what was computed; return it, and why the others have nothing."""
         failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
-        fresh = {d: one for d, one in outcomes.items() if not isinstance(one, EmbedderError)}
-        self._unkept |= dict.fromkeys(owner.prefix + digest for digest in fresh)
+        # Only a query is compared by what was not coded, and that takes more than all the rest.
+        fresh = {
+            d: one._replace(states=None)
+            for d, one in outcomes.items()
+            if not isinstance(one, EmbedderError)
+        }
+        self._note_unkept(fresh, owner)
+        self._remember(fresh, owner)
+        return fresh, failed
+
+    def _note_unkept(self, digests: Iterable[bytes], owner: Owner) -> None:
+        self._unkept |= dict.fromkeys(owner.prefix + digest for digest in digests)
         while len(self._unkept) > UNKEPT_MAX:
             oldest = next(iter(self._unkept))
             del self._unkept[oldest]
             self._cache.pop(oldest, None)  # who has the text next computes and keeps it
-        return fresh, failed
 
     def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
         """Write what was computed of texts, by digest, to the disk, soon.
@@ -258,13 +264,24 @@ class EmbeddingService:
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(delay_s))
 
-    async def _computed(self, texts: list[str], *, background: bool, query: bool) -> list[Outcome]:
+    def _computing(
+        self, texts: list[str], *, background: bool = False, query: bool = False
+    ) -> "Computing | asyncio.Task[list[Outcome]]":
+        """Begin to compute embeddings: in a task, where that takes more than handing them over."""
+        if self._prepared and len(texts) <= self._batcher.at_once_max:
+            return self._batcher.begin(texts, background=background, query=query)
+        return asyncio.create_task(
+            self._prepared_and_computed(texts, background=background, query=query)
+        )
+
+    async def _prepared_and_computed(
+        self, texts: list[str], *, background: bool, query: bool
+    ) -> list[Outcome]:
         try:
             await self._prepare()
         except EmbedderError as error:
             return [error] * len(texts)
-        with step("embed", [here()], texts=len(texts)):
-            return await self._batcher.embed_each(texts, background=background, query=query)
+        return await self._batcher.embed_each(texts, background=background, query=query)
 
     @property
     def prepared(self) -> bool:
@@ -333,10 +350,9 @@ class EmbeddingService:
             return {}, {}
 
     def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
-        held = self._held(digests, owner).items()
-        return {d: one if isinstance(one, Embedded) else one.embedded() for d, one in held}
+        return {d: one.embedded() for d, one in self._held(digests, owner).items()}
 
-    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _Coded | Embedded]:
+    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _Held]:
         cache, prefix = self._cache, owner.prefix
         return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
 
@@ -398,7 +414,6 @@ class EmbeddingService:
         """
         self._cache.clear()
         self._unkept.clear()
-        self._uncoded.clear()
         return await anyio.to_thread.run_sync(self._table.erase, digests, owner)
 
     async def clear(self) -> None:
@@ -408,7 +423,6 @@ class EmbeddingService:
         """
         self._cache.clear()
         self._unkept.clear()
-        self._uncoded.clear()
         await anyio.to_thread.run_sync(self._table.clear)
 
     def copy_to(self, path: Path) -> None:
@@ -452,23 +466,10 @@ class EmbeddingService:
             await asyncio.wait([self._flusher])
         await anyio.to_thread.run_sync(self._table.close)
 
-    def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
-        self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
-        self._uncoded += [owner.prefix + digest for digest in embedded]
-        if len(self._uncoded) >= UNCODED_MAX:
-            self._code()
+    def _remember(self, embedded: Mapping[bytes, Embedded], owner: Owner) -> None:
+        self._cache |= {owner.prefix + digest: _Held.of(one) for digest, one in embedded.items()}
         while len(self._cache) > self._cache_texts_max:
             self._cache.popitem(last=False)
-
-    def _code(self) -> None:
-        """Code the vectors that came last."""
-        found = {key: self._cache.get(key) for key in self._uncoded}
-        last = {key: one for key, one in found.items() if isinstance(one, Embedded)}
-        self._uncoded = []
-        if last:
-            codes = coded_units(np.stack([one.vector for one in last.values()])).codes
-            for (key, one), row in zip(last.items(), codes, strict=True):
-                self._cache[key] = _Coded(row.tobytes(), one.tokens, one.states)
 
     async def _flush(self, delay_s: float) -> None:
         while self._table.waiting:  # also what came while it wrote

@@ -44,6 +44,7 @@ Of a query nothing is stored, so its states are compared as they are: with coded
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -134,9 +135,14 @@ class Codebook:
         padding = -self.dimensions % (_PER_BYTE * _WORD_BYTES)
         self.code_bytes = (self.dimensions + padding) // _PER_BYTE
         """Of a token."""
+        self._part = np.dtype((np.void, self.code_bytes))
+        """The codes of a token, copied as one: byte by byte takes ten times."""
         # Whole words are decoded at once: the dimensions are filled up with such as are always 0.
-        self._lowest = np.pad(lowest, ((0, 0), (0, padding))) if padding else lowest
-        self._steps = np.tile(np.pad(steps, (0, padding)), _TOKENS_AT_ONCE)
+        filled = np.pad(lowest, ((0, 0), (0, padding))) if padding else lowest
+        self.lowest_padded = np.ascontiguousarray(filled)
+        """int8 `[vocabulary, 4 * code_bytes]`."""
+        self.steps_padded = np.pad(steps, (0, padding))
+        self._steps = np.tile(self.steps_padded, _TOKENS_AT_ONCE)
 
     def coded(self, token_ids: TokenIds, projected: Floats) -> npt.NDArray[np.uint8]:
         """Return the codes of projected states, uint8 `[tokens, code_bytes]`."""
@@ -153,8 +159,7 @@ class Codebook:
 
         Padded with zeros to a multiple of 16 dimensions.
         """
-        part = np.dtype((np.void, self.code_bytes))  # copied as one: byte by byte takes ten times
-        rows = tokens.view(_row_of(self.dimensions))
+        part, rows = self._part, tokens.view(_row_of(self.dimensions))
         words = np.ascontiguousarray(rows["codes"].view(part)[:, 0]).view(np.uint32)
         blocks = -(-len(rows) // _TOKENS_AT_ONCE)
         states = np.empty((blocks * _TOKENS_AT_ONCE, _PER_BYTE), part)
@@ -166,7 +171,7 @@ class Codebook:
         found = states.view(np.int8).reshape(blocks, len(self._steps))
         found *= self._steps
         found = found.reshape(-1, _PER_BYTE * self.code_bytes)[: len(rows)]
-        found += self._lowest.take(rows["id"], axis=0, mode="clip")
+        found += self.lowest_padded.take(rows["id"], axis=0, mode="clip")
         return found
 
 
@@ -273,23 +278,37 @@ def unpack(data: bytes) -> PackedStates:
     return PackedStates(rows["id"], rows["codes"])
 
 
+@cache
 def _row_of(dimensions: int) -> np.dtype[np.void]:
     code_bytes = -(-dimensions // (_PER_BYTE * _WORD_BYTES)) * _WORD_BYTES
     return np.dtype([("id", "<u2"), ("codes", "u1", (code_bytes,))])
 
 
 class Tokens(NamedTuple):
-    """The tokens of some texts, one behind another."""
+    """The tokens of some texts: a stretch of rows for each."""
 
     rows: TokenRows
+    starts: npt.NDArray[np.int64]
+    """Of the stretch of each text."""
     counts: npt.NDArray[np.int64]
     """Of the tokens of each text."""
+
+    def part(self, texts: slice | npt.NDArray[np.intp]) -> "Tokens":
+        """Return the tokens of some of the texts."""
+        return Tokens(self.rows, self.starts[texts], self.counts[texts])
+
+    def gathered(self) -> "Tokens":
+        """Return the same, one behind another and nothing between."""
+        ends = np.cumsum(self.counts)
+        starts = ends - self.counts
+        places = np.repeat(self.starts - starts, self.counts) + np.arange(self.counts.sum())
+        return Tokens(self.rows.take(places), starts, self.counts)
 
 
 def tokens_of(packed: Sequence[bytes], skipped: int = 0) -> Tokens:
     """Return the tokens of texts that were packed with one codebook; of an empty one none.
 
-    So many bytes that each of them begins with are `skipped`.
+    They lie one behind another. So many bytes that each of them begins with are `skipped`.
     """
     head = skipped + _HEADER.size
     first = next((data for data in packed if len(data) > skipped), None)
@@ -299,7 +318,8 @@ def tokens_of(packed: Sequence[bytes], skipped: int = 0) -> Tokens:
     size = _row_of(dimensions).itemsize
     rows = np.frombuffer(b"".join([data[head:] for data in packed]), np.dtype((np.void, size)))
     lengths = np.fromiter(map(len, packed), np.int64, len(packed))
-    return Tokens(rows, np.maximum(lengths - head, 0) // size)
+    counts = np.maximum(lengths - head, 0) // size
+    return Tokens(rows, np.cumsum(counts) - counts, counts)
 
 
 def check_packed(data: bytes, codebook: Codebook) -> None:

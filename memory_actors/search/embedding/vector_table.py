@@ -34,9 +34,9 @@ from eventlog.files.datafile import remove_named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Transaction
 from memory_actors.base.errors import StoreBusyError
-from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
+from memory_actors.search.dot_products import Bytes, Coded, units_of
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
-from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.rows import (
     BY_DIGEST,
     FACTS,
@@ -61,7 +61,6 @@ from memory_actors.search.embedding.rows import (
     read_rows,
     row_of,
     rows_at,
-    rows_of,
     seal,
     stored_numbers,
     written,
@@ -85,11 +84,6 @@ def remove_files(directory: Path) -> None:
     """Remove all embeddings of a store that is closed: they are made again."""
     files = FILE, Path(FILE).with_suffix(DAMAGED).name
     remove_named(directory, lambda name: name in files)
-
-
-def as_stored(vectors: Vectors) -> Vectors:
-    """Return vectors as they come back from disk: answers are the same before and after."""
-    return coded_units(vectors).decoded()
 
 
 TakeTokens = Callable[[npt.NDArray[np.intp], Sequence[bytes], int], None]
@@ -280,6 +274,8 @@ class VectorTable:
         """Return the rows of this dimension that are whole, by key: in the order they lie in."""
         with txn.cursor(self._env.tables[PLACES]) as cursor:
             places = sorted((number, key) for key, number in cursor.getmulti(sorted(keys)))
+        if not places:
+            return {}
         numbers, known = [number for number, _ in places], [key for _, key in places]
         rows = rows_at(self._env, txn, numbers, known, scope, dimension)
         return {key: row for key, row in zip(known, rows, strict=True) if row is not None}
@@ -488,13 +484,10 @@ class VectorTable:
             if scope is not None and (one is not None or codebook is not None):
                 known[self._model + scope.row(digest)] = scope, one
 
-        fresh = {key: one for key, (_, one) in known.items() if one is not None}
-        rows = dict(zip(fresh, rows_of(list(fresh.values())), strict=True))
-
         def put(txn: Transaction) -> None:
-            for key, (scope, _) in known.items():
+            for key, (scope, one) in known.items():
                 # What has been deleted since it was read stays so.
-                row = rows.get(key) or self._old_row(txn, key, scope, codebook)
+                row = self._old_row(txn, key, scope, codebook) if one is None else row_of(one)
                 if row is not None:
                     put_row(self._env, txn, key, written(row, key, scope))
             if self._is_old:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, Coded, Floats
+from memory_actors.search.dot_products import Bytes, Coded, Floats, coded_units
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.labels import CAPACITY_MIN
 from memory_actors.search.indexes.rows import (
@@ -158,10 +158,13 @@ class DenseIndex:
         """Memory held."""
         return self._rows.size_bytes + (self._signs.size_bytes if self._signs else 0)
 
-    def add(self, label: int, vector: Vectors) -> None:
-        """Make a vector searchable under a label. Constant time."""
+    def add(self, label: int, vector: Vectors, coded: Coded | None = None) -> None:
+        """Make a vector searchable under a label. Constant time.
+
+        `coded` is the same vector as `coded_units` gives it, where that is known.
+        """
         if label not in self._rows:
-            self._rows.append(label, vector)
+            self._rows.append(label, coded or coded_units(vector[None]))
 
     def remove(self, label: int) -> None:
         """Make a label unsearchable. Constant time."""

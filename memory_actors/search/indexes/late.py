@@ -14,22 +14,23 @@ Measured on five LoCoMo conversations, turn recall@10 alone: one vector 0.459, M
 over states that saw the two turns before theirs 0.803. Neither weighting the query's stop words
 down, nor leaving its question words out, nor centring the states changed that by more than 0.005.
 
-Cost (one thread): 200 memories of 35 tokens are scored in 0.4 ms, 10,000 in 18 ms. So a search
-scores the few hundred that vectors and words propose: scoring one memory in twelve loses 0.004 of
-the recall that scoring all gives, one in twenty 0.007 (`docs/internals/retrieval-study.md`).
+Cost (one thread): 200 memories of 35 tokens are scored in 0.1 ms, or in 0.4 where `max_sim.py` has
+not been compiled. So a search scores the few hundred that vectors and words propose: scoring one
+memory in twelve loses 0.004 of the recall that scoring all gives, one in twenty 0.007
+(`docs/internals/retrieval-study.md`).
 
 Memory. `LateIndex` knows the tokens of all memories, but holds states, as they are packed, for as
 many as fit `bytes_max`, one behind another; the others are fetched by whoever made the index.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, byte_angles
+from memory_actors.search.dot_products import Bytes
 from memory_actors.search.embedding.token_states import (
     PLAIN,
     Codebook,
@@ -41,6 +42,7 @@ from memory_actors.search.embedding.token_states import (
     unpack,
 )
 from memory_actors.search.indexes.labels import NONE, Labels, Rows, with_room
+from memory_actors.search.indexes.max_sim import TOKENS_MAX, QueryTokens, Scores, max_sim
 from memory_actors.search.indexes.room import zeros
 
 BYTES_MAX: Final = 64 << 20
@@ -50,10 +52,7 @@ TELLING_SHARE: Final = 0.93
 """Of a query's weight: the least telling tokens, which make up the rest, are left out. They are a
 third of a question's tokens and of the work; recall on five LoCoMo conversations stays the same."""
 TOKENS_MIN: Final = 8  # of a query: so few are all kept
-TOKENS_MAX: Final = 64
-"""Of a query, rarest first. A pasted page as a query would otherwise take time without bound."""
-_CHUNK_MEMORIES: Final = 512
-"""Scored at once: 18,000 tokens are 1 MB, which stays in the processor's cache."""
+_CHUNK_MEMORIES: Final = 512  # held anew at once
 SEGMENT_BYTES: Final = 8 << 20
 """Of states: they are let go by segments, and one is not moved as others come."""
 DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
@@ -64,12 +63,11 @@ _PLACE_BITS: Final = 32
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _FREQUENCY_BYTES: Final = 100
 _TOKENS: Final = 1 << 16
-_CHANGES_MAX: Final = 1_024  # of frequencies, before they are counted with the others
+FEW_TOKENS_MAX: Final = 1_024  # different ones, of all memories: as many bytes as a column of all
 _ROW_BYTES: Final = 39
 """Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
 
-Scores = npt.NDArray[np.float32]
 Fetch = Callable[[Sequence[int]], Sequence[bytes | None]]
 """Returns the packed states of labels, None for one that has none."""
 
@@ -104,36 +102,43 @@ class TokensThen(NamedTuple):
 
 
 class _Frequencies:
-    """The number of memories that have each token."""
+    """The number of memories that have each token: of few tokens by token, of many in a column."""
 
     def __init__(self, token_ids: TokenIds):
-        self._counted = (*np.unique(token_ids, return_counts=True), dict[int, int]())
-        """Tokens in order, their counts, and by how much some have changed since."""
+        self._few: dict[int, int] | None = {}
+        self._many: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        ids, counts = np.unique(token_ids, return_counts=True)
+        if len(ids) > FEW_TOKENS_MAX:
+            self._lay_out(ids, counts)
+        else:
+            self._few = dict(zip(ids.tolist(), counts.tolist(), strict=True))
 
     @property
     def size_bytes(self) -> int:
-        ids, counts, since = self._counted
-        return ids.nbytes + counts.nbytes + _FREQUENCY_BYTES * len(since)
+        return self._many.nbytes if self._few is None else _FREQUENCY_BYTES * len(self._few)
 
     def count(self, token_ids: TokenIds, change: int) -> None:
-        ids, counts, since = self._counted
+        """Count different tokens of a memory that came or went."""
+        few = self._few
+        if few is None:
+            self._many[token_ids] += change
+            return
         for token in token_ids.tolist():
-            since[token] = since.get(token, 0) + change
-        if len(since) > _CHANGES_MAX:
-            found = np.zeros(_TOKENS, np.int64)
-            found[ids] = counts
-            found[np.fromiter(since, np.int64)] += np.fromiter(since.values(), np.int64)
-            every = np.flatnonzero(found > 0)
-            self._counted = every.astype(np.uint16), found[every], {}
+            few[token] = few.get(token, 0) + change
+        if len(few) > FEW_TOKENS_MAX:
+            self._lay_out(np.fromiter(few, np.uint16), np.fromiter(few.values(), np.int64))
 
     def of(self, token_ids: TokenIds) -> npt.NDArray[np.int64]:
         """Return the number of memories that have each of these; from any thread."""
-        ids, counts, since = self._counted
-        changes = np.array([since.get(token, 0) for token in token_ids.tolist()], np.int64)
-        if not len(ids):
-            return changes
-        places = np.minimum(np.searchsorted(ids, token_ids), len(ids) - 1)
-        return np.where(ids[places] == token_ids, counts[places], 0) + changes
+        few = self._few
+        if few is None:
+            return self._many[token_ids].astype(np.int64)
+        return np.array([few.get(token, 0) for token in token_ids.tolist()], np.int64)
+
+    def _lay_out(self, ids: TokenIds, counts: npt.NDArray[np.int64]) -> None:
+        many = np.zeros(_TOKENS, np.int32)  # of which only what is written takes memory
+        many[ids] = counts
+        self._many, self._few = many, None  # in this order: another thread may look
 
 
 class _Rows:
@@ -226,69 +231,22 @@ class _Rows:
         places[places >> _PLACE_BITS == number] = NONE
         self.held_bytes -= self.segments.pop(number).nbytes
 
-    def tokens_at(self, rows: Rows) -> tuple[Rows, Tokens]:
-        """Return the tokens of those rows that are held, and which of the rows those are."""
+    def held_of(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
+        """Yield the tokens of those rows that are held, and which of the rows those are."""
         known = np.flatnonzero(rows != NONE)
-        where = self.places[rows[known]]
-        order = np.argsort(where, kind="stable")[np.count_nonzero(where == NONE) :]
-        numbers, starts = where[order] >> _PLACE_BITS, where[order] & _PLACE_MASK
-        order = known[order]
-        counts = self.sizes[rows[order]].astype(np.int64)
-        ends = np.cumsum(counts)
-        places = np.repeat(starts + counts - ends, counts) + np.arange(counts.sum())
-        found, kept = list[TokenRows](), np.ones(len(order), np.bool_)
+        where, counts = self.places[rows[known]], self.sizes[rows[known]].astype(np.int64)
+        numbers = where >> _PLACE_BITS
         for number in dict.fromkeys(numbers.tolist()):
-            first, last = np.searchsorted(numbers, (number, number + 1))
-            segment = self.segments.get(number)
-            if segment is None:  # it was let go meanwhile
-                kept[first:last] = False
-            else:
-                some = slice(ends[first] - counts[first], ends[last - 1])
-                found.append(segment.take(places[some], mode="clip"))
-        return order[kept], Tokens(joined(found), counts[kept])
+            segment = self.segments.get(number)  # none: not held, or let go meanwhile
+            if segment is not None:
+                some = np.flatnonzero(numbers == number)
+                yield known[some], Tokens(segment, where[some] & _PLACE_MASK, counts[some])
 
     def copied(self) -> TokensThen:
         """Copy which memory has which tokens."""
         labels, count = self.labels, self.labels.count
         ids = self.token_ids[: self.start(count)].copy()
         return TokensThen(labels.labels, labels.alive.copy(), self.ends[:count].copy(), ids)
-
-
-class QueryTokens(NamedTuple):
-    """A query, ready to be compared."""
-
-    states: Bytes
-    """int8 [tokens, dimensions], of any length."""
-    weights: Scores
-    """float32 [tokens], their sum is 1."""
-
-
-def joined(rows: Sequence[TokenRows]) -> TokenRows:
-    """Return tokens one behind another."""
-    some = [one for one in rows if len(one)]  # none may be of another size than some
-    if len(some) == 1:
-        return some[0]
-    return np.concatenate(some) if some else tokens_of([]).rows
-
-
-def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
-    """Return the score of each memory, float32 [n]; 0 for one without tokens."""
-    scores = np.zeros(len(memories.counts), np.float32)
-    ends = np.cumsum(memories.counts)
-    for first in range(0, len(scores), _CHUNK_MEMORIES):
-        counts = memories.counts[first : first + _CHUNK_MEMORIES]
-        filled, end = np.flatnonzero(counts), ends[first + len(counts) - 1]
-        if not len(filled) or not len(query.states):
-            continue
-        rows = memories.rows[ends[first] - counts[0] : end]
-        angles = byte_angles(query.states, codebook.states(rows))
-        starts = np.cumsum(counts[filled]) - counts[filled]
-        best = 1 - np.minimum.reduceat(angles, starts, axis=1)
-        best[np.isnan(best)] = 0
-        # Row by row: a product of matrices adds up otherwise at other places, and the same memory
-        # must have the same score wherever it stands.
-        scores[first + filled] = (np.ascontiguousarray(best.T) * query.weights).sum(axis=1)
-    return scores
 
 
 class LateIndex:
@@ -380,8 +338,8 @@ class LateIndex:
         old, self._rows = self._rows, _Rows(self.copied().saved())
         rows = old.labels.rows_of_all(self.labels())
         for start in range(0, len(rows), _CHUNK_MEMORIES):
-            held, tokens = old.tokens_at(rows[start : start + _CHUNK_MEMORIES])
-            self._hold(start + held, tokens)
+            for held, tokens in old.held_of(rows[start : start + _CHUNK_MEMORIES]):
+                self._hold(start + held, tokens.gathered())
 
     def query(self, packed: bytes, states: Bytes) -> QueryTokens:
         """Return a query's states with the weights that its tokens have here."""
@@ -398,22 +356,20 @@ class LateIndex:
         wanted = np.asarray(labels, np.int64)
         held, scores = self._rows, np.zeros(len(wanted), np.float32)
         rows = held.labels.rows_of_all(wanted)
-        there, tokens = held.tokens_at(rows)
         missed = rows != NONE
-        missed[there] = False
+        for there, tokens in held.held_of(rows):
+            scores[there] = max_sim(query, tokens, self._codebook())
+            missed[there] = False
         gaps = np.flatnonzero(missed)
         if len(gaps) and self._fetch is not None:
             fetched = tokens_of([one or b"" for one in self._fetch(wanted[gaps].tolist())])
-            there = np.concatenate([there, gaps])
-            tokens = Tokens(
-                joined([tokens.rows, fetched.rows]), np.append(tokens.counts, fetched.counts)
-            )
-        scores[there] = max_sim(query, tokens, self._codebook())
+            scores[gaps] = max_sim(query, fetched, self._codebook())
         return scores
 
 
 def _different(packed: bytes) -> TokenIds:
-    return np.unique(unpack(packed).token_ids)
+    # Of so few `np.unique` takes three times as long.
+    return np.array(sorted(set(unpack(packed).token_ids.tolist())), np.uint16)
 
 
 def _telling(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:

@@ -12,6 +12,8 @@ An activation takes the index from its file, at the version of the state that it
 compares only the memories that the log has events about since, and those that were pending.
 """
 
+import asyncio
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -39,6 +41,7 @@ WAITING_BYTES = 320  # of a passage that is not indexed yet
 INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
 TAIL_MAX = 20_000  # events since the file was written: of more, all memories are looked at
 TAIL_AT_ONCE = 1_000
+COMPARED_AT_ONCE = 256  # rows, before others get a turn: 5 ms
 SAVE_EVERY_EVENTS = 1_000  # whatever they are about: those since a file are looked at
 
 
@@ -191,28 +194,48 @@ class MemoryIndex:
     def compare(self, memory_ids: Collection[str]) -> None:
         """Bring some memories in step with their rows, and begin to index what is missing."""
         numbers = {self.traits.owners.find(memory_id) for memory_id in memory_ids} - {None}
-        rows = [(self._find(memory_id), memory_id) for memory_id in memory_ids]
-        found = [(row, indexed(self._kind, row)) for row, _ in rows if row is not None]
-        kept = {passage.label for _, passages in found for passage in passages}
-        for label in self.parts.labels_of(cast("set[int]", numbers)).tolist():
-            if label not in kept:
-                self._forget(label, None)
-        self._order = SessionOrder()
-        for number in cast("set[int]", numbers):
-            self._metadata.is_there(number, there=False)
-        for row, passages in sorted(found, key=lambda one: [p.label for p in one[1]]):
-            if passages:
-                self._await(row, passages)
-                self._describe(row, passages)
-        self.pending.start()
+        rows = filter(None, map(self._find, memory_ids))
+        for _ in self._compared(cast("set[int]", numbers), rows):
+            pass
 
     def compare_all(self, rows: Iterable[Row]) -> None:
         """Make the index one of these rows: forget others, and begin to index what is missing."""
+        for _ in self._all_compared(rows):
+            pass
+
+    def _all_compared(self, rows: Iterable[Row]) -> Iterator[None]:
         self.pending.clear()
         self._waiting.clear()
         self._metadata = _Metadata(self.traits.owners, self._find)
         self.fields = FieldIndex(self._metadata)
-        self.compare({*self.traits.owners, *(row.memory_id for row in rows)})
+        yield from self._compared(range(len(self.traits.owners)), rows)
+
+    def _compared(self, numbers: Collection[int], rows: Iterable[Row]) -> Iterator[None]:
+        """Compare rows, and the memories that have these numbers; yield now and then."""
+        for number in numbers:
+            self._metadata.is_there(number, there=False)
+        # Nothing is made of a row here that the garbage collector would have to look at.
+        found, firsts, kept = list[Row](), array("q"), array("q")
+        for place, row in enumerate(rows):
+            labels = [passage.label for passage in indexed(self._kind, row)]
+            if labels:
+                found.append(row)
+                firsts.append(labels[0])
+                kept.extend(labels)
+            if place % COMPARED_AT_ONCE == 0:
+                yield
+        known = self.parts.labels_of(numbers)
+        for label in known[~np.isin(known, np.asarray(kept))].tolist():
+            self._forget(label, None)
+        self._order = SessionOrder()
+        # By their first labels: most passages go to the end of their session.
+        for place, which in enumerate(np.argsort(np.asarray(firsts), kind="stable").tolist()):
+            row, passages = found[which], indexed(self._kind, found[which])
+            self._await(row, passages)
+            self._describe(row, passages)
+            if place % COMPARED_AT_ONCE == 0:
+                yield
+        self.pending.start()
 
     def settle(self, texts: Mapping[bytes, EmbeddedText]) -> None:
         """Index the passages that wanted these texts, by digest, and keep their embeddings.
@@ -232,7 +255,7 @@ class MemoryIndex:
     def _put(self, passage: Passage, row: Row, text: EmbeddedText) -> None:
         (label, digest, place), chain = passage, self._kind.chain(row)
         neighbours = self._order.place(label, place, chain, self.parts)
-        self.dense.add(label, text.embedded.vector)
+        self.dense.add(label, text.embedded.vector, text.embedded.coded)
         self.words.add(label, text.text, *neighbours)
         if text.embedded.tokens is not None:
             self.late.add(label, text.embedded.tokens)
@@ -354,7 +377,8 @@ class MemoryIndex:
         self._changed = not self.traits.numbers().all()  # a file without them is written anew
         changed = await self._changed_since(loaded.version)
         if changed is None:
-            self.compare_all(self._kind.rows(state))
+            for _ in self._all_compared(self._kind.rows(state)):
+                await asyncio.sleep(0)
         elif changed or loaded.doubtful:
             self.compare(changed | loaded.doubtful)
         self.maintain()

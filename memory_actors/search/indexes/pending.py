@@ -92,14 +92,14 @@ class Pending:
         if self._labels:
             self._tasks.start(self._task_name, self._index)
 
-    def start_for(self, versions: Collection[int]) -> bool:
-        """Begin to index if passages of these events are pending; say whether any is."""
-        lacking = any(
-            version_of(label) in versions for labels in self._labels.values() for label in labels
+    def wants_of(self, versions: Collection[int], come: Collection[bytes]) -> bool:
+        """Say whether passages of these events want a text that has not come."""
+        return any(
+            version_of(label) in versions
+            for digest, labels in self._labels.items()
+            if digest not in come
+            for label in labels
         )
-        if lacking:
-            self.start()
-        return lacking
 
     def start_later(self, drained: Callable[[], Awaitable[None]]) -> None:
         """Begin to index after a pause, once `drained` says that all under way has come."""

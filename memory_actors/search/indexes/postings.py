@@ -274,7 +274,7 @@ class Postings:
         self._term_ids = with_room(self._term_ids, end)
         self._counts = with_room(self._counts, end)
         self._ends = with_room(self._ends, row + 1)
-        term_ids = list(map(self.terms.of, counts))
+        term_ids = np.fromiter(map(self.terms.of, counts), np.intp, len(counts))
         self._frequencies = with_room(self._frequencies, len(self.terms))
         self._term_ids[start:end], self._counts[start:end] = term_ids, list(counts.values())
         self._frequencies[term_ids] += 1

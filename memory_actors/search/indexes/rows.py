@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, Coded, Floats, coded_units, float_dots
+from memory_actors.search.dot_products import Bytes, Coded, Floats, float_dots
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, Labels
 from memory_actors.search.indexes.room import grown, zeros
@@ -176,12 +176,12 @@ class VectorRows:
         each = self.dimension + self._steps.itemsize
         return each * self.count + self._labels.size_bytes
 
-    def append(self, label: int, vector: Vectors) -> None:
-        """Add a row."""
+    def append(self, label: int, vector: Coded) -> None:
+        """Add a row: a vector of length 1."""
         row = self.count
         if row == len(self._steps):
             self._grow(room_for(row + 1))
-        self._codes[row : row + 1], self._steps[row : row + 1] = coded_units(vector[None])
+        self._codes[row : row + 1], self._steps[row : row + 1] = vector
         self._labels.append(label)
         self._resample(label)
 

@@ -2,8 +2,13 @@
 
 They stand apart so that a search of one kind costs nothing for the others, and share one centre, so
 that their scores compare.
+
+A text that comes alone is indexed when somebody looks, or a few milliseconds later: who has added
+it need not wait for that, and of several in a row each takes half as long. Until then its passages
+are pending, as they are while a text is embedded; every way to an index leads past `settle_all`.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -25,6 +30,8 @@ from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.rows import SAMPLE_MAX, Sample, centre
 
 AT_HAND_MAX = 8  # indexes of rows at hand: of a hundred messages each, most often
+SETTLE_WITHIN_S = 0.005
+SETTLED_LATER_MAX = 8  # texts: some 0.8 ms of the loop
 
 Find = Callable[[Kind, str], Any]
 """(kind, memory id) -> the living row, or None."""
@@ -54,9 +61,13 @@ class UserIndexes:
         self._of: dict[str, MemoryIndex] = {}
         self._at_hand: OrderedDict[tuple[str, str | None], MemoryIndex] = OrderedDict()
         self._centre: tuple[Sequence[Sample], Vectors | None] = ((), None)
+        self._come: dict[bytes, EmbeddedText] = {}
+        """Texts that are still to be indexed, by digest."""
+        self._alarm: asyncio.TimerHandle | None = None
 
     def get(self, kind: Kind) -> MemoryIndex | None:
         """Return the index of a kind, None if there is nothing in it."""
+        self.settle_all()
         return self._of.get(kind.NAME)
 
     @property
@@ -73,6 +84,7 @@ class UserIndexes:
     @property
     def vector_bytes(self) -> int:
         """Bytes of the vectors that are searched, as float32."""
+        self.settle_all()
         width = 4 * self._embeddings.embedder.dimension
         return width * sum(len(index.dense) for index in self._of.values())
 
@@ -93,25 +105,46 @@ class UserIndexes:
     def follow(self, kind: Kind, old: Any, new: Any) -> None:
         """Follow a change of a memory's row from `old` to `new`; None is no row."""
         if kind.NAME in self._of or indexed(kind, new):
-            self.made(kind).follow(old, new)
+            self._made(kind).follow(old, new)
 
     def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
         """Make the index of a kind one of these rows."""
+        self.settle_all()
         found = [row for row in rows if indexed(kind, row)]
         if found or kind.NAME in self._of:
             self.made(kind).compare_all(found)
 
     def settle(self, texts: Mapping[bytes, EmbeddedText]) -> None:
-        """Index the passages that wanted these texts, by digest."""
+        """Index the passages that wanted these texts, by digest; those of one text, soon."""
+        self._come |= texts
+        if len(texts) > 1 or len(self._come) >= SETTLED_LATER_MAX:
+            self.settle_all()
+        elif self._alarm is None:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(SETTLE_WITHIN_S, self.settle_all)
+
+    def settle_all(self) -> None:
+        """Index what has come."""
+        if not self._come:
+            return
+        come = self._come
+        self._forget_come()
         for index in self._of.values():
-            index.settle(texts)
+            index.settle(come)
+
+    def _forget_come(self) -> None:
+        self._come = {}
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def index_later(self, kind: Kind, drained: Callable[[], Awaitable[None]]) -> None:
         """Index what is pending after a pause. See `Pending.start_later`."""
-        self.made(kind).pending.start_later(drained)
+        self._made(kind).pending.start_later(drained)
 
     async def catch_up(self, kinds: Iterable[Kind]) -> None:
         """Index what is pending; wait for what is of these kinds, a few seconds at most."""
+        self.settle_all()
         for index in self._of.values():
             index.pending.start()
         await self.indexed(kinds)
@@ -119,7 +152,11 @@ class UserIndexes:
     def index_what_lacks(self, kind: Kind, versions: Collection[int]) -> bool:
         """Begin to index passages of these events that are still pending; say whether any is."""
         index = self._of.get(kind.NAME)
-        return index is not None and index.pending.start_for(versions)
+        if index is None or not index.pending.wants_of(versions, self._come):
+            return False
+        self.settle_all()
+        index.pending.start()
+        return True
 
     async def indexed(self, kinds: Iterable[Kind]) -> None:
         """Wait for memories of these kinds that are just being indexed, a few seconds at most."""
@@ -140,16 +177,19 @@ class UserIndexes:
 
     async def save(self) -> None:
         """Save the words, where they have changed."""
+        self.settle_all()
         for index in self._of.values():
             await index.save()
 
     async def save_words(self) -> None:
         """Save the words, which is quick."""
+        self.settle_all()
         for index in list(self._of.values()):
             await index.save_words()
 
     def retire(self) -> None:
         """Drop the references back to the user, so that its memory is free at once."""
+        self._forget_come()
         for index in (*self._of.values(), *self._at_hand.values()):
             index.retire()
         self._of.clear()
@@ -172,6 +212,10 @@ class UserIndexes:
 
     def made(self, kind: Kind) -> MemoryIndex:
         """Return the index of a kind, an empty one if there is none yet."""
+        self.settle_all()
+        return self._made(kind)
+
+    def _made(self, kind: Kind) -> MemoryIndex:
         index = self._of.get(kind.NAME)
         if index is None:
             index = self._of[kind.NAME] = self._new(kind)

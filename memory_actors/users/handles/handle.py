@@ -8,13 +8,16 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 import asyncio
 from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 
 from eventlog import Recorded
 from eventlog.core.logs import get_logger
+from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import (
     DeadlineExceededError,
@@ -37,6 +40,7 @@ from memory_actors.kinds.kind import Command, Condition, Delete, Kind, Pruned, R
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.under_way import Embedding
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.item_fields import OPTIONAL
@@ -49,6 +53,8 @@ SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
 """A function that is called once the log has the events of a command, and returns why they are
 not indexed."""
+Texts: TypeAlias = tuple[Mapping[bytes, str], Embedding]
+"""Some texts by their digests, and what is known of them."""
 NO_VECTOR_YET = (
     "the embedder has given no vector for its text yet: it is indexed as soon as there is one"
 )
@@ -232,8 +238,9 @@ class Handle(metaclass=ABCMeta):
         kinds, calls = () if command.background else None, max(1, len(texts))
         with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
             if texts:
-                work = self._append_texts(command, list(texts), idempotency_key, digest)
-                reply, unindexed = await self._scope.unattended(work)
+                reply, unindexed = await self._append_texts(
+                    command, list(texts), idempotency_key, digest
+                )
             elif (after := self._after(command)) is not None:
                 reply, unindexed = await self._scope.unattended(self._append(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done
@@ -264,46 +271,66 @@ class Handle(metaclass=ABCMeta):
         idempotency_key: str | None,
         digest: bytes,
     ) -> tuple[Reply, str | None]:
-        """Embed the texts while the log writes, and index them; say why they are not indexed."""
-        embedding: list[asyncio.Task[list[Embedded]]] = []
-        ahead: list[Any] = []
+        """Embed the texts while the log writes, and index them; say why they are not indexed.
 
-        def read_ahead(_done: object = None) -> None:
-            if not ahead:
-                ahead.append(self._read_ahead(command))
+        What comes after the command is in the mailbox goes on without the caller.
+        """
+        accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        async with AsyncExitStack() as entered:
+            live = await entered.enter_async_context(self._scope.writable())
+            embedding = await self._embedding(texts, background=command.background)
+            answer = await self._scope.post(
+                live, command, idempotency_key=idempotency_key, digest=digest,
+                accepted=partial(settle, accepted, None),
+            )  # fmt: skip
+            work = self._indexed(entered.pop_all(), live, command, embedding, accepted, answer)
+            return await self._scope.unattended(work)
 
-        def embed() -> None:  # what is refused is not embedded
-            for start in range(0, len(texts), EMBEDDED_AT_ONCE):
-                some = texts[start : start + EMBEDDED_AT_ONCE]
-                task = asyncio.create_task(
-                    self._scope.embeddings.embed(some, background=command.background)
-                )
-                task.add_done_callback(lambda task: task.cancelled() or task.exception())
-                embedding.append(task)
-            embedding[-1].add_done_callback(read_ahead)
+    async def _embedding(self, texts: list[str], *, background: bool) -> list[Texts]:
+        """Look up the embeddings of texts, so many together that they are indexed together, too."""
+        found = list[Texts]()
+        for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+            if start:  # looking up so many takes some milliseconds
+                await asyncio.sleep(0)
+            some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
+            found.append((some, self._scope.embeddings.embedding(some, background=background)))
+        return found
 
-        async with self._scope.writable() as live:
+    async def _indexed(
+        self,
+        entered: AsyncExitStack,
+        live: LiveUser,
+        command: Command,
+        texts: Sequence[Texts],
+        accepted: "asyncio.Future[None]",
+        answer: "asyncio.Future[Reply]",
+    ) -> tuple[Reply, str | None]:
+        """Embed the texts of a command that is asked, and index them when the log has them."""
+        async with entered:
             try:
-                reply = await self._scope.ask(
-                    live, command, idempotency_key=idempotency_key, digest=digest, accepted=embed
-                )
+                if not accepted.done():  # it has not been decided: others go before it
+                    await asyncio.wait((accepted, answer), return_when=asyncio.FIRST_COMPLETED)
+                if accepted.done():  # what is refused is not embedded
+                    for _, embedding in texts:
+                        embedding.begin()
+                reply = await self._scope.answered(live, answer)
             except BaseException as error:
-                if embedding or not _is_refusal(error):  # after a deadline it may yet be added
+                # After a deadline it may yet be added.
+                if accepted.done() or not _is_refusal(error):
                     live.indexes.index_later(self.kind, live.actor.drain)
-                for task in embedding:
-                    task.cancel()
+                for _, embedding in texts:
+                    embedding.cancel()
                 raise
-            read_ahead()
-            unindexed = await self._index(live, texts, embedding, reply.events)
+            ahead = self._read_ahead(command)
+            unindexed = await self._index(live, texts, reply.events)
             if unindexed is None:
-                reply = await self._compared(live, reply, ahead[0])
+                reply = await self._compared(live, reply, ahead)
             return reply, unindexed
 
     def _read_ahead(self, _command: Command) -> Any:
-        """Return what `_compared` can know before it has both the log's answer and the vectors.
+        """Return what `_compared` can know before it has the vectors.
 
-        Asked when one of the two has come, and the other one is awaited: before, the loop would
-        keep both threads from beginning.
+        Asked when the log has answered: before, the loop would keep both threads from beginning.
         """
         return None
 
@@ -312,22 +339,17 @@ class Handle(metaclass=ABCMeta):
         return reply
 
     async def _index(
-        self,
-        live: LiveUser,
-        texts: list[str],
-        embedding: Sequence[asyncio.Task[list[Embedded]]],
-        events: Sequence[Recorded[Any]],
+        self, live: LiveUser, texts: Sequence[Texts], events: Sequence[Recorded[Any]]
     ) -> str | None:
         """Index the texts as they are embedded; if that fails, leave it for later and say why."""
         try:
-            for start, task in enumerate(embedding):
-                some = texts[start * EMBEDDED_AT_ONCE :]
-                await self._settle(live, dict(zip(some, await task, strict=False)))
+            for some, embedding in texts:
+                await self._settle(live, some, await embedding.all())
         except EmbedderError as error:
             _logger.warning(
                 "memory kept, not indexed",
                 user=hashed(self._scope.user_id),
-                count=len(texts),
+                count=sum(len(some) for some, _ in texts),
                 error=reason(error),
             )
             live.indexes.index_later(self.kind, live.actor.drain)
@@ -336,8 +358,10 @@ class Handle(metaclass=ABCMeta):
         live.indexes.index_what_lacks(self.kind, {event.version for event in events})
         return None
 
-    async def _settle(self, live: LiveUser, embedded: Mapping[str, Embedded]) -> None:
-        found = [(text_digest(text), EmbeddedText(text, one)) for text, one in embedded.items()]
+    async def _settle(
+        self, live: LiveUser, texts: Mapping[bytes, str], embedded: Mapping[bytes, Embedded]
+    ) -> None:
+        found = [(digest, EmbeddedText(text, embedded[digest])) for digest, text in texts.items()]
         for start in range(0, len(found), SETTLED_AT_ONCE):
             live.indexes.settle(dict(found[start : start + SETTLED_AT_ONCE]))
             if len(found) > SETTLED_AT_ONCE:

@@ -172,7 +172,10 @@ class LongTermMemory(Summarized):
 
     def _read_ahead(self, command: Command) -> Reach | None:
         if isinstance(command, AddMemories) and len(command.memories) == 1:
-            return superseding.read_ahead(self._scope, command.memories[0].content)
+            (memory,) = command.memories
+            # What somebody said in a conversation is compared with nothing.
+            if memory.role is None:
+                return superseding.read_ahead(self._scope, memory.content)
         if isinstance(command, UpdateMemory) and command.content is not None:
             return superseding.read_ahead(self._scope, command.content)
         return None

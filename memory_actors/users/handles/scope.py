@@ -99,7 +99,11 @@ class Scope:
         """Return a new memory id."""
         return self.services.new_id(now_us)
 
-    async def ask(
+    async def ask(self, live: LiveUser, command: Command, *, relaxed: bool = False) -> Reply:
+        """Carry out a command; the log keeps who asked, and for what."""
+        return await self.answered(live, await self.post(live, command, relaxed=relaxed))
+
+    async def post(
         self,
         live: LiveUser,
         command: Command,
@@ -108,8 +112,8 @@ class Scope:
         idempotency_key: str | None = None,
         digest: bytes = b"",
         accepted: Callable[[], object] | None = None,
-    ) -> Reply:
-        """Carry out a command; the log keeps who asked, and for what.
+    ) -> "asyncio.Future[Reply]":
+        """Begin to carry out a command; return the future that `answered` takes.
 
         `accepted` is called once it is decided, before the log has it; never if it is refused.
         """
@@ -119,7 +123,9 @@ class Scope:
             if (reply := self._earlier_reply(meta[CALL])) is not None:
                 if accepted is not None:
                     accepted()
-                return reply
+                answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+                answer.set_result(reply)
+                return answer
         request = Request(
             command=command,
             meta=meta,
@@ -130,7 +136,11 @@ class Scope:
             digest=digest,
             accepted=accepted,
         )
-        reply = await live.actor.ask(request, self.services.settings.deadline_s)
+        return await live.actor.post(request, self.services.settings.deadline_s)
+
+    async def answered(self, live: LiveUser, answer: "asyncio.Future[Reply]") -> Reply:
+        """Return what came of a command."""
+        reply = await answer
         if self.services.settings.check_replay:
             await live.check_replay()
         return reply

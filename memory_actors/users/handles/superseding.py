@@ -129,8 +129,8 @@ def _is_fact(row: Row) -> bool:
 
 def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
     """Return the facts to compare a memory that is new with, and their cosines, nearest first."""
-    index = live.indexes.get(long_term)
-    if index is None or not reach.count_max:
+    index = live.indexes.get(long_term) if reach.count_max else None
+    if index is None:
         return []
     near: list[tuple[Row, float]] = []
     for one, cosine in _nearest(index, row, reach):

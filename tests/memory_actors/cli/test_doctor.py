@@ -44,13 +44,19 @@ def test_a_healthy_machine_passes_every_check(program) -> None:
     """A healthy machine passes every check, and is left as it was."""
     code, made = examine(program)
     assert list(made) == [
-        "python", "packages", "model", "embedding", "data directory", "free disk", "file system",
-        "log lock", "log file", "fsync",
+        "python", "packages", "model", "embedding", "comparing", "data directory", "free disk",
+        "file system", "log lock", "log file", "fsync",
     ]  # fmt: skip
     assert code == 0, made
     assert {made[name]["status"] for name in ("python", "packages", "model", "embedding")} == {"ok"}
     assert not program.data.exists()
     assert "in order" in program.ok("doctor")
+
+
+def test_it_says_how_memories_are_compared(program, monkeypatch) -> None:
+    assert examine(program)[1]["comparing"]["found"].startswith("by ")
+    monkeypatch.setattr(checks, "way", lambda: 0)
+    assert "by numpy: a search takes a third longer" in examine(program)[1]["comparing"]["found"]
 
 
 def test_a_missing_model_is_found_and_the_cure_named(program, no_model) -> None:
@@ -104,7 +110,7 @@ def test_a_check_that_crashes_stops_no_other(program, monkeypatch) -> None:
     code, made = examine(program)
     assert code == 1
     assert (made["packages"]["status"], "kaboom" in made["packages"]["found"]) == ("failed", True)
-    assert len(made) == 10
+    assert len(made) == 11
 
 
 @pytest.mark.parametrize(

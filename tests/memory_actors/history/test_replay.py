@@ -237,14 +237,16 @@ async def test_the_fold_begins_at_the_nearest_snapshot(
             await memory.user("ada").add(f"and text {number}")
             positions.append(await position_of(memory))
     async with open_memory() as memory:
-        read, read_stream = list[int](), memory._log.read_stream
+        read, fold_stream = list[int](), memory._log.fold_stream
 
-        async def noted(stream: str, after: int = 0, *rest: Any, **more: Any) -> Any:
-            events = await read_stream(stream, after, *rest, **more)
-            read.extend(event.version for event in events)
-            return events
+        async def noted(stream: str, fold: Any, *rest: Any, **more: Any) -> Any:
+            def folded(events: Any, state: Any) -> Any:
+                read.extend(event.version for event in events)
+                return fold(events, state)
 
-        monkeypatch.setattr(memory._log, "read_stream", noted)
+            return await fold_stream(stream, folded, *rest, **more)
+
+        monkeypatch.setattr(memory._log, "fold_stream", noted)
         for position, versions in ((6, []), (5, [5]), (4, []), (3, [1, 2, 3])):
             async with memory.replay("ada", position) as past:
                 assert read == versions, position

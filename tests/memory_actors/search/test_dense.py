@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bench.closest import closest, closest_of
 from memory_actors.search.dot_products import coded_units
-from memory_actors.search.embedding.vector_table import as_stored
 from memory_actors.search.indexes import dense
 from memory_actors.search.indexes.dense import DenseIndex, compacted
 from memory_actors.search.indexes.rows import SAMPLE_MAX, centre, sample_order
@@ -28,7 +27,7 @@ def vectors(count: int, seed: int = 1) -> npt.NDArray[np.float32]:
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(0).standard_normal((20, DIMENSION))
     spread = 0.6 * rng.standard_normal((count, DIMENSION))
-    return as_stored(unit(centres[rng.integers(0, 20, count)] + spread + 0.5))
+    return coded_units(unit(centres[rng.integers(0, 20, count)] + spread + 0.5)).decoded()
 
 
 def by_definition(held: dict[int, npt.NDArray[np.float32]], query, k: int) -> list[int]:

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from memory_actors.search import dot_products
+from memory_actors.search.compiled import AVX512, WAYS, way
 from memory_actors.search.dot_products import (
+    Coded,
     byte_dots,
     byte_lengths,
     coded,
@@ -49,6 +52,20 @@ def test_codes_are_close_to_what_they_stand_for() -> None:
     assert coded(rows).decoded() == pytest.approx(rows, abs=1e-3)
     assert not coded(np.zeros((2, 384), np.float32)).dots(vector).any()
     assert len(coded(np.zeros((0, 384), np.float32)).decoded()) == 0
+
+
+@pytest.mark.skipif(way() < AVX512, reason=f"products are those of {WAYS[way()]} here")
+@pytest.mark.parametrize("width", [64, 384, 4_096])
+@pytest.mark.parametrize("count", [0, 1, 777])
+def test_compiled_products_are_the_same_bit_for_bit(
+    count: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, vector = coded_units(unit(count, width)), unit(1, width)[0]
+    for some in (rows, rows.at(slice(1, None)), Coded(rows.codes[::2], rows.steps[::2])):
+        compiled = some.dots(vector)
+        with monkeypatch.context() as patch:
+            patch.setattr(dot_products, "way", lambda: 0)
+            assert some.dots(vector).tobytes() == compiled.tobytes()
 
 
 @pytest.mark.parametrize("width", [1, 3, 384, 5_000])

@@ -1,14 +1,22 @@
 """Late interaction: MaxSim as it is defined, on states that were packed and fetched."""
 
+import platform
+import shutil
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory_actors.search.compiled import LIBRARY, WAYS
+from memory_actors.search.compiled import way as compiled_way
 from memory_actors.search.embedding.token_states import (
     DIMENSIONS,
     PLAIN,
     TOKENS_MAX,
+    Codebook,
+    Tokens,
     check_packed,
     learn_codebook,
     learn_projection,
@@ -22,7 +30,9 @@ from memory_actors.search.embedding.token_states import (
     unpack,
 )
 from memory_actors.search.indexes import late
-from memory_actors.search.indexes.late import LateIndex, max_sim
+from memory_actors.search.indexes import max_sim as max_sim_module
+from memory_actors.search.indexes.late import LateIndex
+from memory_actors.search.indexes.max_sim import QueryTokens, max_sim
 
 WIDTH = 96
 
@@ -76,8 +86,17 @@ def by_definition(sizes: list[int], query_ids: list[int], query) -> list[float]:
     return scores
 
 
-def test_a_score_is_independent_of_its_batch():
+def compare_by(way: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let states be compared in one of the ways that there are."""
+    if way > compiled_way():
+        pytest.skip(f"states are compared by {WAYS[compiled_way()]} here: see max_sim.py")
+    monkeypatch.setattr(max_sim_module, "way", lambda: way)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)), ids=WAYS)
+def test_a_score_is_independent_of_its_batch(way: int, monkeypatch: pytest.MonkeyPatch):
     """A score does not depend on the others that it is computed with."""
+    compare_by(way, monkeypatch)
     memories = [pack(ids(9, n), states(9, n)) for n in range(50)]
     query = build([9] * 50).query(*asked(ids(37, 99), 99))
     alone = [max_sim(query, tokens_of([memory]), PLAIN)[0] for memory in memories]
@@ -85,12 +104,52 @@ def test_a_score_is_independent_of_its_batch():
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 128])
-def test_scores_follow_the_definition(chunk: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(late, "_CHUNK_MEMORIES", chunk)
+@pytest.mark.parametrize("way", range(len(WAYS)), ids=WAYS)
+def test_scores_follow_the_definition(way: int, chunk: int, monkeypatch: pytest.MonkeyPatch):
+    compare_by(way, monkeypatch)
+    monkeypatch.setattr(max_sim_module, "_CHUNK_MEMORIES", chunk)
     sizes = [7, 1, 0, 30, 12, 0]
     index, query = build(sizes), asked(ids(5, 99), 99)
     expected = by_definition(sizes, ids(5, 99), unit(query[1]))
     assert index.score(index.query(*query), range(6)) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.skipif(not compiled_way(), reason="MaxSim is not compiled here: see max_sim.py")
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_all_ways_to_compare_states_agree(data: st.DataObject):
+    """Extreme states, states of length 0, unknown ids, and texts without tokens, too."""
+    made = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
+    counts = np.array(data.draw(st.lists(st.integers(0, 70), min_size=1, max_size=20)), np.int64)
+    steps = made.integers(0, 43, DIMENSIONS).astype(np.int8)
+    lowest = made.integers(-127, 1, (7, DIMENSIONS)).astype(np.int8)
+    codebook = Codebook("made up", lowest, steps)
+    rows = np.empty(int(counts.sum()) + 5, [("id", "<u2"), ("codes", "u1", (DIMENSIONS // 4,))])
+    rows["id"] = made.integers(0, 9, len(rows))
+    rows["codes"] = made.integers(0, 256, rows["codes"].shape)
+    starts = np.minimum(made.integers(0, len(rows), len(counts)), len(rows) - counts)
+    memories = Tokens(rows.view(np.dtype((np.void, rows.itemsize))), starts, counts)
+    asked_for = made.integers(-127, 128, (data.draw(st.integers(1, 64)), DIMENSIONS))
+    asked_for[made.random(len(asked_for)) < 0.1] = 0
+    query = QueryTokens(asked_for.astype(np.int8), made.random(len(asked_for)).astype(np.float32))
+    by_numpy = max_sim_module._by_numpy(query, memories, codebook)
+    for way in range(1, 1 + compiled_way()):
+        compiled = max_sim_module._compiled(way, query, memories, codebook)
+        assert compiled == pytest.approx(by_numpy, abs=2e-5)
+
+
+def test_it_is_compiled_where_it_can_be():
+    """scripts/setup.sh installs the checkout, which compiles it."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64") or not shutil.which("cc"):
+        pytest.skip("MaxSim is compiled for Linux on x86-64, where there is a C compiler")
+    assert LIBRARY.exists()
+
+
+def test_tokens_behind_those_that_are_held_are_refused():
+    """What is compiled would read memory that is not ours."""
+    tokens, query = tokens_of([pack(ids(4, 1), states(4, 1))]), build([4]).query(*asked([1], 1))
+    with pytest.raises(IndexError):
+        max_sim(query, tokens._replace(counts=tokens.counts + 1), PLAIN)
 
 
 def test_a_text_is_closest_to_itself():
@@ -273,7 +332,7 @@ def test_a_memory_is_found_while_all_is_made_anew():
 def test_after_any_changes_scores_are_those_of_a_new_index(changes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(late, "DEAD_MIN", 2)
-        patch.setattr(late, "_CHANGES_MAX", 20)
+        patch.setattr(late, "FEW_TOKENS_MAX", 20)
         patch.setattr(late, "SEGMENT_BYTES", 300)
         index, living = LateIndex(), {}
         for adds, label in changes:

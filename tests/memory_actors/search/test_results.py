@@ -4,10 +4,12 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.fakes import FakeTokenEmbedder
 
 from memory_actors import Hit, InvalidInputError, Item, MemoryType, UserMemory
-from memory_actors.search.choosing import gist
+from memory_actors.search.choosing import gist, last_word
 
 pytestmark = pytest.mark.anyio
 
@@ -76,6 +78,15 @@ async def test_a_fact_differing_in_metadata_is_kept_and_folded(open_memory) -> N
 def test_texts_that_mean_something_else_are_not_folded(one: str, other: str) -> None:
     assert gist(one) != gist(other)
     assert gist(one.upper() + "!!") == gist(f"The  {one}") == gist(one)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(["The", "a", "Ça", "tea", "TEA.", "...", "(ﬁne)", "?", "\u00a8"])))
+def test_texts_that_say_the_same_end_in_the_same_word(words: list[str]) -> None:
+    """Texts are compared with those that end in the same word, and with no others."""
+    said = gist(" ".join(words))
+    telling = [word for word in said.split(" ") if gist(f"x {word}") == f"x {word}"]
+    assert last_word(" ".join(words)) == (telling[-1] if telling else "")
 
 
 async def test_it_matters_who_said_it(open_memory) -> None:

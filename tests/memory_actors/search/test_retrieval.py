@@ -499,6 +499,26 @@ async def test_messages_score_the_same_whoever_asked_before(open_memory, place: 
         assert await scores(memory.user("u")) == asked_before
 
 
+async def test_what_is_at_hand_is_found_as_it_is_now(open_memory) -> None:
+    """However often it was asked for before, narrowed down or not, and rows made anew meanwhile."""
+    async with open_memory() as memory:
+        user = memory.user("u")
+        keys = {f"k{n}": f"word{n} here" for n in range(90)}
+        receipts = [await user.working.set(key, text) for key, text in keys.items()]
+
+        async def found(**narrow: Any) -> list[str]:
+            hits = await user.retrieve("here", memory_types=["working"], top_k=200, **narrow)
+            return sorted(contents(hits))
+
+        while keys:
+            everything = sorted(keys.values())
+            assert await found() == await found() == everything
+            last = receipts.pop()
+            assert await found(exclude_ids=[last.memory_id]) == sorted([*keys.values()][:-1])
+            assert await found() == everything
+            await user.working.delete(keys.popitem()[0])
+
+
 async def test_lost_token_states_are_made_again_before_a_search_answers(
     open_memory, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """A live user: activation from whatever is there, and what is derived kept in step."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ from support.given import pro
 
 from eventlog import CorruptLog, Environment, EventLog, Snapshot
 from eventlog.lmdb.tables import TABLES, U64
-from memory_actors import Limits, QuarantinedError
+from memory_actors import Item, Limits, QuarantinedError
 from memory_actors.kinds import long_term, user_state
 from memory_actors.kinds.entity.events import EntityUpdated
+from memory_actors.search.indexes import memory_index, parts
 from memory_actors.search.superseding.protocol import Reach
 from memory_actors.users import live_user
 from memory_actors.users.handles.superseding import _near
@@ -152,6 +154,37 @@ async def test_an_index_file_that_is_behind_or_ahead_is_brought_in_step(
         await ahead.save_words()
     async with open_memory() as memory:
         assert len(await memory.user("ada").retrieve("tea chess tomatoes")) == 3
+
+
+async def test_others_get_their_turn_while_an_index_is_compared(
+    open_memory, tmp_path, monkeypatch
+) -> None:
+    """A user who comes back without an index file holds nobody else up."""
+    async with open_memory() as memory:
+        await memory.user("ada").add_many([Item(content=f"memory {n}") for n in range(40)])
+    for file in (tmp_path / "memory" / "indexes").iterdir():
+        file.unlink()
+    turns = []
+
+    async def others() -> None:
+        while True:
+            await asyncio.sleep(0)
+            turns.append(len(compared))
+
+    def indexed(*asked):
+        compared.append(asked)
+        return parts.indexed(*asked)
+
+    compared: list[Any] = []
+    monkeypatch.setattr(memory_index, "COMPARED_AT_ONCE", 8)
+    monkeypatch.setattr(memory_index, "indexed", indexed)
+    async with open_memory() as memory:
+        task = asyncio.create_task(others())
+        hits = await memory.user("ada").retrieve("memory 7", top_k=10)
+        task.cancel()
+        assert len(hits) == 10
+    assert len(compared) >= 80
+    assert max(later - earlier for earlier, later in pairwise(turns)) <= 8
 
 
 async def test_a_new_fact_is_not_compared_with_itself(open_memory) -> None:

@@ -107,6 +107,18 @@ async def test_a_full_user_is_refused_before_anything_is_embedded(open_memory, e
         assert len(embedder.texts) == texts
 
 
+async def test_who_waits_behind_others_and_is_refused_had_nothing_embedded(
+    open_memory, embedder
+) -> None:
+    async with open_memory(tiers=pro(Limits(long_term_memories=1))) as memory:
+        user = memory.user("u")
+        adds = (user.add(f"text {n}", memory_id=f"id {n}") for n in range(3))
+        first, *refused = await asyncio.gather(*adds, return_exceptions=True)
+        assert first.indexed
+        assert [type(one) for one in refused] == [QuotaExceededError] * 2
+        assert embedder.texts == ["text 0"]
+
+
 # --- prune and restore
 
 

@@ -1,0 +1,13 @@
+/* Which of the compiled parts of the search this processor can run: see compiled.py. */
+
+#include "compiled.h"
+
+/* 2 for AVX-512 with VNNI, 1 for AVX2, 0 for neither. */
+EXPORT int way(void)
+{
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+        return 2;
+    return __builtin_cpu_supports("avx2") ? 1 : 0;
+}

@@ -1,0 +1,5 @@
+/* What the compiled parts of the search have in common: see compiled.py. */
+
+#define EXPORT __attribute__((visibility("default")))
+#define AVX512_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
+#define AVX2 __attribute__((target("avx2")))

@@ -1,0 +1,58 @@
+"""Compiles the C of the package, as a part of building it: a hook of hatchling.
+
+What is in C is there in Python as well, only slower, so a machine without a compiler gets a package
+without it. It is compiled for Linux on x86-64 alone, as a plain library that ctypes loads: neither
+Python's headers are needed, nor one library for each Python.
+
+`MEMORY_ACTORS_WHEEL` says which wheel is wanted: `any` for one without it, or the tag of a
+platform, for example `manylinux_2_17_x86_64`: then it is an error if it cannot be compiled. Without
+that, it is one for this machine.
+"""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from packaging.tags import platform_tags
+
+SEARCH = Path("memory_actors/search")
+LIBRARY = SEARCH / "libcompiled.so.1"
+FLAGS = (
+    "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=none",
+    "-s",
+)  # fmt: skip
+
+
+class CompileC(BuildHookInterface[Any]):
+    """Compiles the library, and puts it into the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Do so, where it can be done and is wanted.
+
+        :raises subprocess.CalledProcessError, OSError: a wheel with it is wanted, and it cannot.
+        """
+        wanted = os.environ.get("MEMORY_ACTORS_WHEEL")
+        if wanted == "any" or (sys.platform, platform.machine()) != ("linux", "x86_64"):
+            return
+        sources = sorted(Path(self.root).glob(f"{SEARCH}/**/*.c"))
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        try:
+            subprocess.run(  # noqa: S603
+                [*compiler, *FLAGS, "-o", LIBRARY, *sources],
+                cwd=self.root, check=True, capture_output=True, text=True,
+            )  # fmt: skip
+        except (OSError, subprocess.CalledProcessError) as error:
+            if wanted is not None:
+                raise
+            why = getattr(error, "stderr", None) or error
+            self.app.display_warning(f"searches are slower, for C cannot be compiled here: {why}")
+            return
+        if version != "editable":
+            build_data["force_include"][str(Path(self.root) / LIBRARY)] = str(LIBRARY)
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{wanted or next(platform_tags())}"
