@@ -64,6 +64,7 @@ from eventlog.files.datafile import (
     sync_to_disk,
     unlock,
 )
+from eventlog.files.mapped import changing, mapped, unmapped
 from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
 from eventlog.files.shared import Shared
 from eventlog.lmdb.copying import copy_table, pages
@@ -76,7 +77,6 @@ SPARE_BYTES = 1 << 20  # of a disk, beside a copy: tables of readers, pages not 
 DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError
 PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
 
-_opening = threading.Lock()  # held by who opens or closes a file
 _forks = 0  # between the first process and this one; asking for a process's id takes longer
 
 
@@ -103,9 +103,12 @@ class _File:
     page_bytes: int
     earlier: int
     """Transactions counted in the files before this one."""
+    known_as: tuple[int, int]
+    """Among the files that are mapped."""
 
     def close(self) -> None:
-        with _opening:
+        with changing:
+            unmapped(self.known_as)
             self.env.close()
 
     def last_transaction(self) -> int:
@@ -162,13 +165,13 @@ class Environment:
     def _load(self, path: Path, earlier: int) -> _File:
         if self._checked_bytes_max is not None:
             check_file(path, self._checked_bytes_max)
-        with _unavailable(path), _opening:
+        with _unavailable(path), changing:
             reserve_readers(beside(path, "-lock"))
             env = lmdb.open(
                 str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
                 max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=OWNER_ONLY,
             )  # fmt: skip
-            file = _File(env, {}, env.stat()["psize"], earlier)
+            file = _File(env, {}, env.stat()["psize"], earlier, mapped(path))
         try:
             with _unavailable(path):
                 env.reader_check()

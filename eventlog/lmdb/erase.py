@@ -36,6 +36,7 @@ from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
+from eventlog.lmdb.snapshots import snapshot_keys
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
@@ -107,8 +108,8 @@ class StreamErasing:
         )
         self._ledger.put_stream(txn, sid, erased)
         self._put(txn, sid, fresh)
-        for version, _ in list(scan(self._env, txn, "snapshots", sid)):
-            txn.delete(sid + version, db=self._env.tables["snapshots"])
+        for key in snapshot_keys(self._env, txn, sid):
+            txn.delete(key, db=self._env.tables["snapshots"])
         for name in fresh.projections:
             txn.delete(name, db=self._env.tables["checkpoints"])
         return fresh

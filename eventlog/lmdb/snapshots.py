@@ -10,6 +10,8 @@ A checkpoint says how far a subscriber has come. It is stored with what the subs
 transaction.
 """
 
+from itertools import takewhile
+
 import msgspec
 
 from eventlog.core import frame
@@ -18,7 +20,7 @@ from eventlog.core.keys import Cipher
 from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot
 from eventlog.core.rows import key_id, seal, seal_record, snapshot_place, unseal, unseal_record
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.tables import U64, neighbours, scan
+from eventlog.lmdb.tables import U64, neighbours
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -43,9 +45,15 @@ def put_snapshot(
         data = cipher.encrypt(data, snapshot_place(sid, snapshot.version, fingerprint))
     record = SnapshotRecord(fingerprint, data)
     txn.put(sid + U64.pack(snapshot.version), seal_record(record), db=table)
-    versions = [key for key, _ in scan(env, txn, "snapshots", sid)]
-    for key in versions[:-SNAPSHOTS_KEPT]:
-        txn.delete(sid + key, db=table)
+    for key in snapshot_keys(env, txn, sid)[:-SNAPSHOTS_KEPT]:
+        txn.delete(key, db=table)
+
+
+def snapshot_keys(env: Environment, txn: Transaction, sid: bytes) -> list[bytes]:
+    """Return the keys of a stream's snapshots, the oldest first. None of their bytes are read."""
+    with txn.cursor(env.tables["snapshots"]) as cursor:
+        there = cursor.iternext(keys=True, values=False) if cursor.set_range(sid) else ()
+        return list(takewhile(lambda key: key.startswith(sid), there))
 
 
 def load_snapshot(
@@ -57,10 +65,9 @@ def load_snapshot(
     cipher: Cipher | None = None,
 ) -> Snapshot | None:
     """Return the newest snapshot that is whole, of this schema and not beyond a version."""
-    sid = frame.stream_id(stream)
-    found = list(scan(env, txn, "snapshots", sid))
-    for key, value in reversed(found):
-        version = U64.unpack(key)[0]
+    sid, table = frame.stream_id(stream), env.tables["snapshots"]
+    for key in reversed(snapshot_keys(env, txn, sid)):
+        version, value = U64.unpack(key[len(sid) :])[0], txn.get(key, b"", db=table)
         try:
             record = unseal_record(value, SnapshotRecord, "a snapshot")
             if record.fingerprint == fingerprint and version <= version_max:

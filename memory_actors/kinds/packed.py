@@ -323,8 +323,8 @@ def _merged(form: Form[R], base: _Base[R], fresh: list[R], gone: list[int]) -> P
     data = [_encode(row) for row in fresh]
     cuts = [*((place, one, 0) for place, one in zip(places, data, strict=True))]
     cuts = sorted([*cuts, *((number, b"", 1) for number in gone)], key=lambda cut: cut[::2])
-    pieces: list[bytes] = []
-    at, rows = 0, base.packed.rows
+    pieces: list[bytes | memoryview] = []
+    at, rows = 0, memoryview(base.packed.rows)
     for place, one, skipped in cuts:
         pieces += [rows[base.start(at) : base.start(place)], one]
         at = place + skipped

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 import anyio.to_thread
 import numpy as np
@@ -23,7 +23,7 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.kinds.phrasing import RECIPE, text_digest
-from memory_actors.search.dot_products import Coded
+from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
 from memory_actors.search.embedding.batcher import Batcher
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
@@ -44,6 +44,23 @@ added beyond it is embedded again when its user wakes up."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.search.embedding")
+
+
+class _Held(NamedTuple):
+    """An embedding in the cache, its vector as on disk: as float32 it takes four times that."""
+
+    codes: bytes
+    tokens: bytes | None
+    states: Bytes | None
+
+    @classmethod
+    def of(cls, one: Embedded) -> Self:
+        coded = one.coded or coded_units(one.vector[None])
+        return cls(coded.codes.tobytes(), one.tokens, one.states)
+
+    def embedded(self) -> Embedded:
+        coded = units_of(np.frombuffer(self.codes, np.int8)[None])
+        return Embedded(coded.decoded()[0], self.tokens, self.states, coded)
 
 
 class EmbeddingService:
@@ -73,7 +90,7 @@ class EmbeddingService:
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache_texts_max = cache_texts_max
-        self._cache: OrderedDict[bytes, Embedded] = OrderedDict()
+        self._cache: OrderedDict[bytes, _Held] = OrderedDict()
         self._unkept: dict[bytes, None] = {}
         """The keys of what was computed and is not on disk: who keeps a text later writes these."""
         self._from_memory = 0
@@ -199,14 +216,14 @@ class EmbeddingService:
             self._cache.move_to_end(key)
             self._from_memory += 1
             await asyncio.sleep(0)  # who waits for the model lets the others have a turn, too
-            return known
+            return known.embedded()
         (one,) = await self._computing([text], query=True)
         if isinstance(one, EmbedderError):
             raise one
         self._note_unkept([digest], EVERYBODY)
         if one.tokens is not None and one.states is None:  # its embedder knows what was coded alone
             one = one._replace(states=states_of(one.tokens, self.codebook()))
-        self._remember({digest: one._replace(coded=None)}, EVERYBODY)
+        self._remember({digest: one}, EVERYBODY)
         return one
 
     def _taken(self, outcomes: Mapping[bytes, Outcome], *, owner: Owner) -> Outcomes:
@@ -219,7 +236,7 @@ class EmbeddingService:
             if not isinstance(one, EmbedderError)
         }
         self._note_unkept(fresh, owner)
-        self._remember({d: one._replace(coded=None) for d, one in fresh.items()}, owner)
+        self._remember(fresh, owner)
         return fresh, failed
 
     def _note_unkept(self, digests: Iterable[bytes], owner: Owner) -> None:
@@ -333,12 +350,15 @@ class EmbeddingService:
             return {}, {}
 
     def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
+        return {d: one.embedded() for d, one in self._held(digests, owner).items()}
+
+    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _Held]:
         cache, prefix = self._cache, owner.prefix
         return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
 
     def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
         """Return packed token states by digest, from memory or disk; from any thread."""
-        found = {digest: one.tokens for digest, one in self._cached(digests, owner).items()}
+        found = {digest: one.tokens for digest, one in self._held(digests, owner).items()}
         held = {digest: tokens for digest, tokens in found.items() if tokens is not None}
         missing = [digest for digest in digests if digest not in held]
         return held | self._table.tokens(missing, self.embedder.dimension, owner)
@@ -354,12 +374,13 @@ class EmbeddingService:
         owner: Owner = EVERYBODY,
         take: TakeTokens | None = None,
         numbers: Numbers | None = None,
+        into: Bytes | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
         """Return the same as rows, [n, d], and which are there; the others are zeros.
 
         `take` is given the token states of those that are there. See `VectorTable.matrix`.
         """
-        return self._table.matrix(digests, self.embedder.dimension, owner, take, numbers)
+        return self._table.matrix(digests, self.embedder.dimension, owner, take, numbers, into)
 
     @property
     def table(self) -> bytes:
@@ -445,8 +466,8 @@ class EmbeddingService:
             await asyncio.wait([self._flusher])
         await anyio.to_thread.run_sync(self._table.close)
 
-    def _remember(self, embedded: dict[bytes, Embedded], owner: Owner) -> None:
-        self._cache |= {owner.prefix + digest: one for digest, one in embedded.items()}
+    def _remember(self, embedded: Mapping[bytes, Embedded], owner: Owner) -> None:
+        self._cache |= {owner.prefix + digest: _Held.of(one) for digest, one in embedded.items()}
         while len(self._cache) > self._cache_texts_max:
             self._cache.popitem(last=False)
 

@@ -34,7 +34,7 @@ from eventlog.files.datafile import remove_named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import Transaction
 from memory_actors.base.errors import StoreBusyError
-from memory_actors.search.dot_products import Coded, units_of
+from memory_actors.search.dot_products import Bytes, Coded, units_of
 from memory_actors.search.embedding.key_scopes import EVERYBODY, KeyScope, Owner
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.embedding.rows import (
@@ -179,14 +179,16 @@ class VectorTable:
         owner: Owner = EVERYBODY,
         take: TakeTokens | None = None,
         numbers: Numbers | None = None,
+        into: Bytes | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
         """Return the vectors, [n, d], and which are there; the others are zeros.
 
-        `take` is given the token states of those that are there. Rows are looked for under their
-        `numbers` first, which takes half the time; those that are wrong become 0.
+        Their codes are put `into` zeros, if some are given. `take` is given the token states of
+        those that are there. Rows are looked for under their `numbers` first, which takes half the
+        time; those that are wrong become 0.
         """
         known = np.zeros(len(digests), np.uint32) if numbers is None else numbers
-        codes = np.zeros((len(digests), dimension), np.int8)
+        codes = np.zeros((len(digests), dimension), np.int8) if into is None else into
         there = np.zeros(len(digests), np.bool_)
         for start in range(0, len(digests), MATRIX_ROWS):
             chunk = digests[start : start + MATRIX_ROWS]

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Coded, coded_units
+from memory_actors.search.dot_products import Bytes, Coded, Floats, coded_units
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.labels import CAPACITY_MIN
 from memory_actors.search.indexes.rows import (
@@ -296,6 +296,13 @@ class DenseIndex:
         """Return an index of these rows, in their order."""
         index = cls(dimension, room_for(len(labels)))
         index._rows.extend(np.array(labels, np.int64), vectors)
+        return index
+
+    @classmethod
+    def over(cls, codes: Bytes, labels: npt.NDArray[np.int64], steps: Floats) -> "DenseIndex":
+        """Return an index of rows whose codes are the first of some, which have room for more."""
+        index = cls(codes.shape[1])
+        index._rows = VectorRows.over(codes, labels, steps)
         return index
 
 

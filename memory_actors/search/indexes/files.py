@@ -36,6 +36,8 @@ from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen
 from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
 from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.indexes.room import zeros
+from memory_actors.search.indexes.rows import room_for
 from memory_actors.search.indexes.traits import SavedTraits, Traits, digests_in
 
 RECIPE: Final = "words/4 traits/4"
@@ -260,13 +262,16 @@ class IndexFiles:
             raise ValueError("the parts of an index do not fit each other: build it anew")
         if file.tokens is not None:
             late.restore(file.tokens)
+        count, dimension = len(labels), self._embeddings.embedder.dimension
+        codes = zeros((room_for(count), dimension), np.int8)
         vectors, there = self._embeddings.matrix(
             traits.digests(),
             take=lambda rows, packed, skipped: late.hold(labels[rows], packed, skipped),
             numbers=traits.numbers(),
+            into=codes[:count],
         )
-        dense = DenseIndex.of(self._embeddings.embedder.dimension, labels.tolist(), vectors)
-        parts = Parts(len(labels), dense, words, late, traits)
+        dense = DenseIndex.over(codes, labels, vectors.steps)
+        parts = Parts(count, dense, words, late, traits)
         lacking = np.flatnonzero(~there).tolist()
         doubtful = frozenset([*file.waiting, *map(parts.owner_at, lacking)])
         for row in lacking:

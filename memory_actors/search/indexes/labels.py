@@ -8,10 +8,12 @@ finds may have been removed, or have come again since: so it is asked last, and 
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from memory_actors.search.indexes.room import grown, zeros
 
 CAPACITY_MIN: Final = 16
 GROWTH: Final = 1.25
@@ -29,7 +31,7 @@ def with_room(column: C, count: int) -> C:
     """Return a column with room for so many: the same one, or a copy that is larger."""
     if count <= len(column):
         return column
-    return cast("C", np.pad(column, (0, int(count * GROWTH) + CAPACITY_MIN - len(column))))
+    return grown(column, int(count * GROWTH) + CAPACITY_MIN)
 
 
 def in_order(count: int, *rows: Rows) -> Rows:
@@ -51,8 +53,8 @@ class Labels:
         self.count = 0
         """Rows, the removed ones included."""
         self.living = 0
-        self._labels = np.zeros(capacity, np.int64)
-        self._alive = np.zeros(capacity, np.bool_)
+        self._labels = zeros(capacity, np.int64)
+        self._alive = zeros(capacity, np.bool_)
         self._sorted: tuple[array[int], array[int]] = array("q"), array("i")
         self._recent: dict[int, int] = {}
 
@@ -158,5 +160,4 @@ class Labels:
         self._recent = {}
 
     def _grow(self, capacity: int) -> None:
-        more = (0, capacity - len(self._labels))
-        self._labels, self._alive = np.pad(self._labels, more), np.pad(self._alive, more)
+        self._labels, self._alive = grown(self._labels, capacity), grown(self._alive, capacity)

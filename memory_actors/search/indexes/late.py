@@ -43,6 +43,7 @@ from memory_actors.search.embedding.token_states import (
 )
 from memory_actors.search.indexes.labels import NONE, Labels, Rows, with_room
 from memory_actors.search.indexes.max_sim import TOKENS_MAX, QueryTokens, Scores, max_sim
+from memory_actors.search.indexes.room import zeros
 
 BYTES_MAX: Final = 64 << 20
 """States held in memory for one user: those of some 100,000 memories. With 48 MiB a query read 29
@@ -214,7 +215,7 @@ class _Rows:
         start, end = len(last), len(last) + len(tokens.rows)
         if end > len(self._room):  # what was never written takes no memory
             room = most if _ROOMY_SHARE * end > most else 2 * end
-            self._room = np.empty(max(end, room), last.dtype)
+            self._room = zeros(max(end, room), last.dtype)
             self._room[:start] = last
         self._room[start:end] = tokens.rows
         self.segments[self._last_segment] = self._room[:end]

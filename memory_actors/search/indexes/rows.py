@@ -9,14 +9,15 @@ array is made anew (`compacted`).
 """
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Coded, float_dots
+from memory_actors.search.dot_products import Bytes, Coded, Floats, float_dots
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, Labels
+from memory_actors.search.indexes.room import grown, zeros
 
 # --- the centred cosine: how close a vector is to a query, without what all have in common
 #
@@ -130,10 +131,19 @@ class VectorRows:
 
     def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
         self.dimension = dimension
-        self._codes = np.zeros((capacity, dimension), np.int8)
-        self._steps = np.zeros(capacity, np.float32)
+        self._codes = zeros((capacity, dimension), np.int8)
+        self._steps = zeros(capacity, np.float32)
         self._labels = Labels(capacity)
         self._sample: Sample | None = None
+
+    @classmethod
+    def over(cls, codes: Bytes, labels: npt.NDArray[np.int64], steps: Floats) -> Self:
+        """Return rows whose codes are the first of some, which have room for more."""
+        rows, capacity = cls(codes.shape[1]), len(codes)
+        rows._codes, rows._steps = codes, grown(steps, capacity)
+        rows._labels = Labels(capacity)
+        rows._labels.extend(labels)
+        return rows
 
     def __len__(self) -> int:
         return self._labels.living
@@ -234,7 +244,4 @@ class VectorRows:
         return Coded(self._codes, self._steps)
 
     def _grow(self, capacity: int) -> None:
-        n, codes, steps = self.count, self._codes, self._steps
-        self._codes = np.zeros((capacity, self.dimension), np.int8)
-        self._steps = np.zeros(capacity, np.float32)
-        self._codes[:n], self._steps[:n] = codes[:n], steps[:n]
+        self._codes, self._steps = grown(self._codes, capacity), grown(self._steps, capacity)

@@ -19,6 +19,7 @@ from eventlog.core.records import DAY_US
 from memory_actors.base.interning import Names
 from memory_actors.kinds.kind import last_true_us
 from memory_actors.kinds.phrasing import DIGEST_BYTES
+from memory_actors.search.indexes.room import grown
 
 NONE: Final = -1
 """No session, no speaker."""
@@ -187,8 +188,8 @@ class Traits:
         """Note the traits of the next row."""
         row = self.count
         if row == len(self._columns.asks):
-            extra = int(row * _GROWTH) + _CAPACITY_MIN - row
-            self._columns = Columns._make(np.pad(column, (0, extra)) for column in self._columns)
+            room = int(row * _GROWTH) + _CAPACITY_MIN
+            self._columns = Columns._make(grown(column, room) for column in self._columns)
         columns: Any = self._columns
         for column, value in zip(columns, self._values(trait), strict=True):
             column[row] = value

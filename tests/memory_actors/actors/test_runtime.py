@@ -5,6 +5,7 @@ import asyncio
 import anyio
 import pytest
 
+from memory_actors.actors.heap import LOOSE_BYTES
 from memory_actors.actors.runtime import Runtime
 from memory_actors.base.errors import BeingErasedError, SystemClosedError
 
@@ -320,3 +321,18 @@ async def test_a_failure_alone_lets_the_others_in_again() -> None:
             raise RuntimeError("disk")
     async with runtime.use("a"):
         pass
+
+
+async def test_pages_are_given_back_after_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr("memory_actors.actors.runtime.SWEEP_S", 0.01)
+    monkeypatch.setattr("memory_actors.actors.runtime.give_back", lambda: given.append(1))
+    runtime, _ = make()
+    runtime.start()
+    await asyncio.sleep(0.05)
+    assert not given
+    async with runtime.use("a") as live:
+        live.size_bytes = LOOSE_BYTES
+    await asyncio.sleep(0.05)
+    assert given == [1]
+    await runtime.close(1.0)

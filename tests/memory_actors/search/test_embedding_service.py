@@ -582,3 +582,12 @@ async def test_an_embedders_failure_is_logged_once_in_its_words(
         await service.embed(["a text"])
 
     assert [line["reason"] for line in lines] == ["no route", "no room"]
+
+
+async def test_what_is_remembered_is_what_was_computed(service) -> None:
+    texts = [f"text {number}" for number in range(100)]
+    first, again = await service.embed(texts), await service.embed(texts)
+    assert service.statistics().from_memory == len(texts)
+    for one, other in zip(first, again, strict=True):
+        assert np.array_equal(one.vector, other.vector)
+        assert one.tokens == other.tokens
