@@ -26,6 +26,7 @@ from memory_actors.interchange.locomo import Question
 K = 10
 WARM_UP_MEMORIES = 64  # added before memory is weighed, so that all that loads is loaded
 BATCH_MEMORIES = 500
+REST_S = 2.0  # before memory is weighed: some give back what they do not need once all is quiet
 LOCAL = ("127.", "::1", "localhost")
 
 
@@ -111,6 +112,7 @@ class Run:
         await peer.search(self._plan.asked[0], K)
         before = _weights()
         await _add_all(peer, memories[WARM_UP_MEMORIES:])
+        await asyncio.sleep(REST_S)
         resident, anonymous = (
             after - weight for after, weight in zip(_weights(), before, strict=True)
         )

@@ -2,7 +2,6 @@
 
 # ruff: noqa: D102 - each method is described once, in base.Peer
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 from bench.opened import at_rest
 from bench.peer_stores.base import Embed, Memory, Metadata, Peer
 from memory_actors import Item, Limits, MemorySystem, NotFoundError, Plan, Settings, Tier
-from memory_actors.actors.runtime import SWEEP_S
 
 USER = "bench"
 LIMITS = Limits(long_term_memories=1_000_000, long_term_bytes=1 << 40)
@@ -56,7 +54,6 @@ class Ours(Peer):
 
     async def settle(self) -> None:
         await at_rest(self._system, USER)
-        await asyncio.sleep(2 * SWEEP_S)  # a sweep that finds all quiet gives free pages back
 
     async def close(self) -> None:
         await self._stack.aclose()
