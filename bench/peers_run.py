@@ -267,7 +267,7 @@ NOTES = (
     "filtered: equality on a topic that one memory in 100 has; found: of what should be returned",
     "reopen: open and first answer in a new process, modules imported, files in the page cache",
     "unplanned texts: embedded by a model while measuring, because they were not looked up",
-    "RSS: growth of a fresh process by filling, two seconds after; anonymous: without pages of files",
+    "RSS: growth of a fresh process 2 s after filling; anonymous: without pages of files",
     "lost: acknowledged adds that are not stored after SIGKILL and reopening",
 )
 
