@@ -193,8 +193,8 @@ class Ours(Subject):
     def load(self, folder: Path) -> None:
         """Read them."""
         vectors = coded_units(np.load(folder / "vectors.npy"))
-        labels = range(len(vectors.codes))
-        self._index = DenseIndex.of(DIMENSION, labels, vectors)
+        labels = np.arange(len(vectors.codes), dtype=np.int64)
+        self._index = DenseIndex.over(vectors.codes, labels, vectors.steps)
 
 
 class Exact(Subject):

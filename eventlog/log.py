@@ -355,7 +355,7 @@ class EventLog(LogUpkeep, TakesAppends):
 
         With `against`, heads that were published, also whether history up to them is unchanged.
         """
-        with suppress(CorruptLog):  # of what a write reads first: it is among the findings
+        with suppress(CorruptLog):  # the writer met damage; the report will name it
             await self.flush()
         verification = Verification(self._env, self._reading, self._archive, progress, against)
         return await anyio.to_thread.run_sync(verification.run)

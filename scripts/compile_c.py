@@ -32,9 +32,10 @@ class CompileC(BuildHookInterface[Any]):
     """Compiles the libraries, and puts them into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Do so, where it can be done and is wanted.
+        """Compile the libraries where that is possible and wanted.
 
-        :raises subprocess.CalledProcessError, OSError: a wheel with it is wanted, and it cannot.
+        :raises subprocess.CalledProcessError, OSError: a compiled wheel is wanted and cannot be
+            made.
         """
         wanted = os.environ.get("MEMORY_ACTORS_WHEEL")
         if wanted == "any" or (sys.platform, platform.machine()) != ("linux", "x86_64"):
@@ -46,7 +47,9 @@ class CompileC(BuildHookInterface[Any]):
             if wanted is not None:
                 raise
             why = getattr(error, "stderr", None) or error
-            self.app.display_warning(f"some is slower, for C cannot be compiled here: {why}")
+            self.app.display_warning(
+                f"C could not be compiled here, so search and `verify` are slower: {why}"
+            )
             return
         if version != "editable":
             for library in LIBRARIES:

@@ -209,7 +209,10 @@ class LocatingStore(Protocol):
 
 @runtime_checkable
 class FoldingStore(Protocol):
-    """Folds events where it reads them, a few at a time: they are in the processor's cache then."""
+    """Folds events where it reads them, a few at a time: they are in the processor's cache then.
+
+    `replay` uses it where a store has it, and reads and then folds elsewhere.
+    """
 
     async def fold_stream(
         self, stream: str, fold: Fold[State], state: State, after: int, limit: int,

@@ -126,7 +126,7 @@ class EventRegistry:
     def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]]:
         """Return, by tag and today's schema, functions from an event's data to what it is about.
 
-        They raise whatever there may be: `keys_in` says what is wrong.
+        They may raise anything on damaged data; `keys_in` raises the error that says what is wrong.
         """
 
         def reader(event_type: _EventType) -> Callable[[bytes], tuple[str, ...]]:

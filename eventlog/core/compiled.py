@@ -1,8 +1,8 @@
 """Libraries of functions in C that ctypes loads, where they were compiled.
 
-What such a function does, Python does as well, only slower, where there is no compiler or the
-processor is another one. A library has no state, and is given pointers: who calls a function checks
-what it will read. `scripts/compile_c.py` makes them.
+Each function does what Python also does, faster. Without a compiler, or on another processor,
+Python is used. A library has no state, and is given pointers: whoever calls a function checks what
+it will read. `scripts/compile_c.py` makes them.
 """
 
 import ctypes
@@ -18,8 +18,8 @@ INT, LONG, FLOAT = ctypes.c_int, ctypes.c_int64, ctypes.c_float
 class CompiledLibrary:
     """A library, loaded with the first call.
 
-    The number at the end of its name is that of the functions that it has: one that was compiled
-    for others is not loaded.
+    The number at the end of its file's name is raised when a function's name or arguments change:
+    so one that was compiled before the change is not loaded.
     """
 
     def __init__(self, path: Path):

@@ -1,7 +1,7 @@
 /* Rows of events checked many at a time: what event_walk.py does by frame.py, one by one.
  *
- * A row is plain if its frame has its payload as it was encoded: not compressed, not encrypted, not
- * moved. Whatever is not plain, or not as it should be, ends the run, and Python looks at it: so what
+ * A row is plain if its frame has its payload as it was encoded: not compressed, encrypted, archived
+ * or erased. Whatever is not plain, or not as it should be, ends the run, and Python looks at it: so what
  * is said of damage is said in one place. Nothing is read behind a row's length, whatever its bytes
  * say. The layout of a frame is that of frame.py.
  */

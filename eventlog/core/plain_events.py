@@ -1,8 +1,8 @@
 """Rows of events checked many at a time, where `plain_events.c` is compiled.
 
-A row is plain if its frame has the payload as it was encoded: not compressed, encrypted or moved.
-What is plain and without fault is taken, and nothing else: whoever verifies looks at the rest
-himself, so that nothing is said of damage here.
+A row is plain if its frame has the payload as it was encoded: not compressed, encrypted, archived
+or erased. What is plain and without fault is taken, and nothing else: whoever verifies looks at the
+rest himself, so that nothing is said of damage here.
 """
 
 import ctypes
@@ -109,7 +109,10 @@ class PlainEvents:
 
 
 def _first(data: bytearray) -> ctypes.c_char:
-    """Return the first of some bytes, where it lies: an array would be a type for each length."""
+    """Return a buffer's first byte as a ctypes object, for its address.
+
+    A ctypes array would be a new type for each length.
+    """
     return ctypes.c_char.from_buffer(data)
 
 

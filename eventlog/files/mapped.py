@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 changing: Final = threading.Lock()
-"""Held by who maps or unmaps a file: a place that was found must be that of the file still."""
+"""Held while a file is mapped or unmapped, so that an address found in /proc/self/maps is still
+that file's when its pages are released."""
 _MAPS: Final = Path("/proc/self/maps")
 _SHARED: Final = " r--s "
 """How one that is only read is mapped."""

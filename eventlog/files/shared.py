@@ -49,7 +49,7 @@ class Shared(Generic[F]):
         self._close = close
         self._lock = threading.RLock()  # a condition's own methods take longer, for each read
         self._gate = threading.Condition(self._lock)
-        self._waiting = 0  # for nobody to be in any file
+        self._waiting = 0  # threads in `alone`, which wait until nobody is in any file
         self._users = 0  # of all files
         self._current: _Held[F] | None = None
         self._here = threading.local()

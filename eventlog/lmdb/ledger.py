@@ -175,7 +175,10 @@ class Ledger:
             return _position(cursor.key()) if cursor.last() else 0
 
     def tail(self, txn: Transaction) -> Tail:
-        """Return where the log ends in this transaction. Raises as `last_position` does."""
+        """Return where the log ends in this transaction.
+
+        :raises CorruptLog: the last row of the table has a key that is no position.
+        """
         with txn.cursor(self._env.tables["events"]) as cursor:
             if not cursor.last():
                 return Tail(txn.id())

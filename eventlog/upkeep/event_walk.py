@@ -4,7 +4,8 @@ Of each event: that it is where it should be, its CRC, its digest and chain, its
 search in the indexes leads to it. It is the hot path of a verification, so steps are taken for
 `ROWS_AT_ONCE` at once: rows of indexes are searched for, and events that are plain and without
 fault are taken by C, where it is compiled (plain_events.py). The first that is not ends the run. It
-is checked here, as all of them are elsewhere: what is said of damage stands here alone.
+is checked here, as all of them are elsewhere: what is said of damage stands here alone. And where a
+call took fewer than 16 events, Python checks the next 16 by itself.
 """
 
 from collections import Counter
@@ -25,7 +26,7 @@ from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
 ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache
-FEW = 16  # taken by one call, which then costs more than it saves: as many are checked here
+FEW = 16  # a call of C that takes fewer costs more than it saves: then Python checks the next 16
 BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = frame.STREAM_ID_BYTES
@@ -177,7 +178,7 @@ class EventWalk:
         self.index = IndexSearch(env, reading, txn, found)
         self.events = 0
         self.rows = 0
-        """Of the table, those among them whose key is no position."""
+        """Rows of the table, those included whose key is no position."""
         self.ends: dict[bytes, StreamEnd] = {}
         """Of the streams that have events; known when all are checked."""
         self.stubs: Counter[SegmentId] = Counter()

@@ -163,7 +163,7 @@ def matching(state: UserState, which: Chosen) -> Iterator[Found]:
 
 
 def newest(state: UserState, which: Chosen, count: int) -> list[Found]:
-    """Return the newest of the same, newest first. Slow where there are many: in a thread.
+    """Return the newest of the rows that are meant, newest first. Slow for many: in a thread.
 
     By the time they were true, then by the order of arrival. Sorting all of them would hold the
     lock of the interpreter for as long.

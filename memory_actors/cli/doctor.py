@@ -143,7 +143,7 @@ def _embedding() -> Look:
 
 def _comparing() -> Look:
     number = way()
-    slower = "" if number else ": a search takes a third longer than where it is compiled"
+    slower = "" if number else ": a search takes a quarter longer than where the C is compiled"
     return f"by {WAYS[number]}{slower}", "ok", ""
 
 

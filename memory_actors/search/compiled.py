@@ -1,7 +1,7 @@
 """The parts of the search that are written in C, where they were compiled.
 
-Each stands beside the Python that does the same, only slower, where there is no compiler, or the
-processor is another one: `dot_products.c`, `indexes/max_sim.c`.
+Each function does what Python also does, faster. Without a compiler, or on another processor,
+Python is used. They are in `dot_products.c` and `indexes/max_sim.c`.
 """
 
 from pathlib import Path

@@ -34,7 +34,6 @@ PIECES_A_WORD: Final = (1.6, 2.6)
 questions are below the first; moving both by 0.3 changes no set by more than 0.004."""
 UNKNOWN_SHARE: Final = (0.1, 0.4)
 _CHARACTERS_MAX: Final = 2_000
-_EVERYTHING: Final = (None,) * 6  # what narrows a query down, of one that finds everything
 # Scripts that do not part words: each character is as good as a word.
 _UNPARTED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _WORD: Final = re.compile(r"\w+")
@@ -89,7 +88,7 @@ class Query(NamedTuple):
         """True if it may find some memories of its kinds only, not all."""
         spans = self.since_us, self.until_us, self.as_of_us
         others = self.filters, self.of_origin, self.exclude_session
-        return bool(self.exclude_ids) or (*spans, *others) != _EVERYTHING
+        return bool(self.exclude_ids) or any(one is not None for one in (*spans, *others))
 
     @property
     def wanted(self) -> int:

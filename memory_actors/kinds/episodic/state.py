@@ -287,10 +287,10 @@ class _Draft:
     def _discard(self, memory_ids: Sequence[str]) -> None:
         """Take episodes away where they are there."""
         for memory_id in memory_ids:
-            if memory_id in self.held.rows:
-                agent_id = self.held.drop(memory_id).agent_id
-                count = len(self.agents[agent_id])
-                take_from(self.agents, agent_id, memory_id)
+            row = self.held.discard(memory_id)
+            if row is not None:
+                count = len(self.agents[row.agent_id])
+                take_from(self.agents, row.agent_id, memory_id)
                 self._count(count, count - 1)
 
     def join(self, agent_id: str, memory_id: str) -> None:

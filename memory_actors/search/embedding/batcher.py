@@ -126,7 +126,7 @@ class Batcher:
         self.at_once_max = min(
             getattr(embedder, "batch_texts_max", BATCH_TEXTS_MAX), BATCH_TEXTS_MAX
         )
-        """Texts in a batch, and of a call that `begin` takes."""
+        """The most texts in a batch, and in one call of `begin`."""
         self._urgent, self._background = deque[_Wanted](), deque[_Wanted]()
         self._many = self._urgent
         """Texts of callers who want many."""

@@ -196,7 +196,10 @@ class EmbeddingService:
         background: bool = False,
         owner: Owner = EVERYBODY,
     ) -> Embedding:
-        """Look up the embeddings of texts by their digests; what has none is still to begin."""
+        """Return a request for embeddings, by digest.
+
+        Known ones are looked up now, the others computed once it begins.
+        """
         found = self.known(list(texts), owner)
         if self._table.waiting:  # rows of an older store are written for having been read
             self._flush_soon(WRITE_BEHIND_S)
@@ -221,7 +224,7 @@ class EmbeddingService:
         if isinstance(one, EmbedderError):
             raise one
         self._note_unkept([digest], EVERYBODY)
-        if one.tokens is not None and one.states is None:  # its embedder knows what was coded alone
+        if one.tokens is not None and one.states is None:  # its embedder gives coded states only
             one = one._replace(states=states_of(one.tokens, self.codebook()))
         self._remember({digest: one}, EVERYBODY)
         return one
@@ -309,7 +312,7 @@ class EmbeddingService:
 
     def known(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Embedded]:
         """Return the embeddings that need no model, by digest of their text."""
-        found = self._cached(digests, owner)
+        found = {d: one.embedded() for d, one in self._held(digests, owner).items()}
         for digest in found:
             self._cache.move_to_end(owner.prefix + digest)
         self._from_memory += len(found)
@@ -348,9 +351,6 @@ class EmbeddingService:
         except EventLogError as error:  # derived data: as good as absent
             _logger.warning("embeddings not fetched", count=len(digests), error=str(error))
             return {}, {}
-
-    def _cached(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, Embedded]:
-        return {d: one.embedded() for d, one in self._held(digests, owner).items()}
 
     def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _Held]:
         cache, prefix = self._cache, owner.prefix

@@ -183,9 +183,9 @@ class VectorTable:
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
         """Return the vectors, [n, d], and which are there; the others are zeros.
 
-        Their codes are put `into` zeros, if some are given. `take` is given the token states of
-        those that are there. Rows are looked for under their `numbers` first, which takes half the
-        time; those that are wrong become 0.
+        `into`, if given, is an array of zeros, int8 [n, d], that takes the codes. `take` is given
+        the token states of those that are there. Rows are looked for under their `numbers` first,
+        which takes half the time; those that are wrong become 0.
         """
         known = np.zeros(len(digests), np.uint32) if numbers is None else numbers
         codes = np.zeros((len(digests), dimension), np.int8) if into is None else into

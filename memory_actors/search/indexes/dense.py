@@ -16,7 +16,7 @@ meanwhile may or may not be there, and those that were keep their places. `compa
 worker thread, and the loop then takes over what it made (`adopted`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -292,15 +292,11 @@ class DenseIndex:
         return made
 
     @classmethod
-    def of(cls, dimension: int, labels: Sequence[int], vectors: Coded) -> "DenseIndex":
-        """Return an index of these rows, in their order."""
-        index = cls(dimension, room_for(len(labels)))
-        index._rows.extend(np.array(labels, np.int64), vectors)
-        return index
-
-    @classmethod
     def over(cls, codes: Bytes, labels: npt.NDArray[np.int64], steps: Floats) -> "DenseIndex":
-        """Return an index of rows whose codes are the first of some, which have room for more."""
+        """Return an index over an array of codes with room for more.
+
+        Its first `len(labels)` rows are taken.
+        """
         index = cls(codes.shape[1])
         index._rows = VectorRows.over(codes, labels, steps)
         return index

@@ -14,10 +14,10 @@ Measured on five LoCoMo conversations, turn recall@10 alone: one vector 0.459, M
 over states that saw the two turns before theirs 0.803. Neither weighting the query's stop words
 down, nor leaving its question words out, nor centring the states changed that by more than 0.005.
 
-Cost (one thread): 200 memories of 35 tokens are scored in 0.1 ms, or in 0.4 where `max_sim.py` has
-not been compiled. So a search scores the few hundred that vectors and words propose: scoring one
-memory in twelve loses 0.004 of the recall that scoring all gives, one in twenty 0.007
-(`docs/internals/retrieval-study.md`).
+Cost (one thread): 200 memories of 35 tokens are scored in 0.07 ms, or in 0.33 where `max_sim.c` is
+not compiled; 10,000 in 5 ms, by numpy in 18. So a search scores the few hundred that vectors and
+words propose: scoring one memory in twelve loses 0.004 of the recall that scoring all gives, one in
+twenty 0.007 (`docs/internals/retrieval-study.md`).
 
 Memory. `LateIndex` knows the tokens of all memories, but holds states, as they are packed, for as
 many as fit `bytes_max`, one behind another; the others are fetched by whoever made the index.
@@ -63,7 +63,8 @@ _PLACE_BITS: Final = 32
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _FREQUENCY_BYTES: Final = 100
 _TOKENS: Final = 1 << 16
-FEW_TOKENS_MAX: Final = 1_024  # different ones, of all memories: as many bytes as a column of all
+FEW_TOKENS_MAX: Final = 1_024
+"""Different tokens of all memories, 100 KB; of more, a column of 256 KB."""
 _ROW_BYTES: Final = 39
 """Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
@@ -136,7 +137,7 @@ class _Frequencies:
         return np.array([few.get(token, 0) for token in token_ids.tolist()], np.int64)
 
     def _lay_out(self, ids: TokenIds, counts: npt.NDArray[np.int64]) -> None:
-        many = np.zeros(_TOKENS, np.int32)  # of which only what is written takes memory
+        many = zeros(_TOKENS, np.int32)  # of which only what is written takes memory
         many[ids] = counts
         self._many, self._few = many, None  # in this order: another thread may look
 
@@ -207,7 +208,7 @@ class _Rows:
         return row is not None
 
     def hold(self, rows: Rows | Sequence[int], tokens: Tokens, segment_bytes: int) -> None:
-        """Keep the tokens of rows."""
+        """Keep the tokens of rows, which lie one behind another."""
         last, most = self.segments.get(self._last_segment), segment_bytes // tokens.rows.itemsize
         if last is None or len(last) + len(tokens.rows) > most:
             self._last_segment += 1
@@ -220,8 +221,7 @@ class _Rows:
         self._room[start:end] = tokens.rows
         self.segments[self._last_segment] = self._room[:end]
         self.sizes[rows] = tokens.counts
-        starts = start + np.cumsum(tokens.counts) - tokens.counts
-        self.places[rows] = self._last_segment << _PLACE_BITS | starts
+        self.places[rows] = self._last_segment << _PLACE_BITS | (start + tokens.starts)
         self.held_bytes += tokens.rows.nbytes
 
     def let_go(self) -> None:

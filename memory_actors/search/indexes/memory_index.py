@@ -111,7 +111,8 @@ class MemoryIndex:
         self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
         self._order = SessionOrder()
         self.in_step: Any = None
-        """For who gives the passages: what it last brought the index in step with, if it is yet."""
+        """Set by retrieval for rows at hand: the state that the index was last brought in step
+        with; None once a query has changed it."""
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
         self._saved_version = 0
@@ -216,7 +217,8 @@ class MemoryIndex:
         """Compare rows, and the memories that have these numbers; yield now and then."""
         for number in numbers:
             self._metadata.is_there(number, there=False)
-        # Nothing is made of a row here that the garbage collector would have to look at.
+        # Only rows and numbers are kept; passages are made again below, for the garbage collector
+        # would visit each.
         found, firsts, kept = list[Row](), array("q"), array("q")
         for place, row in enumerate(rows):
             labels = [passage.label for passage in indexed(self._kind, row)]

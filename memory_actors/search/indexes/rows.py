@@ -138,7 +138,10 @@ class VectorRows:
 
     @classmethod
     def over(cls, codes: Bytes, labels: npt.NDArray[np.int64], steps: Floats) -> Self:
-        """Return rows whose codes are the first of some, which have room for more."""
+        """Return rows over an array of codes with room for more.
+
+        Its first `len(labels)` rows are taken.
+        """
         rows, capacity = cls(codes.shape[1]), len(codes)
         rows._codes, rows._steps = codes, grown(steps, capacity)
         rows._labels = Labels(capacity)

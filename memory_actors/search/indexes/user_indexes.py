@@ -5,7 +5,8 @@ that their scores compare.
 
 A text that comes alone is indexed when somebody looks, or a few milliseconds later: who has added
 it need not wait for that, and of several in a row each takes half as long. Until then its passages
-are pending, as they are while a text is embedded; every way to an index leads past `settle_all`.
+are pending, as they are while a text is embedded; whatever hands out an index, counts its vectors
+or saves it calls `settle_all` first.
 """
 
 import asyncio
@@ -109,7 +110,6 @@ class UserIndexes:
 
     def compare(self, kind: Kind, rows: Iterable[Any]) -> None:
         """Make the index of a kind one of these rows."""
-        self.settle_all()
         found = [row for row in rows if indexed(kind, row)]
         if found or kind.NAME in self._of:
             self.made(kind).compare_all(found)

@@ -330,7 +330,8 @@ class Handle(metaclass=ABCMeta):
     def _read_ahead(self, _command: Command) -> Any:
         """Return what `_compared` can know before it has the vectors.
 
-        Asked when the log has answered: before, the loop would keep both threads from beginning.
+        Called once the log has answered: earlier, it would keep the loop from handing work to the
+        log's and the embedder's threads.
         """
         return None
 

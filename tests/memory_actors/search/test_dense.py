@@ -81,7 +81,8 @@ def maintain(index: DenseIndex) -> DenseIndex:
 
 
 def of_rows(held: dict[int, npt.NDArray[np.float32]]) -> DenseIndex:
-    return DenseIndex.of(DIMENSION, list(held), coded_units(np.stack(list(held.values()))))
+    codes, steps = coded_units(np.stack(list(held.values())))
+    return DenseIndex.over(codes, np.array(list(held), np.int64), steps)
 
 
 def recall(index: DenseIndex, held: dict[int, npt.NDArray[np.float32]], k: int = 10) -> float:
