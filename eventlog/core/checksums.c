@@ -27,7 +27,7 @@ static const uint32_t CONSTANTS[ROUNDS] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
 /* 1 if this processor has the instructions, or 0. */
-EXPORT int way(void)
+EXPORT int instruction_set(void)
 {
     unsigned eax, ebx, ecx, edx;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & SSE41) || !(ecx & SSSE3)) return 0;

@@ -7,7 +7,7 @@
 
 enum { SHA256_BYTES = 32 };
 
-/* SHA-256 of the data, on a processor that has the instructions: see way(). */
+/* SHA-256 of the data, on a processor that has the instructions: see instruction_set(). */
 void sha256(const uint8_t *data, size_t length, uint8_t digest[SHA256_BYTES]);
 
 /* CRC-32 as zlib computes it. */

@@ -27,10 +27,10 @@ class CompiledLibrary:
         self._functions: dict[str, Callable[..., Any]] = {}
 
     @cached_property
-    def way(self) -> int:
-        """The best way that this processor has, by the library's own count; 0: it is not there."""
+    def instruction_set(self) -> int:
+        """The best that this processor has, by the library's own count; 0: none, or no library."""
         try:
-            return int(self.function("way", result=INT)())
+            return int(self.function("instruction_set", result=INT)())
         except OSError:
             return 0
 

@@ -98,7 +98,7 @@ static int64_t type_of(
 
 /* --- called from plain_events.py: parts are joined, and each goes up to where the next one starts */
 
-struct taken { /* of an event: its row in the index of versions, and where its data is */
+struct plain_event { /* its row in the index of versions, and where its data is */
     uint8_t version[STREAM_BYTES + VERSION_BYTES], position[POSITION_BYTES];
     int64_t type, data_at;
 };
@@ -109,20 +109,20 @@ struct taken { /* of an event: its row in the index of versions, and where its d
 EXPORT int64_t take_plain(
     const uint8_t *types, int64_t types_count, const uint8_t *keys, const uint8_t *frames,
     const int64_t *starts, struct stream_end *const *ends, int64_t first, int64_t count,
-    uint64_t position, struct taken *taken)
+    uint64_t position, struct plain_event *plain)
 {
-    for (int64_t row = first; row < count; row++, position++, taken++) {
+    for (int64_t row = first; row < count; row++, position++, plain++) {
         const uint8_t *key = keys + POSITION_BYTES * row, *frame = frames + starts[row];
         size_t length = (size_t)(starts[row + 1] - starts[row]);
         /* no event is at 0: there, more than 64 bits were counted */
         if (u64_at(key) != position || position == 0 || !is_plain(frame, length)) return row - first;
-        taken->type = type_of(frame, length, types, types_count, &taken->data_at);
-        if (taken->type < 0 || !is_whole(frame, length, position)) return row - first;
+        plain->type = type_of(frame, length, types, types_count, &plain->data_at);
+        if (plain->type < 0 || !is_whole(frame, length, position)) return row - first;
         if (!is_next(ends[row], u64_at(frame + VERSION_AT))) return row - first;
         if (!follows(frame, length, ends[row]->chain)) return row - first;
         take(ends[row], frame);
-        memcpy(taken->version, frame + STREAM_AT, sizeof taken->version);
-        memcpy(taken->position, key, sizeof taken->position);
+        memcpy(plain->version, frame + STREAM_AT, sizeof plain->version);
+        memcpy(plain->position, key, sizeof plain->position);
     }
     return count - first;
 }

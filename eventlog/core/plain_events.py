@@ -18,18 +18,18 @@ from eventlog.core.compiled import LONG, POINTER, CompiledLibrary
 from eventlog.core.frame import CHAIN_BYTES, STREAM, STREAM_ID_BYTES
 from eventlog.core.rows import KEY_ID_BYTES
 
-LIBRARY: Final = CompiledLibrary(Path(__file__).parent.with_name("libcompiled.so.1"))
+LIBRARY: Final = CompiledLibrary(Path(__file__).with_name("libcompiled.so.2"))
 
 Row = tuple[bytes, bytes]
 KeysOf = Callable[[bytes], tuple[str, ...]]
 """From the data of an event to what it is about; it may raise anything."""
-Taken = tuple[bytes, bytes, int, int]
-"""Of an event: its row in the index of versions, the number of its type, where its data starts."""
+PlainEvent = tuple[bytes, bytes, int, int]
+"""Its row in the index of versions, the number of its type, where its data starts."""
 _U64 = ctypes.c_uint64
 END = struct.Struct(f"=QQQQ{CHAIN_BYTES}s")
 """The end of a stream: version, stored bytes, number of events, and the last version that is just
 being erased; the chain value of the last event."""
-_TAKEN = struct.Struct(f"={STREAM_ID_BYTES + 8}s8sqq")
+_PLAIN_EVENT = struct.Struct(f"={STREAM_ID_BYTES + 8}s8sqq")
 _TYPE = struct.Struct(">HB")
 _KEY = struct.Struct(f"{STREAM_ID_BYTES + KEY_ID_BYTES + 8}s4s")
 _TAKE = POINTER, LONG, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
@@ -82,15 +82,15 @@ class PlainEvents:
         addresses = self._addresses
         self._ends = array("Q", [addresses[data[STREAM]] for data in frames]).tobytes()
 
-    def take(self, first: int, position: int) -> list[Taken]:
+    def take(self, first: int, position: int) -> list[PlainEvent]:
         """Take rows from the `first` on, if they are at `position` and behind it."""
         rows = len(self.frames)
-        room = bytearray((rows - first) * _TAKEN.size)
+        room = bytearray((rows - first) * _PLAIN_EVENT.size)
         count = self._take(
             self._types, len(self.keys_of), self._keys, self._joined, self._starts,
             self._ends, first, rows, position, ctypes.byref(_first(room)),
         )  # fmt: skip
-        return list(_TAKEN.iter_unpack(memoryview(room)[: count * _TAKEN.size]))
+        return list(_PLAIN_EVENT.iter_unpack(memoryview(room)[: count * _PLAIN_EVENT.size]))
 
     def rows_of_keys(self, keys: Iterable[str], of: Sequence[int]) -> list[Row]:
         """Return the rows in the index of keys of events that were taken.

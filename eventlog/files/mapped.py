@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-changing: Final = threading.Lock()
+mapping_lock: Final = threading.Lock()
 """Held while a file is mapped or unmapped, so that an address found in /proc/self/maps is still
 that file's when its pages are released."""
 _MAPS: Final = Path("/proc/self/maps")
@@ -25,7 +25,7 @@ _files: set[tuple[int, int]] = set()
 """Device and inode of each."""
 
 
-def mapped(path: Path) -> tuple[int, int]:
+def note_mapped(path: Path) -> tuple[int, int]:
     """Take note that a file is mapped; return what it is known by."""
     about = path.stat()
     file = about.st_dev, about.st_ino
@@ -33,17 +33,17 @@ def mapped(path: Path) -> tuple[int, int]:
     return file
 
 
-def unmapped(file: tuple[int, int]) -> None:
+def note_unmapped(file: tuple[int, int]) -> None:
     """Take note that a file is not mapped any more."""
     _files.discard(file)
 
 
-def let_go() -> None:
+def release_pages() -> None:
     """Let go of the pages of all files, where the system tells where they are: Linux."""
     call = _madvise()
     if call is None:
         return
-    with changing, suppress(OSError):  # it may not tell
+    with mapping_lock, suppress(OSError):  # it may not tell
         for start, end in _places():
             call(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 

@@ -64,7 +64,7 @@ from eventlog.files.datafile import (
     sync_to_disk,
     unlock,
 )
-from eventlog.files.mapped import changing, mapped, unmapped
+from eventlog.files.mapped import mapping_lock, note_mapped, note_unmapped
 from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
 from eventlog.files.shared import Shared
 from eventlog.lmdb.copying import copy_table, pages
@@ -107,8 +107,8 @@ class _File:
     """Among the files that are mapped."""
 
     def close(self) -> None:
-        with changing:
-            unmapped(self.known_as)
+        with mapping_lock:
+            note_unmapped(self.known_as)
             self.env.close()
 
     def last_transaction(self) -> int:
@@ -165,13 +165,13 @@ class Environment:
     def _load(self, path: Path, earlier: int) -> _File:
         if self._checked_bytes_max is not None:
             check_file(path, self._checked_bytes_max)
-        with _unavailable(path), changing:
+        with _unavailable(path), mapping_lock:
             reserve_readers(beside(path, "-lock"))
             env = lmdb.open(
                 str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
                 max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=OWNER_ONLY,
             )  # fmt: skip
-            file = _File(env, {}, env.stat()["psize"], earlier, mapped(path))
+            file = _File(env, {}, env.stat()["psize"], earlier, note_mapped(path))
         try:
             with _unavailable(path):
                 env.reader_check()

@@ -18,7 +18,7 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, STREAM_AND_VERSION
-from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvents, Row, Taken
+from eventlog.core.plain_events import END, LIBRARY, PackedEnds, PlainEvent, PlainEvents, Row
 from eventlog.core.rows import unseal_record
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.erase import TABLE as ERASURES
@@ -103,7 +103,9 @@ class IndexSearch:
             self.count += len(rows)
         self._keys += [(row, key_check(row)) for row in rows]
 
-    def add_plain(self, plain: PlainEvents, taken: list[Taken], first: int, position: int) -> None:
+    def add_plain(
+        self, plain: PlainEvents, taken: list[PlainEvent], first: int, position: int
+    ) -> None:
         """See to it that events which were taken, from a number and a position on, are looked for.
 
         One that does not decode is read again, to have it said what is wrong.
@@ -171,7 +173,7 @@ class EventWalk:
         self._found = found
         self._ends = PackedEnds(erasing)
         self._erased_until: dict[bytes, int] = {}
-        types = reading.keys_by_type() if LIBRARY.way else None
+        types = reading.keys_by_type() if LIBRARY.instruction_set else None
         self._plain = PlainEvents(self._ends, types) if types else None
         self._expected = 1
         """The position of the next row."""

@@ -108,17 +108,13 @@ class Actor(Generic[S]):
         """The number of commands in the mailbox."""
         return len(self._mailbox)
 
-    async def ask(self, request: Request, deadline_s: float = DEADLINE_S) -> Reply:
-        """Carry out a command and return what came of it.
+    async def post(self, request: Request, deadline_s: float = DEADLINE_S) -> asyncio.Future[Reply]:
+        """Put a command into the mailbox; return the future of what comes of it.
 
-        :raises DeadlineExceededError: no answer in time; it may still be carried out.
+        :raises DeadlineExceededError: no room, or no answer, in time; it may still be carried out.
         :raises QuarantinedError: this actor takes no commands any more.
         :raises UnavailableError: the append failed; what it left is read again.
         """
-        return await (await self.post(request, deadline_s))
-
-    async def post(self, request: Request, deadline_s: float = DEADLINE_S) -> asyncio.Future[Reply]:
-        """Put a command into the mailbox; return the future of what comes of it. See `ask`."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s
         try:

@@ -14,7 +14,7 @@ from eventlog.files import mapped
 
 LOOSE_BYTES: Final = 2 << 20
 LOOSE_SHARE: Final = 1 / 16
-"""See `LooseHeap`. At 10,000 memories giving back takes 1 ms, and brings 5 to 8 MB."""
+"""See `HeapTrimming`. At 10,000 memories giving back takes 1 ms, and brings 5 to 8 MB."""
 
 
 def give_back() -> None:
@@ -26,10 +26,10 @@ def give_back() -> None:
     trim = _trim()
     if trim is not None:
         trim(0)
-    mapped.let_go()
+    mapped.release_pages()
 
 
-class LooseHeap:
+class HeapTrimming:
     """Tells from time to time whether giving back pays, by what is held in the heap.
 
     What is held changes as users come, grow and leave. On the way as much again is allocated and
@@ -42,8 +42,11 @@ class LooseHeap:
         self._given_back_at_bytes = 0
         self._uses = 0
 
-    def is_loose(self, held_bytes: int, uses: int) -> bool:
-        """Say whether pages are to be given back now; `uses` counts whatever allocates."""
+    def take_due(self, held_bytes: int, uses: int) -> bool:
+        """Say whether pages are due to be given back, and take it that they will be.
+
+        `uses` counts whatever allocates.
+        """
         least = max(LOOSE_BYTES, LOOSE_SHARE * held_bytes)
         if uses == self._uses:
             least *= LOOSE_SHARE

@@ -19,7 +19,7 @@ from typing import Generic
 import anyio
 
 from eventlog.core.logs import get_logger
-from memory_actors.actors.heap import LooseHeap, give_back
+from memory_actors.actors.heap import HeapTrimming, give_back
 from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
 from memory_actors.actors.slots import L, Slot
 from memory_actors.base.errors import (
@@ -80,7 +80,7 @@ class Runtime(Generic[L]):
         self._idle_s = idle_s
         self._slots: OrderedDict[str, Slot[L]] = OrderedDict()
         self._live_bytes = 0
-        self._heap = LooseHeap()
+        self._heap = HeapTrimming()
         self._unmeasured: dict[str, Slot[L]] = {}  # used since their size was last asked for
         self.uses = 0
         """The number of times that somebody began to use an actor."""
@@ -376,7 +376,7 @@ class Runtime(Generic[L]):
                 if self._may_leave(slot):
                     await self._passivate(key)
             await self._shrink()
-            if self._heap.is_loose(self._live_bytes, self.uses):
+            if self._heap.take_due(self._live_bytes, self.uses):
                 self._loop.run_in_executor(None, give_back)
 
     async def _shrink(self) -> None:

@@ -27,7 +27,7 @@ from memory_actors.cli import options
 from memory_actors.cli.options import App, SharedCommand, pass_app
 from memory_actors.cli.output import print_json, print_table, say, size, table, text
 from memory_actors.cli.running import run
-from memory_actors.search.compiled import WAYS, way
+from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.model.installed import model_dir, model_path
 from memory_actors.sharing.address import is_shared, shown
@@ -142,9 +142,9 @@ def _embedding() -> Look:
 
 
 def _comparing() -> Look:
-    number = way()
+    number = LIBRARY.instruction_set
     slower = "" if number else ": a search takes a quarter longer than where the C is compiled"
-    return f"by {WAYS[number]}{slower}", "ok", ""
+    return f"by {INSTRUCTION_SETS[number]}{slower}", "ok", ""
 
 
 # --- the database

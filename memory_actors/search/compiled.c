@@ -3,7 +3,7 @@
 #include "compiled.h"
 
 /* 2 for AVX-512 with VNNI, 1 for AVX2, 0 for neither. */
-EXPORT int way(void)
+EXPORT int instruction_set(void)
 {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -13,7 +13,8 @@ import numkong
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.compiled import AVX512, FLOAT, LONG, POINTER, function, way
+from eventlog.core.compiled import FLOAT, LONG, POINTER
+from memory_actors.search.compiled import AVX512, LIBRARY
 
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.int8]
@@ -59,7 +60,7 @@ class Coded(NamedTuple):
         """
         high = coded(vector[None])
         low = coded(vector[None] - high.decoded())
-        if way() == AVX512 and self.codes.shape[1] % _WIDTH == 0:
+        if LIBRARY.instruction_set == AVX512 and self.codes.shape[1] % _WIDTH == 0:
             return self._compiled_dots(high, low)
         both = byte_dots(self.codes, np.concatenate([high.codes, low.codes])).astype(np.float32)
         return (both[:, 0] * high.steps + both[:, 1] * low.steps) * self.steps
@@ -67,7 +68,7 @@ class Coded(NamedTuple):
     def _compiled_dots(self, high: "Coded", low: "Coded") -> Floats:
         products = np.empty(len(self.codes), np.float32)
         codes, steps = np.ascontiguousarray(self.codes), np.ascontiguousarray(self.steps)
-        function("coded_dots", *_DOTS)(
+        LIBRARY.function("coded_dots", *_DOTS)(
             codes.ctypes.data, steps.ctypes.data, *codes.shape, high.codes.ctypes.data,
             high.steps[0], low.codes.ctypes.data, low.steps[0], products.ctypes.data,
         )  # fmt: skip

@@ -171,7 +171,7 @@ class LiveUser:
         try:
             await self.actor.drain()
             await self._tasks.cancel()
-            self.indexes.settle_all()  # who erases counts what was known
+            self.indexes.index_taken()  # who erases counts what was known
         finally:
             await self.embeddings.drop()
             self.indexes.retire()

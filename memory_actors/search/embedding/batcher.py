@@ -38,6 +38,7 @@ from memory_actors.search.embedding.embedder_thread import (
     closed,
     failed,
 )
+from memory_actors.search.embedding.in_flight import InFlight, Outcome, late
 from memory_actors.search.embedding.protocol import (
     Embedded,
     Embedder,
@@ -46,7 +47,6 @@ from memory_actors.search.embedding.protocol import (
     codebook_of,
 )
 from memory_actors.search.embedding.token_states import check_packed
-from memory_actors.search.embedding.under_way import Computing, Outcome, late
 
 BATCH_TEXTS_MAX = 64  # about 0.2 s of work: how long a query may have to wait for others
 BACKGROUND_CHARACTERS_MAX = 500  # of a batch in the background: 5 to 10 ms
@@ -186,7 +186,7 @@ class Batcher:
 
     def begin(
         self, texts: Sequence[str], *, background: bool = False, query: bool = False
-    ) -> Computing:
+    ) -> InFlight:
         """Begin to embed `at_once_max` texts at most. See `embed_each`."""
         queue = self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
         return self._begin(texts, self._background if background else queue, query=query)
@@ -246,14 +246,14 @@ class Batcher:
 
     def _begin(
         self, texts: Sequence[str], queue: deque[_Wanted], *, query: bool = False
-    ) -> Computing:
+    ) -> InFlight:
         refusal = self._refusal(queue)
         outcomes = [self._want(text, queue, query=query, refusal=refusal) for text in texts]
         # There may be nothing to begin: another lane is at what is wanted.
         for lane in self._lanes_of(queue):
             if not lane.is_busy:
                 self._begin_batch(lane)
-        return Computing(outcomes, self._deadline_s)
+        return InFlight(outcomes, self._deadline_s)
 
     def _refusal(self, queue: deque[_Wanted]) -> EmbedderError | None:
         """Return why no text is taken into a queue, None if one is."""

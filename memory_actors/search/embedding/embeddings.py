@@ -24,7 +24,7 @@ class Embeddings:
         self.codebook = service.codebook
         self.owner = owner
         self.embed = partial(service.embed, owner=owner)
-        self.embedding = partial(service.embedding, owner=owner)
+        self.request = partial(service.request, owner=owner)
         self.embed_each = partial(service.embed_each, owner=owner)
         self.tokens = partial(service.tokens, owner=owner)
         self.stored = partial(service.stored, owner=owner)

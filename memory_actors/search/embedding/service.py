@@ -29,13 +29,13 @@ from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.general_mean import computed_mean, own_mean
+from memory_actors.search.embedding.in_flight import EmbeddingRequest, InFlight, Outcome, Outcomes
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner, owner_of
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
 from memory_actors.search.embedding.rows import Numbers
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook, states_of
-from memory_actors.search.embedding.under_way import Computing, Embedding, Outcome, Outcomes
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
 UNKEPT_MAX: Final = 10_000
@@ -46,7 +46,7 @@ PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiti
 _logger = get_logger("memory_actors.search.embedding")
 
 
-class _Held(NamedTuple):
+class _CachedEmbedding(NamedTuple):
     """An embedding in the cache, its vector as on disk: as float32 it takes four times that."""
 
     codes: bytes
@@ -90,7 +90,7 @@ class EmbeddingService:
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self._cache_texts_max = cache_texts_max
-        self._cache: OrderedDict[bytes, _Held] = OrderedDict()
+        self._cache: OrderedDict[bytes, _CachedEmbedding] = OrderedDict()
         self._unkept: dict[bytes, None] = {}
         """The keys of what was computed and is not on disk: who keeps a text later writes these."""
         self._from_memory = 0
@@ -176,7 +176,7 @@ class EmbeddingService:
         """
         digests = [text_digest(text) for text in texts]
         wanted = dict(zip(digests, texts, strict=True))
-        found = await self.embedding(wanted, background=background, owner=owner).all()
+        found = await self.request(wanted, background=background, owner=owner).all()
         return [found[digest] for digest in digests]
 
     async def embed_each(
@@ -187,15 +187,15 @@ class EmbeddingService:
         owner: Owner = EVERYBODY,
     ) -> Outcomes:
         """Return embeddings by the digests given with the texts, and why the others have none."""
-        return await self.embedding(texts, background=background, owner=owner).each()
+        return await self.request(texts, background=background, owner=owner).each()
 
-    def embedding(
+    def request(
         self,
         texts: Mapping[bytes, str],
         *,
         background: bool = False,
         owner: Owner = EVERYBODY,
-    ) -> Embedding:
+    ) -> EmbeddingRequest:
         """Return a request for embeddings, by digest.
 
         Known ones are looked up now, the others computed once it begins.
@@ -204,7 +204,7 @@ class EmbeddingService:
         if self._table.waiting:  # rows of an older store are written for having been read
             self._flush_soon(WRITE_BEHIND_S)
         compute = partial(self._computing, background=background)
-        return Embedding(texts, found, compute, partial(self._taken, owner=owner))
+        return EmbeddingRequest(texts, found, compute, partial(self._taken, owner=owner))
 
     async def embed_query(self, text: str) -> Embedded:
         """Return the embedding of a query, with its token states as they were before coding.
@@ -269,7 +269,7 @@ class EmbeddingService:
 
     def _computing(
         self, texts: list[str], *, background: bool = False, query: bool = False
-    ) -> "Computing | asyncio.Task[list[Outcome]]":
+    ) -> "InFlight | asyncio.Task[list[Outcome]]":
         """Begin to compute embeddings: in a task, where that takes more than handing them over."""
         if self._prepared and len(texts) <= self._batcher.at_once_max:
             return self._batcher.begin(texts, background=background, query=query)
@@ -352,7 +352,7 @@ class EmbeddingService:
             _logger.warning("embeddings not fetched", count=len(digests), error=str(error))
             return {}, {}
 
-    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _Held]:
+    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _CachedEmbedding]:
         cache, prefix = self._cache, owner.prefix
         return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
 
@@ -467,7 +467,9 @@ class EmbeddingService:
         await anyio.to_thread.run_sync(self._table.close)
 
     def _remember(self, embedded: Mapping[bytes, Embedded], owner: Owner) -> None:
-        self._cache |= {owner.prefix + digest: _Held.of(one) for digest, one in embedded.items()}
+        self._cache |= {
+            owner.prefix + digest: _CachedEmbedding.of(one) for digest, one in embedded.items()
+        }
         while len(self._cache) > self._cache_texts_max:
             self._cache.popitem(last=False)
 

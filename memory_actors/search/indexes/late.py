@@ -42,7 +42,7 @@ from memory_actors.search.embedding.token_states import (
     unpack,
 )
 from memory_actors.search.indexes.labels import NONE, Labels, Rows, with_room
-from memory_actors.search.indexes.max_sim import TOKENS_MAX, QueryTokens, Scores, max_sim
+from memory_actors.search.indexes.max_sim import QUERY_TOKENS_MAX, QueryTokens, Scores, max_sim
 from memory_actors.search.indexes.room import zeros
 
 BYTES_MAX: Final = 64 << 20
@@ -374,7 +374,7 @@ def _different(packed: bytes) -> TokenIds:
 
 def _telling(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
     """Return the places of the tokens that count, in order."""
-    order = np.argsort(-weights, kind="stable")[:TOKENS_MAX]
+    order = np.argsort(-weights, kind="stable")[:QUERY_TOKENS_MAX]
     shares = np.cumsum(weights[order]) / max(weights.sum(), _TINY)
     count = 1 + int(np.searchsorted(shares, TELLING_SHARE))
     return np.sort(order[: max(count, TOKENS_MIN)])

@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.compiled import INT, LONG, POINTER, function, way
+from eventlog.core.compiled import INT, LONG, POINTER
+from memory_actors.search.compiled import LIBRARY
 from memory_actors.search.dot_products import Bytes, byte_angles
 from memory_actors.search.embedding.token_states import Codebook, Tokens
 
-TOKENS_MAX: Final = 64
+QUERY_TOKENS_MAX: Final = 64
 """Of a query. A pasted page as a query would otherwise take time without bound."""
 _WIDTH: Final = 64  # of states that are compared by what is compiled
 _CODE_BYTES: Final = _WIDTH // 4
@@ -32,7 +33,7 @@ class QueryTokens(NamedTuple):
     """A query, ready to be compared."""
 
     states: Bytes
-    """int8 [tokens, dimensions], of any length; at most `TOKENS_MAX`."""
+    """int8 [tokens, dimensions], of any length; at most `QUERY_TOKENS_MAX`."""
     weights: Scores
     """float32 [tokens], their sum is 1."""
 
@@ -42,20 +43,23 @@ def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
     count = len(query.weights)
     if not count or not len(memories.counts):
         return np.zeros(len(memories.counts), np.float32)
-    fits = count <= TOKENS_MAX and query.states.shape == (count, _WIDTH)
-    if fits and codebook.code_bytes == _CODE_BYTES and (number := way()):
-        return _compiled(number, query, memories, codebook)
+    fits = count <= QUERY_TOKENS_MAX and query.states.shape == (count, _WIDTH)
+    instruction_set = LIBRARY.instruction_set
+    if fits and codebook.code_bytes == _CODE_BYTES and instruction_set:
+        return _compiled(instruction_set, query, memories, codebook)
     return _by_numpy(query, memories, codebook)
 
 
-def _compiled(number: int, query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
+def _compiled(
+    instruction_set: int, query: QueryTokens, memories: Tokens, codebook: Codebook
+) -> Scores:
     if (memories.starts + memories.counts).max() > len(memories.rows):
         raise IndexError("the tokens of a memory lie behind those that are held")
     scores = np.empty(len(memories.counts), np.float32)
     columns = (query.states, query.weights, memories.rows, memories.starts, memories.counts)
     states, weights, rows, starts, counts = map(np.ascontiguousarray, columns)
-    function("max_sim", *_ARGUMENTS)(
-        number, states.ctypes.data, weights.ctypes.data, len(weights),
+    LIBRARY.function("max_sim", *_ARGUMENTS)(
+        instruction_set, states.ctypes.data, weights.ctypes.data, len(weights),
         rows.ctypes.data, starts.ctypes.data, counts.ctypes.data, len(counts),
         codebook.lowest_padded.ctypes.data, len(codebook.lowest_padded),
         codebook.steps_padded.ctypes.data, scores.ctypes.data,

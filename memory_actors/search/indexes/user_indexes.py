@@ -6,7 +6,7 @@ that their scores compare.
 A text that comes alone is indexed when somebody looks, or a few milliseconds later: who has added
 it need not wait for that, and of several in a row each takes half as long. Until then its passages
 are pending, as they are while a text is embedded; whatever hands out an index, counts its vectors
-or saves it calls `settle_all` first.
+or saves it calls `index_taken` first.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class UserIndexes:
 
     def get(self, kind: Kind) -> MemoryIndex | None:
         """Return the index of a kind, None if there is nothing in it."""
-        self.settle_all()
+        self.index_taken()
         return self._of.get(kind.NAME)
 
     @property
@@ -85,7 +85,7 @@ class UserIndexes:
     @property
     def vector_bytes(self) -> int:
         """Bytes of the vectors that are searched, as float32."""
-        self.settle_all()
+        self.index_taken()
         width = 4 * self._embeddings.embedder.dimension
         return width * sum(len(index.dense) for index in self._of.values())
 
@@ -114,16 +114,16 @@ class UserIndexes:
         if found or kind.NAME in self._of:
             self.made(kind).compare_all(found)
 
-    def settle(self, texts: Mapping[bytes, EmbeddedText]) -> None:
+    def take(self, texts: Mapping[bytes, EmbeddedText]) -> None:
         """Index the passages that wanted these texts, by digest; those of one text, soon."""
         self._come |= texts
         if len(texts) > 1 or len(self._come) >= SETTLED_LATER_MAX:
-            self.settle_all()
+            self.index_taken()
         elif self._alarm is None:
             loop = asyncio.get_running_loop()
-            self._alarm = loop.call_later(SETTLE_WITHIN_S, self.settle_all)
+            self._alarm = loop.call_later(SETTLE_WITHIN_S, self.index_taken)
 
-    def settle_all(self) -> None:
+    def index_taken(self) -> None:
         """Index what has come."""
         if not self._come:
             return
@@ -144,7 +144,7 @@ class UserIndexes:
 
     async def catch_up(self, kinds: Iterable[Kind]) -> None:
         """Index what is pending; wait for what is of these kinds, a few seconds at most."""
-        self.settle_all()
+        self.index_taken()
         for index in self._of.values():
             index.pending.start()
         await self.indexed(kinds)
@@ -154,7 +154,7 @@ class UserIndexes:
         index = self._of.get(kind.NAME)
         if index is None or not index.pending.wants_of(versions, self._come):
             return False
-        self.settle_all()
+        self.index_taken()
         index.pending.start()
         return True
 
@@ -177,13 +177,13 @@ class UserIndexes:
 
     async def save(self) -> None:
         """Save the words, where they have changed."""
-        self.settle_all()
+        self.index_taken()
         for index in self._of.values():
             await index.save()
 
     async def save_words(self) -> None:
         """Save the words, which is quick."""
-        self.settle_all()
+        self.index_taken()
         for index in list(self._of.values()):
             await index.save_words()
 
@@ -212,7 +212,7 @@ class UserIndexes:
 
     def made(self, kind: Kind) -> MemoryIndex:
         """Return the index of a kind, an empty one if there is none yet."""
-        self.settle_all()
+        self.index_taken()
         return self._made(kind)
 
     def _made(self, kind: Kind) -> MemoryIndex:

@@ -39,8 +39,8 @@ from memory_actors.base.validation import (
 from memory_actors.kinds.kind import Command, Condition, Delete, Kind, Pruned, Restore, Update
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.search.embedding.in_flight import EmbeddingRequest
 from memory_actors.search.embedding.protocol import Embedded
-from memory_actors.search.embedding.under_way import Embedding
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.item_fields import OPTIONAL
@@ -53,7 +53,7 @@ SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
 """A function that is called once the log has the events of a command, and returns why they are
 not indexed."""
-Texts: TypeAlias = tuple[Mapping[bytes, str], Embedding]
+Texts: TypeAlias = tuple[Mapping[bytes, str], EmbeddingRequest]
 """Some texts by their digests, and what is known of them."""
 NO_VECTOR_YET = (
     "the embedder has given no vector for its text yet: it is indexed as soon as there is one"
@@ -278,22 +278,22 @@ class Handle(metaclass=ABCMeta):
         accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as entered:
             live = await entered.enter_async_context(self._scope.writable())
-            embedding = await self._embedding(texts, background=command.background)
+            requests = await self._requests(texts, background=command.background)
             answer = await self._scope.post(
                 live, command, idempotency_key=idempotency_key, digest=digest,
                 accepted=partial(settle, accepted, None),
             )  # fmt: skip
-            work = self._indexed(entered.pop_all(), live, command, embedding, accepted, answer)
+            work = self._indexed(entered.pop_all(), live, command, requests, accepted, answer)
             return await self._scope.unattended(work)
 
-    async def _embedding(self, texts: list[str], *, background: bool) -> list[Texts]:
+    async def _requests(self, texts: list[str], *, background: bool) -> list[Texts]:
         """Look up the embeddings of texts, so many together that they are indexed together, too."""
         found = list[Texts]()
         for start in range(0, len(texts), EMBEDDED_AT_ONCE):
             if start:  # looking up so many takes some milliseconds
                 await asyncio.sleep(0)
             some = {text_digest(text): text for text in texts[start : start + EMBEDDED_AT_ONCE]}
-            found.append((some, self._scope.embeddings.embedding(some, background=background)))
+            found.append((some, self._scope.embeddings.request(some, background=background)))
         return found
 
     async def _indexed(
@@ -311,15 +311,15 @@ class Handle(metaclass=ABCMeta):
                 if not accepted.done():  # it has not been decided: others go before it
                     await asyncio.wait((accepted, answer), return_when=asyncio.FIRST_COMPLETED)
                 if accepted.done():  # what is refused is not embedded
-                    for _, embedding in texts:
-                        embedding.begin()
+                    for _, request in texts:
+                        request.begin()
                 reply = await self._scope.answered(live, answer)
             except BaseException as error:
                 # After a deadline it may yet be added.
                 if accepted.done() or not _is_refusal(error):
                     live.indexes.index_later(self.kind, live.actor.drain)
-                for _, embedding in texts:
-                    embedding.cancel()
+                for _, request in texts:
+                    request.cancel()
                 raise
             ahead = self._read_ahead(command)
             unindexed = await self._index(live, texts, reply.events)
@@ -344,8 +344,8 @@ class Handle(metaclass=ABCMeta):
     ) -> str | None:
         """Index the texts as they are embedded; if that fails, leave it for later and say why."""
         try:
-            for some, embedding in texts:
-                await self._settle(live, some, await embedding.all())
+            for some, request in texts:
+                await self._settle(live, some, await request.all())
         except EmbedderError as error:
             _logger.warning(
                 "memory kept, not indexed",
@@ -364,7 +364,7 @@ class Handle(metaclass=ABCMeta):
     ) -> None:
         found = [(digest, EmbeddedText(text, embedded[digest])) for digest, text in texts.items()]
         for start in range(0, len(found), SETTLED_AT_ONCE):
-            live.indexes.settle(dict(found[start : start + SETTLED_AT_ONCE]))
+            live.indexes.take(dict(found[start : start + SETTLED_AT_ONCE]))
             if len(found) > SETTLED_AT_ONCE:
                 await asyncio.sleep(0)
 

@@ -39,7 +39,7 @@ def of_files() -> int:
 def test_pages_that_were_read_are_let_go_and_come_back(env: Environment) -> None:
     assert read(env) == ROWS * ROW_BYTES
     before = of_files()
-    mapped.let_go()
+    mapped.release_pages()
     assert before - of_files() > ROWS * ROW_BYTES // 2
     assert read(env) == ROWS * ROW_BYTES
     assert before - of_files() < ROWS * ROW_BYTES // 4
@@ -49,7 +49,7 @@ def test_who_reads_meanwhile_reads_on(env: Environment) -> None:
     with env.read() as txn, txn.cursor(env.tables["rows"]) as cursor:
         for number, (key, value) in enumerate(cursor):
             if number % 500 == 0:
-                mapped.let_go()
+                mapped.release_pages()
             assert (key, value) == (number.to_bytes(4, "big"), bytes(ROW_BYTES))
 
 
@@ -57,7 +57,7 @@ def test_a_file_that_took_the_place_of_another_is_known(env: Environment) -> Non
     env.shrink()
     assert read(env) == ROWS * ROW_BYTES
     before = of_files()
-    mapped.let_go()
+    mapped.release_pages()
     assert before - of_files() > ROWS * ROW_BYTES // 2
 
 
@@ -71,6 +71,6 @@ def test_only_files_that_are_open_are_looked_for(env: Environment, tmp_path: Pat
 
 def test_a_system_that_does_not_tell_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped, "_MAPS", Path("/nowhere"))
-    mapped.let_go()
+    mapped.release_pages()
     monkeypatch.setattr(mapped, "_madvise", lambda: None)
-    mapped.let_go()
+    mapped.release_pages()

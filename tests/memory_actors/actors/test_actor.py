@@ -18,7 +18,7 @@ from eventlog import (
 )
 from memory_actors.actors import actor as actor_module
 from memory_actors.actors.actor import Actor
-from memory_actors.actors.asking import Request
+from memory_actors.actors.asking import Reply, Request
 from memory_actors.base.errors import (
     CommandCrashedError,
     DeadlineExceededError,
@@ -126,13 +126,17 @@ def make(log: FlakyLog | None = None) -> tuple[Actor[int], FlakyLog, Watch]:
     return made, log, watch
 
 
+async def ask(actor: Actor[int], request: Request, **deadline: float) -> Reply:
+    return await (await actor.post(request, **deadline))
+
+
 def add(amount: int, **more: Any) -> Request:
     return Request(command=Add(amount), **more)
 
 
 async def test_commands_that_wait_together_are_appended_together() -> None:
     actor, log, watch = make()
-    replies = await asyncio.gather(*(actor.ask(add(n)) for n in (1, 2, 3)))
+    replies = await asyncio.gather(*(ask(actor, add(n)) for n in (1, 2, 3)))
     assert [reply.state for reply in replies] == [1, 3, 6]
     assert (log.appends, watch.seen) == (1, [([1, 2, 3], 0, 6)])
     assert not actor.busy
@@ -141,7 +145,7 @@ async def test_commands_that_wait_together_are_appended_together() -> None:
 async def test_a_dry_run_tells_the_events_of_a_command() -> None:
     """A dry run tells the events of a command, and nothing comes of it."""
     actor, log, watch = make()
-    await actor.ask(add(600))
+    await ask(actor, add(600))
     assert await actor.dry_run(Add(5)) == [Added(5)]
     assert (actor.state, actor.version, log.appends, len(watch.seen)) == (600, 1, 1, 1)
 
@@ -149,7 +153,7 @@ async def test_a_dry_run_tells_the_events_of_a_command() -> None:
 async def test_a_dry_run_refuses_like_the_decision_or_totals() -> None:
     """A dry run refuses what the decision or the totals would."""
     actor, _, watch = make()
-    await actor.ask(add(600))
+    await ask(actor, add(600))
     watch.total_max = 700
     with pytest.raises(InvalidInputError, match=r"too much$"):
         await actor.dry_run(Add(600))
@@ -161,7 +165,7 @@ async def test_a_dry_run_refuses_like_the_decision_or_totals() -> None:
 async def test_a_refusal_harms_nobody_else_in_its_batch() -> None:
     actor, _, _ = make()
     results = await asyncio.gather(
-        actor.ask(add(600)), actor.ask(add(600)), actor.ask(add(1)), return_exceptions=True
+        ask(actor, add(600)), ask(actor, add(600)), ask(actor, add(1)), return_exceptions=True
     )
     assert isinstance(results[1], InvalidInputError)
     assert actor.state == 601
@@ -171,8 +175,8 @@ async def test_a_refusal_waits_for_what_it_rests_on() -> None:
     """A refusal is not answered before the events that it rests on are durable."""
     actor, log, _ = make()
     log.hold = asyncio.Event()
-    first = asyncio.create_task(actor.ask(add(600)))
-    refused = asyncio.create_task(actor.ask(add(600)))
+    first = asyncio.create_task(ask(actor, add(600)))
+    refused = asyncio.create_task(ask(actor, add(600)))
     for _ in range(20):
         await asyncio.sleep(0)
     assert not refused.done()
@@ -185,13 +189,15 @@ async def test_a_refusal_waits_for_what_it_rests_on() -> None:
 
 async def test_a_satisfied_command_appends_nothing() -> None:
     actor, log, _ = make()
-    assert (await actor.ask(add(0))).events == []
+    assert (await ask(actor, add(0))).events == []
     assert log.appends == 0
 
 
 async def test_a_crash_is_answered_and_the_others_go_on() -> None:
     actor, _, watch = make()
-    results = await asyncio.gather(*(actor.ask(add(n)) for n in (1, 13, 2)), return_exceptions=True)
+    results = await asyncio.gather(
+        *(ask(actor, add(n)) for n in (1, 13, 2)), return_exceptions=True
+    )
     assert isinstance(results[1], CommandCrashedError)
     assert (results[0].state, results[2].state, actor.state) == (1, 3, 3)
     assert watch.rebuilds == [1]
@@ -200,13 +206,13 @@ async def test_a_crash_is_answered_and_the_others_go_on() -> None:
 async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
     """An actor that crashes too often is quarantined, and stays readable."""
     actor, _, _ = make()
-    await actor.ask(add(5))
+    await ask(actor, add(5))
     for _ in range(4):
         with pytest.raises(CommandCrashedError):
-            await actor.ask(add(13))
+            await ask(actor, add(13))
     await actor.drain()
     with pytest.raises(QuarantinedError, match="Reads and export work"):
-        await actor.ask(add(1))
+        await ask(actor, add(1))
     assert actor.state == 5
 
 
@@ -215,7 +221,7 @@ async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch)
     actor, _, watch = make()
     for _ in range(6):
         with pytest.raises(CommandCrashedError):
-            await actor.ask(add(13))
+            await ask(actor, add(13))
         await actor.drain()
         await asyncio.sleep(0.002)
     assert actor.quarantined is None
@@ -224,7 +230,7 @@ async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch)
 
 async def test_commands_that_wait_when_it_is_quarantined_are_answered() -> None:
     actor, _, _ = make()
-    asks = [actor.ask(add(13)) for _ in range(4)] + [actor.ask(add(1))]
+    asks = [ask(actor, add(13)) for _ in range(4)] + [ask(actor, add(1))]
     results = await asyncio.gather(*asks, return_exceptions=True)
     assert [type(r) for r in results] == [CommandCrashedError] * 4 + [QuarantinedError]
 
@@ -233,11 +239,11 @@ async def test_commands_that_wait_when_it_is_quarantined_are_answered() -> None:
 async def test_an_uncertain_append_is_an_error_and_read_again(when, state) -> None:
     """An uncertain append is answered with an error, and read again."""
     actor, log, watch = make()
-    await actor.ask(add(1))
+    await ask(actor, add(1))
     log.failures = [(when, StorageFailed("who knows"))]
     with pytest.raises(UnavailableError):
-        await actor.ask(add(2))
-    assert (await actor.ask(add(4))).state == state + 4
+        await ask(actor, add(2))
+    assert (await ask(actor, add(4))).state == state + 4
     assert watch.rebuilds == [state]
 
 
@@ -246,19 +252,19 @@ async def test_a_full_disk_is_told_apart_and_needs_no_rebuild() -> None:
     log.failures = [("before", DiskFull("full"))] * 6
     for _ in range(6):
         with pytest.raises(StorageFullError):
-            await actor.ask(add(1))
-    assert (await actor.ask(add(2))).state == 2
+            await ask(actor, add(1))
+    assert (await ask(actor, add(2))).state == 2
     assert watch.rebuilds == []
 
 
 async def test_a_fenced_actor_stops_writing() -> None:
     actor, log, watch = make()
-    await actor.ask(add(1))
+    await ask(actor, add(1))
     await log.acquire("s", 5)
     with pytest.raises(MovedError, match="epoch"):
-        await actor.ask(add(1))
+        await ask(actor, add(1))
     with pytest.raises(MovedError):
-        await actor.ask(add(1))
+        await ask(actor, add(1))
     assert (watch.is_fenced, actor.quarantined) == (True, None)
 
 
@@ -266,15 +272,15 @@ async def test_another_writer_is_noticed_and_read() -> None:
     actor, log, _ = make()
     await log.append("s", [Added(100)], 0)
     with pytest.raises(UnavailableError):
-        await actor.ask(add(1))
-    assert (await actor.ask(add(1))).state == 101
+        await ask(actor, add(1))
+    assert (await ask(actor, add(1))).state == 101
 
 
 async def test_a_failed_update_of_indexes_fails_no_write() -> None:
     """A failure to update indexes and other derived data does not fail the write."""
     actor, _, watch = make()
     watch.failure = RuntimeError("index")
-    assert (await actor.ask(add(1))).state == 1
+    assert (await ask(actor, add(1))).state == 1
     await actor.drain()
     assert watch.rebuilds == [1]
 
@@ -283,7 +289,7 @@ async def test_a_deadline_is_kept_and_the_command_still_carried_out() -> None:
     actor, log, _ = make()
     log.hold = asyncio.Event()
     with pytest.raises(DeadlineExceededError, match="may still be carried out"):
-        await actor.ask(add(1), deadline_s=0.01)
+        await ask(actor, add(1), deadline_s=0.01)
     log.hold.set()
     await actor.drain()
     assert actor.state == 1
@@ -293,10 +299,10 @@ async def test_a_cancelled_caller_is_dropped_before_its_turn_only() -> None:
     """A caller cancelled before its turn is dropped; after it, the command is carried out."""
     actor, log, _ = make()
     log.hold = asyncio.Event()
-    taken = asyncio.create_task(actor.ask(add(1)))
+    taken = asyncio.create_task(ask(actor, add(1)))
     for _ in range(5):
         await asyncio.sleep(0)
-    waiting = asyncio.create_task(actor.ask(add(2)))
+    waiting = asyncio.create_task(ask(actor, add(2)))
     await asyncio.sleep(0)
     taken.cancel()
     waiting.cancel()
@@ -309,25 +315,25 @@ async def test_a_cancelled_caller_is_dropped_before_its_turn_only() -> None:
 async def test_a_full_mailbox_makes_callers_wait_and_none_is_lost(monkeypatch) -> None:
     monkeypatch.setattr(actor_module, "MAILBOX_MAX", 4)
     actor, _, _ = make()
-    await asyncio.gather(*(actor.ask(add(1)) for _ in range(50)))
+    await asyncio.gather(*(ask(actor, add(1)) for _ in range(50)))
     assert actor.state == 50
 
 
 async def test_a_key_returns_the_first_reply() -> None:
     actor, log, _ = make()
-    first = await actor.ask(add(3, idempotency_key="k", digest=b"3"))
-    again = await actor.ask(add(3, idempotency_key="k", digest=b"3"))
+    first = await ask(actor, add(3, idempotency_key="k", digest=b"3"))
+    again = await ask(actor, add(3, idempotency_key="k", digest=b"3"))
     assert (again.duplicate, [e.data for e in again.events]) == (True, [Added(3)])
     assert [e.version for e in first.events] == [1]
     with pytest.raises(InvalidInputError):
-        await actor.ask(add(4, idempotency_key="k", digest=b"4"))
+        await ask(actor, add(4, idempotency_key="k", digest=b"4"))
     assert (actor.state, log.appends) == (3, 1)
 
 
 async def test_two_requests_with_one_key_are_carried_out_once() -> None:
     """Two requests with one key at once are carried out once."""
     actor, _, _ = make()
-    asks = (actor.ask(add(3, idempotency_key="k", digest=b"3")) for _ in range(5))
+    asks = (ask(actor, add(3, idempotency_key="k", digest=b"3")) for _ in range(5))
     replies = await asyncio.gather(*asks)
     assert sorted(reply.duplicate for reply in replies) == [False, True, True, True, True]
     assert actor.state == 3
@@ -340,11 +346,11 @@ async def test_a_request_among_others_keeps_its_key() -> None:
     """
     actor, _, _ = make()
     await asyncio.gather(
-        actor.ask(add(1)),
-        actor.ask(add(2, idempotency_key="k", digest=b"2")),
-        actor.ask(add(4)),
+        ask(actor, add(1)),
+        ask(actor, add(2, idempotency_key="k", digest=b"2")),
+        ask(actor, add(4)),
     )
-    again = await actor.ask(add(2, idempotency_key="k", digest=b"2"))
+    again = await ask(actor, add(2, idempotency_key="k", digest=b"2"))
     assert (again.duplicate, [e.data for e in again.events]) == (True, [Added(2)])
     assert actor.state == 7
 
@@ -354,12 +360,12 @@ async def test_callers_who_gave_up_hold_up_nobody(monkeypatch) -> None:
     monkeypatch.setattr(actor_module, "MAILBOX_MAX", 1)
     actor, log, _ = make()
     log.hold = asyncio.Event()
-    busy = [asyncio.create_task(actor.ask(add(1))) for _ in range(2)]
+    busy = [asyncio.create_task(ask(actor, add(1))) for _ in range(2)]
     for _ in range(5):
         await asyncio.sleep(0)
-    gone = [asyncio.create_task(actor.ask(add(1), deadline_s=0.01)) for _ in range(20)]
+    gone = [asyncio.create_task(ask(actor, add(1), deadline_s=0.01)) for _ in range(20)]
     await asyncio.gather(*gone, return_exceptions=True)
-    waiting = asyncio.create_task(actor.ask(add(1), deadline_s=5))
+    waiting = asyncio.create_task(ask(actor, add(1), deadline_s=5))
     await asyncio.sleep(0)
     log.hold.set()
     await asyncio.gather(*busy)
@@ -368,7 +374,7 @@ async def test_callers_who_gave_up_hold_up_nobody(monkeypatch) -> None:
 
 async def test_a_retired_actor_says_so() -> None:
     actor, _, _ = make()
-    await actor.ask(add(1))
+    await ask(actor, add(1))
     actor.retire()
     with pytest.raises(SystemClosedError):
-        await actor.ask(add(1))
+        await ask(actor, add(1))

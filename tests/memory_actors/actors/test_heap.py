@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from memory_actors.actors.heap import LOOSE_BYTES, LooseHeap, _trim, give_back
+from memory_actors.actors.heap import LOOSE_BYTES, HeapTrimming, _trim, give_back
 
 HELD = """
 import psutil
@@ -32,16 +32,16 @@ def test_a_c_library_without_a_way_is_left_alone(monkeypatch: pytest.MonkeyPatch
 
 
 def test_pages_are_given_back_after_a_large_change_and_a_small_one_once_all_is_quiet() -> None:
-    heap, small = LooseHeap(), LOOSE_BYTES // 8
-    assert not heap.is_loose(small, uses=1), "whoever works on needs them again"
-    assert heap.is_loose(small, uses=1), "nobody has used anything since"
-    assert not heap.is_loose(small, uses=1), "once"
-    assert heap.is_loose(small + LOOSE_BYTES, uses=2), "a large load"
-    assert heap.is_loose(small, uses=3), "or a large user has left"
+    heap, small = HeapTrimming(), LOOSE_BYTES // 8
+    assert not heap.take_due(small, uses=1), "whoever works on needs them again"
+    assert heap.take_due(small, uses=1), "nobody has used anything since"
+    assert not heap.take_due(small, uses=1), "once"
+    assert heap.take_due(small + LOOSE_BYTES, uses=2), "a large load"
+    assert heap.take_due(small, uses=3), "or a large user has left"
 
 
 def test_a_large_heap_is_given_back_after_larger_changes_only() -> None:
-    heap = LooseHeap()
-    assert heap.is_loose(1 << 30, uses=1)
-    assert not heap.is_loose((1 << 30) + 2 * LOOSE_BYTES, uses=2)
-    assert heap.is_loose((1 << 30) + (1 << 27), uses=3)
+    heap = HeapTrimming()
+    assert heap.take_due(1 << 30, uses=1)
+    assert not heap.take_due((1 << 30) + 2 * LOOSE_BYTES, uses=2)
+    assert heap.take_due((1 << 30) + (1 << 27), uses=3)

@@ -240,7 +240,7 @@ async def test_what_is_derived_of_originals_goes(open_memory: Any) -> None:
 
 async def _state(memory: MemorySystem) -> Any:
     async with memory._services.runtime.use("user:ada") as live:
-        live.indexes.settle_all()  # a text that came alone is indexed a moment later
+        live.indexes.index_taken()  # a text that came alone is indexed a moment later
         return live.state
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from memory_actors.search import dot_products
-from memory_actors.search.compiled import AVX512, WAYS, way
+from memory_actors.search.compiled import AVX512, INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.dot_products import (
     Coded,
     byte_dots,
@@ -54,7 +53,10 @@ def test_codes_are_close_to_what_they_stand_for() -> None:
     assert len(coded(np.zeros((0, 384), np.float32)).decoded()) == 0
 
 
-@pytest.mark.skipif(way() < AVX512, reason=f"products are those of {WAYS[way()]} here")
+@pytest.mark.skipif(
+    LIBRARY.instruction_set < AVX512,
+    reason=f"products are those of {INSTRUCTION_SETS[LIBRARY.instruction_set]} here",
+)
 @pytest.mark.parametrize("width", [64, 384, 4_096])
 @pytest.mark.parametrize("count", [0, 1, 777])
 def test_compiled_products_are_the_same_bit_for_bit(
@@ -64,7 +66,7 @@ def test_compiled_products_are_the_same_bit_for_bit(
     for some in (rows, rows.at(slice(1, None)), Coded(rows.codes[::2], rows.steps[::2])):
         compiled = some.dots(vector)
         with monkeypatch.context() as patch:
-            patch.setattr(dot_products, "way", lambda: 0)
+            patch.setattr(LIBRARY, "instruction_set", 0)
             assert some.dots(vector).tobytes() == compiled.tobytes()
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_actors.search.compiled import LIBRARY, WAYS
-from memory_actors.search.compiled import way as compiled_way
+from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.token_states import (
     DIMENSIONS,
     PLAIN,
@@ -86,17 +85,17 @@ def by_definition(sizes: list[int], query_ids: list[int], query) -> list[float]:
     return scores
 
 
-def compare_by(way: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let states be compared in one of the ways that there are."""
-    if way > compiled_way():
-        pytest.skip(f"states are compared by {WAYS[compiled_way()]} here: see max_sim.py")
-    monkeypatch.setattr(max_sim_module, "way", lambda: way)
+def compare_by(instruction_set: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let states be compared with one of the instruction sets that there are."""
+    if instruction_set > (best := LIBRARY.instruction_set):
+        pytest.skip(f"states are compared by {INSTRUCTION_SETS[best]} here: see max_sim.py")
+    monkeypatch.setattr(LIBRARY, "instruction_set", instruction_set)
 
 
-@pytest.mark.parametrize("way", range(len(WAYS)), ids=WAYS)
-def test_a_score_is_independent_of_its_batch(way: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("instruction_set", range(len(INSTRUCTION_SETS)), ids=INSTRUCTION_SETS)
+def test_a_score_is_independent_of_its_batch(instruction_set: int, monkeypatch: pytest.MonkeyPatch):
     """A score does not depend on the others that it is computed with."""
-    compare_by(way, monkeypatch)
+    compare_by(instruction_set, monkeypatch)
     memories = [pack(ids(9, n), states(9, n)) for n in range(50)]
     query = build([9] * 50).query(*asked(ids(37, 99), 99))
     alone = [max_sim(query, tokens_of([memory]), PLAIN)[0] for memory in memories]
@@ -104,9 +103,11 @@ def test_a_score_is_independent_of_its_batch(way: int, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 128])
-@pytest.mark.parametrize("way", range(len(WAYS)), ids=WAYS)
-def test_scores_follow_the_definition(way: int, chunk: int, monkeypatch: pytest.MonkeyPatch):
-    compare_by(way, monkeypatch)
+@pytest.mark.parametrize("instruction_set", range(len(INSTRUCTION_SETS)), ids=INSTRUCTION_SETS)
+def test_scores_follow_the_definition(
+    instruction_set: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+):
+    compare_by(instruction_set, monkeypatch)
     monkeypatch.setattr(max_sim_module, "_CHUNK_MEMORIES", chunk)
     sizes = [7, 1, 0, 30, 12, 0]
     index, query = build(sizes), asked(ids(5, 99), 99)
@@ -114,7 +115,9 @@ def test_scores_follow_the_definition(way: int, chunk: int, monkeypatch: pytest.
     assert index.score(index.query(*query), range(6)) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.skipif(not compiled_way(), reason="MaxSim is not compiled here: see max_sim.py")
+@pytest.mark.skipif(
+    not LIBRARY.instruction_set, reason="MaxSim is not compiled here: see max_sim.py"
+)
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_all_ways_to_compare_states_agree(data: st.DataObject):
@@ -133,8 +136,8 @@ def test_all_ways_to_compare_states_agree(data: st.DataObject):
     asked_for[made.random(len(asked_for)) < 0.1] = 0
     query = QueryTokens(asked_for.astype(np.int8), made.random(len(asked_for)).astype(np.float32))
     by_numpy = max_sim_module._by_numpy(query, memories, codebook)
-    for way in range(1, 1 + compiled_way()):
-        compiled = max_sim_module._compiled(way, query, memories, codebook)
+    for number in range(1, 1 + LIBRARY.instruction_set):
+        compiled = max_sim_module._compiled(number, query, memories, codebook)
         assert compiled == pytest.approx(by_numpy, abs=2e-5)
 
 
@@ -182,7 +185,7 @@ def test_a_long_query_leaves_out_what_tells_least():
     assert tokens.states.tolist() == query[1][3:13].tolist()
     assert tokens.weights.sum() == pytest.approx(1)
     endless = index.query(*asked(list(range(10, 210)), 1))
-    assert len(endless.weights) == late.TOKENS_MAX
+    assert len(endless.weights) == late.QUERY_TOKENS_MAX
 
 
 def test_removed_memories_score_nothing_and_count_no_more():

@@ -95,7 +95,7 @@ async def test_a_text_that_comes_alone_is_indexed_soon_though_nobody_looks(
     async with open_memory() as memory:
         await memory.user("u").add("before")
         async with memory._services.runtime.use("user:u") as live:
-            live.indexes.settle_all()
+            live.indexes.index_taken()
             await memory.user("u").add("text")
             assert searchable(live) == 1, "its caller does not wait for that"
             with anyio.fail_after(5):

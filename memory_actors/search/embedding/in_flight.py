@@ -23,7 +23,7 @@ def late(deadline_s: float) -> EmbedderError:
     )
 
 
-class Computing:
+class InFlight:
     """A few texts that an embedder was given: awaited, it gives what came of each."""
 
     def __init__(self, outcomes: "Sequence[asyncio.Future[Outcome]]", deadline_s: float):
@@ -52,7 +52,7 @@ class Computing:
             outcome.cancel()
 
 
-class Embedding:
+class EmbeddingRequest:
     """Texts whose embeddings are wanted: those that are known, and the others once it has begun.
 
     `compute` begins to compute what is not known, and `taken` is given the outcomes of that: it
@@ -63,14 +63,14 @@ class Embedding:
         self,
         texts: Mapping[bytes, str],
         found: dict[bytes, Embedded],
-        compute: "Callable[[list[str]], Computing | asyncio.Task[list[Outcome]]]",
+        compute: "Callable[[list[str]], InFlight | asyncio.Task[list[Outcome]]]",
         taken: Callable[[Mapping[bytes, Outcome]], Outcomes],
     ):
         self._found = found
         self._missing = {d: text for d, text in texts.items() if d not in found}
         self._compute = compute
         self._taken = taken
-        self._computing: Computing | asyncio.Task[list[Outcome]] | None = None
+        self._computing: InFlight | asyncio.Task[list[Outcome]] | None = None
 
     def begin(self) -> Self:
         """Begin with what is not known, unless that has begun."""

@@ -30,7 +30,7 @@ from eventlog.upkeep import event_walk
 from eventlog.upkeep.verification import Verification
 
 needs_c = pytest.mark.skipif(
-    not LIBRARY.way, reason="it is not compiled here, or the processor has no SHA-NI"
+    not LIBRARY.instruction_set, reason="it is not compiled here, or the processor has no SHA-NI"
 )
 TABLES = "events", "versions", "keys"
 LONG_TAG = "test.long" + "é" * 123  # with 255 bytes it is as long as a tag may be
@@ -119,7 +119,7 @@ class Opened:
         with taking() as taken:
             report = self.report()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LIBRARY, "way", 0)
+            patch.setattr(LIBRARY, "instruction_set", 0)
             assert self.report() == report
         return report, sum(taken)
 
