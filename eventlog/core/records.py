@@ -10,8 +10,7 @@ Durability: TypeAlias = Literal["commit", "relaxed"]
 """`commit` answers after fsync; `relaxed` at once, and is on disk within 50 ms."""
 
 OnDropped: TypeAlias = Literal["raise", "mark"]
-"""Of a read, where a payload was dropped or erased: raise `PayloadDropped`, or give the event with
-`Dropped` for its data."""
+"""Of a read, where a payload is gone: raise `PayloadDropped`, or give `Dropped` for its data."""
 
 ANY_VERSION = -1
 """An expected version that every stream's version meets."""
@@ -49,8 +48,7 @@ class Returned(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON has them: times as ISO 8601, lists, and a path as its text."""
-        fields: dict[str, Any] = msgspec.json.decode(self._json())
-        return fields
+        return msgspec.json.decode(self._json(), type=dict[str, Any])
 
     def to_json(self) -> str:
         """Return the same as JSON."""

@@ -84,11 +84,9 @@ class Runtime(Generic[L]):
         self._unmeasured: dict[str, Slot[L]] = {}  # used since their size was last asked for
         self.uses = 0
         """The number of times that somebody began to use an actor."""
-        self._activations = 0
-        self._passivations = 0
+        self._activations = self._passivations = self._users = 0
         self._closed = False
         self._shrinking = asyncio.Lock()
-        self._users = 0
         self._unused = asyncio.Event()
         self._unused.set()
         self._barred: dict[str, asyncio.Event] = {}  # set when a user of the key has left

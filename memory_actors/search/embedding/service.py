@@ -5,11 +5,9 @@ embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Self
 
 import anyio.to_thread
 import numpy as np
@@ -23,8 +21,9 @@ from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
 from memory_actors.kinds.phrasing import RECIPE, text_digest
-from memory_actors.search.dot_products import Bytes, Coded, coded_units, units_of
+from memory_actors.search.dot_products import Bytes, Coded
 from memory_actors.search.embedding.batcher import Batcher
+from memory_actors.search.embedding.cache import EmbeddingCache
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.embedder_thread import LEAVE_S_MAX
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -38,29 +37,9 @@ from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
 from memory_actors.search.embedding.token_states import Codebook, states_of
 from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
-UNKEPT_MAX: Final = 10_000
-"""Texts remembered as not on disk: most are queries, which are never kept. A text that was
-added beyond it is embedded again when its user wakes up."""
 PROBE_S_MAX = 5.0  # for one text, once it is loaded: who opens a store is waiting
 
 _logger = get_logger("memory_actors.search.embedding")
-
-
-class _CachedEmbedding(NamedTuple):
-    """An embedding in the cache, its vector as on disk: as float32 it takes four times that."""
-
-    codes: bytes
-    tokens: bytes | None
-    states: Bytes | None
-
-    @classmethod
-    def of(cls, one: Embedded) -> Self:
-        coded = one.coded or coded_units(one.vector[None])
-        return cls(coded.codes.tobytes(), one.tokens, one.states)
-
-    def embedded(self) -> Embedded:
-        coded = units_of(np.frombuffer(self.codes, np.int8)[None])
-        return Embedded(coded.decoded()[0], self.tokens, self.states, coded)
 
 
 class EmbeddingService:
@@ -89,10 +68,7 @@ class EmbeddingService:
         self._table = VectorTable(path, checked_bytes_max=checked_bytes_max)
         self._batcher = Batcher(embedder, deadline_s=deadline_s)
         self._deadline_s = deadline_s
-        self._cache_texts_max = cache_texts_max
-        self._cache: OrderedDict[bytes, _CachedEmbedding] = OrderedDict()
-        self._unkept: dict[bytes, None] = {}
-        """The keys of what was computed and is not on disk: who keeps a text later writes these."""
+        self._cache = EmbeddingCache(cache_texts_max)
         self._from_memory = 0
         self._from_disk = 0
         self._background: Vectors | None = None
@@ -213,20 +189,18 @@ class EmbeddingService:
         """
         text = self.as_query(text)
         digest = text_digest(text)
-        key = EVERYBODY.prefix + digest
-        known = self._cache.get(key)
-        if known is not None and (known.tokens is None or known.states is not None):
-            self._cache.move_to_end(key)
+        known = self._cache.find_query(digest, EVERYBODY)
+        if known is not None:
             self._from_memory += 1
             await asyncio.sleep(0)  # who waits for the model lets the others have a turn, too
-            return known.embedded()
+            return known
         (one,) = await self._computing([text], query=True)
         if isinstance(one, EmbedderError):
             raise one
-        self._note_unkept([digest], EVERYBODY)
+        self._cache.note_unkept([digest], EVERYBODY)
         if one.tokens is not None and one.states is None:  # its embedder gives coded states only
             one = one._replace(states=states_of(one.tokens, self.codebook()))
-        self._remember({digest: one}, EVERYBODY)
+        self._cache.remember({digest: one}, EVERYBODY)
         return one
 
     def _taken(self, outcomes: Mapping[bytes, Outcome], *, owner: Owner) -> Outcomes:
@@ -238,16 +212,9 @@ class EmbeddingService:
             for d, one in outcomes.items()
             if not isinstance(one, EmbedderError)
         }
-        self._note_unkept(fresh, owner)
-        self._remember(fresh, owner)
+        self._cache.note_unkept(fresh, owner)
+        self._cache.remember(fresh, owner)
         return fresh, failed
-
-    def _note_unkept(self, digests: Iterable[bytes], owner: Owner) -> None:
-        self._unkept |= dict.fromkeys(owner.prefix + digest for digest in digests)
-        while len(self._unkept) > UNKEPT_MAX:
-            oldest = next(iter(self._unkept))
-            del self._unkept[oldest]
-            self._cache.pop(oldest, None)  # who has the text next computes and keeps it
 
     def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
         """Write what was computed of texts, by digest, to the disk, soon.
@@ -255,11 +222,10 @@ class EmbeddingService:
         For texts that the log has: who erases a user finds them there.
         """
         is_apart = self._keys is not None or self._store is not None
-        unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
+        unkept = self._cache.unkept(embedded, owner)
         if not unkept or (is_apart and owner.is_everybody):
             return
-        for digest in unkept:
-            del self._unkept[owner.prefix + digest]
+        self._cache.note_kept(unkept, owner)
         full = self._table.put(unkept, owner)
         self._flush_soon(0 if full else WRITE_BEHIND_S)
 
@@ -312,9 +278,7 @@ class EmbeddingService:
 
     def known(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, Embedded]:
         """Return the embeddings that need no model, by digest of their text."""
-        found = {d: one.embedded() for d, one in self._held(digests, owner).items()}
-        for digest in found:
-            self._cache.move_to_end(owner.prefix + digest)
+        found = self._cache.find(digests, owner)
         self._from_memory += len(found)
         missing = [digest for digest in digests if digest not in found]
         if missing:
@@ -326,7 +290,7 @@ class EmbeddingService:
             if hasattr(self.embedder, "encode"):  # one without token states is half there
                 stored = {d: one for d, one in stored.items() if one.tokens is not None}
             self._from_disk += len(stored)
-            self._remember(stored, owner)
+            self._cache.remember(stored, owner)
             found |= stored
         return found
 
@@ -339,7 +303,9 @@ class EmbeddingService:
     async def recall(self, digests: Collection[bytes], owner: Owner, shared: SharedDerived) -> None:
         """Take the same into memory alone."""
         keys, values = await self._beside(digests, owner, shared)
-        self._remember(self._table.opened(values, keys, self.embedder.dimension, owner), owner)
+        self._cache.remember(
+            self._table.opened(values, keys, self.embedder.dimension, owner), owner
+        )
 
     async def _beside(
         self, digests: Collection[bytes], owner: Owner, shared: SharedDerived
@@ -352,14 +318,9 @@ class EmbeddingService:
             _logger.warning("embeddings not fetched", count=len(digests), error=str(error))
             return {}, {}
 
-    def _held(self, digests: Sequence[bytes], owner: Owner) -> dict[bytes, _CachedEmbedding]:
-        cache, prefix = self._cache, owner.prefix
-        return {d: one for d in digests if (one := cache.get(prefix + d)) is not None}
-
     def tokens(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> dict[bytes, bytes]:
         """Return packed token states by digest, from memory or disk; from any thread."""
-        found = {digest: one.tokens for digest, one in self._held(digests, owner).items()}
-        held = {digest: tokens for digest, tokens in found.items() if tokens is not None}
+        held = self._cache.tokens(digests, owner)
         missing = [digest for digest in digests if digest not in held]
         return held | self._table.tokens(missing, self.embedder.dimension, owner)
 
@@ -400,9 +361,7 @@ class EmbeddingService:
 
     async def forget(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
         """Delete what is known of texts. Who still has one of them embeds it again."""
-        for digest in digests:
-            self._cache.pop(owner.prefix + digest, None)
-            self._unkept.pop(owner.prefix + digest, None)
+        self._cache.forget(digests, owner)
         await anyio.to_thread.run_sync(self._table.delete, digests, owner)
 
     async def erase(self, digests: Set[bytes], owner: Owner = EVERYBODY) -> int:
@@ -413,7 +372,6 @@ class EmbeddingService:
         :raises EventLogError: the file could not be written or copied; all of it can be repeated.
         """
         self._cache.clear()
-        self._unkept.clear()
         return await anyio.to_thread.run_sync(self._table.erase, digests, owner)
 
     async def clear(self) -> None:
@@ -422,7 +380,6 @@ class EmbeddingService:
         :raises EventLogError: the file could not be written or copied; it can be repeated.
         """
         self._cache.clear()
-        self._unkept.clear()
         await anyio.to_thread.run_sync(self._table.clear)
 
     def copy_to(self, path: Path) -> None:
@@ -465,13 +422,6 @@ class EmbeddingService:
         if self._flusher is not None:
             await asyncio.wait([self._flusher])
         await anyio.to_thread.run_sync(self._table.close)
-
-    def _remember(self, embedded: Mapping[bytes, Embedded], owner: Owner) -> None:
-        self._cache |= {
-            owner.prefix + digest: _CachedEmbedding.of(one) for digest, one in embedded.items()
-        }
-        while len(self._cache) > self._cache_texts_max:
-            self._cache.popitem(last=False)
 
     async def _flush(self, delay_s: float) -> None:
         while self._table.waiting:  # also what came while it wrote

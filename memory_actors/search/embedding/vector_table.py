@@ -57,6 +57,7 @@ from memory_actors.search.embedding.rows import (
     numbers_of,
     old_vector,
     place_of,
+    present,
     put_row,
     read_rows,
     row_of,
@@ -193,10 +194,7 @@ class VectorTable:
         for start in range(0, len(digests), MATRIX_ROWS):
             chunk = digests[start : start + MATRIX_ROWS]
             found = self._chunk(chunk, known[start : start + MATRIX_ROWS], dimension, owner)
-            values = [value for value in found if value is not None]
-            rows = np.arange(start, start + len(chunk))
-            if len(values) < len(chunk):
-                rows = rows[[value is not None for value in found]]
+            rows, values = present(found, start)
             codes[rows] = codes_of(values, dimension)
             there[rows] = True
             if take is not None:

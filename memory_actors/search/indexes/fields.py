@@ -37,6 +37,7 @@ from itertools import islice
 from typing import Any, Final, Generic
 
 from memory_actors.base.filters import GROUPS, FilterPart
+from memory_actors.base.interning import Names
 from memory_actors.search.indexes.field_columns import (
     BOUNDS,
     BegunColumn,
@@ -53,6 +54,35 @@ BYTES_MAX: Final = 32 * 1024 * 1024  # 100,000 rows that all differ take half of
 _PORTION: Final = 500  # rows indexed before somebody else gets a turn
 _ASKING: Final = 8  # keys gathered in the time that a predicate takes for a row
 _SCAN: Final = 2  # keys to gather for each row held, from where on asking about all is as good
+
+
+class LivingMetadata(Mapping[int, Mapping[str, Any]]):
+    """The metadata of the living memories by their number in the traits, read from their rows."""
+
+    def __init__(self, owners: Names, find: Callable[[str], Any]):
+        self._owners = owners
+        self._find = find
+        self._gone: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._owners) - len(self._gone)
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for number in range(len(self._owners)) if number not in self._gone)
+
+    def __getitem__(self, number: int) -> Mapping[str, Any]:
+        row = None if number in self._gone else self._find(self._owners[number])
+        if row is None:
+            raise KeyError(number)
+        metadata: Mapping[str, Any] = row.shown_metadata
+        return metadata
+
+    def is_there(self, number: int, *, there: bool) -> None:
+        """Note whether a memory is one of those."""
+        if there:
+            self._gone.discard(number)
+        else:
+            self._gone.add(number)
 
 
 class FieldIndex(Generic[K]):

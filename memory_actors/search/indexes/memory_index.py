@@ -24,11 +24,10 @@ import numpy as np
 
 from eventlog import Dropped, EventStore
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.base.interning import Names
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, compacted
-from memory_actors.search.indexes.fields import FieldIndex
+from memory_actors.search.indexes.fields import FieldIndex, LivingMetadata
 from memory_actors.search.indexes.files import IndexFiles, Kept
 from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.late import LateIndex
@@ -50,35 +49,6 @@ class _Waiting(NamedTuple):
 
     memory_id: str
     place: int
-
-
-class _Metadata(Mapping[int, Mapping[str, Any]]):
-    """The metadata of the living memories by their number in the traits, read from their rows."""
-
-    def __init__(self, owners: Names, find: Callable[[str], Any]):
-        self._owners = owners
-        self._find = find
-        self._gone: set[int] = set()
-
-    def __len__(self) -> int:
-        return len(self._owners) - len(self._gone)
-
-    def __iter__(self) -> Iterator[int]:
-        return (number for number in range(len(self._owners)) if number not in self._gone)
-
-    def __getitem__(self, number: int) -> Mapping[str, Any]:
-        row = None if number in self._gone else self._find(self._owners[number])
-        if row is None:
-            raise KeyError(number)
-        metadata: Mapping[str, Any] = row.shown_metadata
-        return metadata
-
-    def is_there(self, number: int, *, there: bool) -> None:
-        """Note whether a memory is one of those."""
-        if there:
-            self._gone.discard(number)
-        else:
-            self._gone.add(number)
 
 
 class MemoryIndex:
@@ -123,7 +93,7 @@ class MemoryIndex:
         self._describe_anew()
 
     def _describe_anew(self) -> None:
-        self._metadata = _Metadata(self.traits.owners, self._find)
+        self._metadata = LivingMetadata(self.traits.owners, self._find)
         self.fields: FieldIndex[int] = FieldIndex(self._metadata)
         """The metadata of memories, by their number in `traits.owners`."""
 
@@ -209,7 +179,7 @@ class MemoryIndex:
     def _all_compared(self, rows: Iterable[Row]) -> Iterator[None]:
         self.pending.clear()
         self._waiting.clear()
-        self._metadata = _Metadata(self.traits.owners, self._find)
+        self._metadata = LivingMetadata(self.traits.owners, self._find)
         self.fields = FieldIndex(self._metadata)
         yield from self._compared(range(len(self.traits.owners)), rows)
 

@@ -525,7 +525,7 @@ async def test_texts_are_written_that_have_left_the_cache(tmp_path: Path) -> Non
 async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(
     service: EmbeddingService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory_actors.search.embedding.service.UNKEPT_MAX", 3)
+    monkeypatch.setattr("memory_actors.search.embedding.cache.UNKEPT_MAX", 3)
     for n in range(5):
         await service.embed_query("likes tea")
         await service.embed([f"text {n}"])
