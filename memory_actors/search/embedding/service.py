@@ -303,9 +303,8 @@ class EmbeddingService:
     async def recall(self, digests: Collection[bytes], owner: Owner, shared: SharedDerived) -> None:
         """Take the same into memory alone."""
         keys, values = await self._beside(digests, owner, shared)
-        self._cache.remember(
-            self._table.opened(values, keys, self.embedder.dimension, owner), owner
-        )
+        opened = self._table.opened(values, keys, self.embedder.dimension, owner)
+        self._cache.remember(opened, owner)
 
     async def _beside(
         self, digests: Collection[bytes], owner: Owner, shared: SharedDerived
