@@ -58,7 +58,7 @@ class Coded(NamedTuple):
         """
         high = coded(vector[None])
         low = coded(vector[None] - high.decoded())
-        if way() == AVX512 and self.codes.shape[1] % _WIDTH == 0:
+        if way() == AVX512 and len(vector) == self.codes.shape[1] and len(vector) % _WIDTH == 0:
             return self._compiled_dots(high, low)
         both = byte_dots(self.codes, np.concatenate([high.codes, low.codes])).astype(np.float32)
         return (both[:, 0] * high.steps + both[:, 1] * low.steps) * self.steps
