@@ -196,13 +196,10 @@ class InMemoryLog(TakesAppends):
         self, stream: str, versions: Sequence[int], *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return these events of a stream, in the order asked for."""
-        held = self._held(stream)
-        found: list[Recorded[Any]] = []
-        for version in versions:
-            if not 0 < version <= len(held.events):
-                raise CorruptLog(f"an event of stream {stream!r} is missing")
-            found += _readable([held.events[version - 1]], dropped)
-        return found
+        events = self._held(stream).events
+        if not all(0 < version <= len(events) for version in versions):
+            raise CorruptLog(f"an event of stream {stream!r} is missing")
+        return _readable([events[version - 1] for version in versions], dropped)
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""

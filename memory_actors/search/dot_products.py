@@ -60,7 +60,8 @@ class Coded(NamedTuple):
         """
         high = coded(vector[None])
         low = coded(vector[None] - high.decoded())
-        if LIBRARY.instruction_set == AVX512 and self.codes.shape[1] % _WIDTH == 0:
+        fits = len(vector) == self.codes.shape[1] and len(vector) % _WIDTH == 0
+        if LIBRARY.instruction_set == AVX512 and fits:
             return self._compiled_dots(high, low)
         both = byte_dots(self.codes, np.concatenate([high.codes, low.codes])).astype(np.float32)
         return (both[:, 0] * high.steps + both[:, 1] * low.steps) * self.steps

@@ -157,6 +157,7 @@ class LiveUser:
         """Finish what is under way; keep a snapshot and the index."""
         try:
             await self.actor.drain()
+            self.indexes.index_taken()  # which may begin a task
             await self._tasks.cancel()
             if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
                 await self.snapshot()
@@ -170,8 +171,8 @@ class LiveUser:
         """Finish what is under way; keep nothing."""
         try:
             await self.actor.drain()
-            await self._tasks.cancel()
             self.indexes.index_taken()  # who erases counts what was known
+            await self._tasks.cancel()
         finally:
             await self.embeddings.drop()
             self.indexes.retire()

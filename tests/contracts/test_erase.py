@@ -7,6 +7,7 @@ from contracts.stores import COUNT, FOREVER, Noted
 
 from eventlog import (
     Checkpoint,
+    CorruptLog,
     Dropped,
     EventStore,
     Fenced,
@@ -72,6 +73,15 @@ async def test_reading_an_erased_event_unprepared_is_a_typed_error(store: EventS
         with pytest.raises(PayloadErased, match="was erased"):
             await read()
     assert issubclass(PayloadErased, PayloadDropped)
+
+
+async def test_an_event_that_never_was_is_told_before_one_that_is_erased(store: EventStore):
+    """Whatever the order in which they are asked for."""
+    await store.append("s", [Noted("one")], 0)
+    await store.erase("s")
+    for versions in ([1, 0], [2, 1], [1, 2]):
+        with pytest.raises(CorruptLog):
+            await store.read_versions("s", versions)
 
 
 async def test_nothing_finds_what_was_erased(store: EventStore):

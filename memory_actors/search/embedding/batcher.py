@@ -167,7 +167,7 @@ class Batcher:
         """
         if len(texts) <= self.at_once_max:
             return await self.begin(texts, background=background, query=query)
-        queue = self._background if background else self._many
+        queue = self._queue_of(texts, background=background)
         found: dict[int, Outcome] = {}
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
         starts = iter(range(0, len(texts), self.at_once_max))
@@ -188,8 +188,13 @@ class Batcher:
         self, texts: Sequence[str], *, background: bool = False, query: bool = False
     ) -> InFlight:
         """Begin to embed `at_once_max` texts at most. See `embed_each`."""
-        queue = self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
-        return self._begin(texts, self._background if background else queue, query=query)
+        return self._begin(texts, self._queue_of(texts, background=background), query=query)
+
+    def _queue_of(self, texts: Sequence[str], *, background: bool) -> deque[_Wanted]:
+        """Return where texts of one call wait."""
+        if background:
+            return self._background
+        return self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         """Return what is known of each text. :raises EmbedderError: one could not be embedded."""
@@ -302,22 +307,34 @@ class Batcher:
                     del self._wanted[want.text]
                 else:
                     batch.append(want)
-            if batch:
-                lane.is_busy = True
-                done = partial(self._end_batch, lane, batch)
-                lane.thread.submit(partial(self._computed, batch), done)
+            if batch and self._handed_over(lane, batch):
                 return
 
+    def _handed_over(self, lane: _Lane, batch: list[_Wanted]) -> bool:
+        """Give the thread a batch and say whether it took it; if not, tell its callers why."""
+        try:
+            done = partial(self._end_batch, lane, batch)
+            lane.thread.submit(partial(self._computed, batch), done)
+        except Exception as error:
+            self._settle(batch, error)
+        else:
+            lane.is_busy = True
+        return lane.is_busy
+
     def _end_batch(
-        self, lane: _Lane, batch: list[_Wanted], computed: list[Outcome] | EmbedderError
+        self, lane: _Lane, batch: list[_Wanted], computed: list[Outcome] | Exception
     ) -> None:
-        # An error alone: the thread was closed before it came to it.
-        outcomes = [computed] * len(batch) if isinstance(computed, EmbedderError) else computed
-        for want, outcome in zip(batch, outcomes, strict=True):
+        self._settle(batch, computed)
+        self._begin_batch(lane)
+
+    def _settle(self, batch: list[_Wanted], computed: list[Outcome] | Exception) -> None:
+        """Tell the callers of a batch what came of it."""
+        if isinstance(computed, Exception):  # the thread was closed, or who watches steps failed
+            computed = [failed(computed)] * len(batch)
+        for want, outcome in zip(batch, computed, strict=True):
             self.texts_embedded += not isinstance(outcome, EmbedderError)
             del self._wanted[want.text]
             want.settle(outcome)
-        self._begin_batch(lane)
 
     # --- in a thread
 

@@ -51,8 +51,9 @@ class EmbedderThread:
         if self._given_up_at_s is not None:
             raise closed()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="embedder", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="embedder", daemon=True)
+            thread.start()  # where no thread can be started, the next call tries again
+            self._thread = thread
             _started.add(self)
         self._calls.put((call, done, asyncio.get_running_loop()))
 

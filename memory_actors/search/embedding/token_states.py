@@ -125,9 +125,18 @@ class Codebook:
 
     `lowest` is int8 `[vocabulary, dimensions]`, `steps` int8 `[dimensions]`, both in 127ths. An id
     behind the last row takes that one. `name` tells codebooks apart in what is packed.
+
+    :raises ValueError: they are of another type, or do not fit each other.
     """
 
     def __init__(self, name: str, lowest: Bytes, steps: Bytes):
+        if not lowest.dtype == steps.dtype == np.int8 or lowest.shape != (len(lowest), len(steps)):
+            raise ValueError(
+                f"a codebook has int8 [vocabulary, dimensions] and int8 [dimensions], not "
+                f"{lowest.dtype} {lowest.shape} and {steps.dtype} {steps.shape}"
+            )
+        if not len(lowest):
+            raise ValueError("a codebook has a row for one id at least")
         self.name = name
         self.lowest, self.steps = lowest, steps
         self.dimensions = len(steps)

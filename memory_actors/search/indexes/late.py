@@ -24,7 +24,7 @@ many as fit `bytes_max`, one behind another; the others are fetched by whoever m
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -63,8 +63,9 @@ _PLACE_BITS: Final = 32
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _FREQUENCY_BYTES: Final = 100
 _TOKENS: Final = 1 << 16
-FEW_TOKENS_MAX: Final = 1_024
-"""Different tokens of all memories, 100 KB; of more, a column of 256 KB."""
+FEW_TOKENS_MAX: Final = 4_096
+"""Different tokens of all memories: as pairs they take 25 KB; of more, a column of 256 KB does."""
+CHANGES_MAX: Final = 512  # of few tokens, before they are put together with the others: 50 us
 _ROW_BYTES: Final = 39
 """Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
@@ -102,44 +103,68 @@ class TokensThen(NamedTuple):
         return SavedTokens(labels.tobytes(), ends.tobytes(), token_ids.tobytes())
 
 
+class _Few(NamedTuple):
+    """The number of memories that have each of a few tokens."""
+
+    ids: TokenIds
+    """In order."""
+    counts: npt.NDArray[np.int32]
+    since: dict[int, int]
+    """By how much some have changed since."""
+
+
 class _Frequencies:
-    """The number of memories that have each token: of few tokens by token, of many in a column."""
+    """The number of memories that have each token: of few tokens as pairs, of many in a column."""
 
     def __init__(self, token_ids: TokenIds):
-        self._few: dict[int, int] | None = {}
+        self._few: _Few | None = None
         self._many: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        ids, counts = np.unique(token_ids, return_counts=True)
-        if len(ids) > FEW_TOKENS_MAX:
-            self._lay_out(ids, counts)
-        else:
-            self._few = dict(zip(ids.tolist(), counts.tolist(), strict=True))
+        self._take(*np.unique(token_ids, return_counts=True))
 
     @property
     def size_bytes(self) -> int:
-        return self._many.nbytes if self._few is None else _FREQUENCY_BYTES * len(self._few)
+        if self._few is None:
+            return self._many.nbytes
+        ids, counts, since = self._few
+        return ids.nbytes + counts.nbytes + _FREQUENCY_BYTES * len(since)
 
     def count(self, token_ids: TokenIds, change: int) -> None:
         """Count different tokens of a memory that came or went."""
-        few = self._few
-        if few is None:
+        if self._few is None:
             self._many[token_ids] += change
             return
+        ids, counts, since = self._few
         for token in token_ids.tolist():
-            few[token] = few.get(token, 0) + change
-        if len(few) > FEW_TOKENS_MAX:
-            self._lay_out(np.fromiter(few, np.uint16), np.fromiter(few.values(), np.int64))
+            since[token] = since.get(token, 0) + change
+        if len(since) > CHANGES_MAX:
+            found = self._column(ids, counts)
+            found[np.fromiter(since, np.int64)] += np.fromiter(since.values(), np.int32)
+            every = np.flatnonzero(found > 0)
+            self._take(every.astype(np.uint16), found[every])
 
     def of(self, token_ids: TokenIds) -> npt.NDArray[np.int64]:
         """Return the number of memories that have each of these; from any thread."""
         few = self._few
         if few is None:
             return self._many[token_ids].astype(np.int64)
-        return np.array([few.get(token, 0) for token in token_ids.tolist()], np.int64)
+        ids, counts, since = few
+        changes = np.array([since.get(token, 0) for token in token_ids.tolist()], np.int64)
+        if not len(ids):
+            return changes
+        places = np.minimum(np.searchsorted(ids, token_ids), len(ids) - 1)
+        return np.where(ids[places] == token_ids, counts[places], 0) + changes
 
-    def _lay_out(self, ids: TokenIds, counts: npt.NDArray[np.int64]) -> None:
-        many = zeros(_TOKENS, np.int32)  # of which only what is written takes memory
-        many[ids] = counts
-        self._many, self._few = many, None  # in this order: another thread may look
+    def _take(self, ids: TokenIds, counts: npt.NDArray[np.integer[Any]]) -> None:
+        """Let these be the counts. Another thread may look meanwhile."""
+        if len(ids) > FEW_TOKENS_MAX:
+            self._many, self._few = self._column(ids, counts), None
+        else:
+            self._few = _Few(ids, counts.astype(np.int32), {})
+
+    def _column(self, ids: TokenIds, counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int32]:
+        column = zeros(_TOKENS, np.int32)
+        column[ids] = counts
+        return column
 
 
 class _Rows:

@@ -20,6 +20,7 @@ QUERY_TOKENS_MAX: Final = 64
 """Of a query. A pasted page as a query would otherwise take time without bound."""
 _WIDTH: Final = 64  # of states that are compared by what is compiled
 _CODE_BYTES: Final = _WIDTH // 4
+_ROW_BYTES: Final = 2 + _CODE_BYTES  # of a token, with its id
 _CHUNK_MEMORIES: Final = 512
 """Scored at once by numpy: 18,000 tokens are 1 MB, which stays in the processor's cache."""
 _ARGUMENTS: Final = (
@@ -44,6 +45,7 @@ def max_sim(query: QueryTokens, memories: Tokens, codebook: Codebook) -> Scores:
     if not count or not len(memories.counts):
         return np.zeros(len(memories.counts), np.float32)
     fits = count <= QUERY_TOKENS_MAX and query.states.shape == (count, _WIDTH)
+    fits = fits and query.states.dtype == np.int8 and memories.rows.itemsize == _ROW_BYTES
     instruction_set = LIBRARY.instruction_set
     if fits and codebook.code_bytes == _CODE_BYTES and instruction_set:
         return _compiled(instruction_set, query, memories, codebook)

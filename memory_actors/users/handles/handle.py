@@ -343,18 +343,20 @@ class Handle(metaclass=ABCMeta):
         self, live: LiveUser, texts: Sequence[Texts], events: Sequence[Recorded[Any]]
     ) -> str | None:
         """Index the texts as they are embedded; if that fails, leave it for later and say why."""
-        try:
-            for some, request in texts:
-                await self._settle(live, some, await request.all())
-        except EmbedderError as error:
+        lacking = list[EmbedderError]()
+        for some, request in texts:
+            embedded, failed = await request.each()  # of all, or what comes later is lost
+            await self._settle(live, {d: some[d] for d in embedded}, embedded)
+            lacking += failed.values()
+        if lacking:
             _logger.warning(
                 "memory kept, not indexed",
                 user=hashed(self._scope.user_id),
-                count=sum(len(some) for some, _ in texts),
-                error=reason(error),
+                count=len(lacking),
+                error=reason(lacking[0]),
             )
             live.indexes.index_later(self.kind, live.actor.drain)
-            return str(error)
+            return str(lacking[0])
         # Another spelling of an entity's name, say, may have led to another text.
         live.indexes.index_what_lacks(self.kind, {event.version for event in events})
         return None

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -460,6 +461,31 @@ async def test_a_poisonous_vector_never_reaches_an_index(open_memory, embedder, 
         embedder.embed = good
         hits = await user.retrieve("good one")
         assert hits[0].content == "good one"
+
+
+async def test_one_text_that_cannot_be_embedded_costs_the_others_nothing(
+    open_memory, embedder
+) -> None:
+    """They are indexed at once, and computed once."""
+    embed, given = embedder.embed, Counter[str]()
+
+    def fails(texts):
+        given.update(texts)
+        if "bad one" in texts:
+            raise RuntimeError("not this one")
+        return embed(texts)
+
+    async with open_memory() as memory:
+        user = memory.user("u")
+        await user.add("a first one")
+        embedder.embed = fails
+        texts = ["bad one", *(f"good one {n}" for n in range(600))]
+        receipts = await user.add_many([Item(content=text) for text in texts])
+        assert {receipt.indexed for receipt in receipts} == {False}
+        hits = await user.retrieve("good one 599", top_k=600)
+        assert len({hit.content for hit in hits} & set(texts)) >= 590
+    assert sum(given[text] > 2 for text in texts[1:]) == 0  # with a batch that fails, and alone
+    assert sum(given[text] == 2 for text in texts[1:]) < 64
 
 
 async def test_another_model_is_refused_and_a_reindex_accepts_it(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from eventlog import Environment
 from memory_actors import MemorySystem, Settings
 from memory_actors.base.errors import EmbedderError
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.search.embedding import batcher as batcher_module
 from memory_actors.search.embedding.batcher import (
     BACKGROUND_CHARACTERS_MAX,
     BATCH_TEXTS_MAX,
@@ -273,6 +274,36 @@ async def test_callers_fail_at_once_while_the_embedder_hangs() -> None:
     batcher.embedder.go.release()  # type: ignore[attr-defined]
     assert len(await batcher.embed(["again"])) == 1
     await batcher.close()
+
+
+async def test_who_watches_steps_and_fails_holds_nothing_up(monkeypatch) -> None:
+    """The callers of one batch are told; those of the next one are served."""
+
+    def fails(*_args: object, **_attributes: object):
+        monkeypatch.undo()
+        raise ValueError("exporter down")
+
+    batcher = Batcher(FakeEmbedder(), deadline_s=5)
+    monkeypatch.setattr(batcher_module, "step", fails)
+    with anyio.fail_after(5):
+        with pytest.raises(EmbedderError, match="exporter down"):
+            await batcher.embed(["one"])
+        assert len(await batcher.embed(["one", "two"])) == 2
+        await batcher.close()
+
+
+async def test_a_thread_that_cannot_be_started_is_tried_again(monkeypatch) -> None:
+    def fails(_thread: threading.Thread) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("can't start new thread")
+
+    batcher = Batcher(FakeEmbedder(), deadline_s=5)
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    with anyio.fail_after(5):
+        with pytest.raises(EmbedderError, match="can't start new thread"):
+            await batcher.embed(["one"])
+        assert len(await batcher.embed(["one"])) == 1
+        await batcher.close()
 
 
 async def test_closing_answers_waiters_and_finishes_its_work() -> None:

@@ -141,6 +141,33 @@ def test_all_ways_to_compare_states_agree(data: st.DataObject):
         assert compiled == pytest.approx(by_numpy, abs=2e-5)
 
 
+def test_what_c_cannot_read_goes_to_numpy(monkeypatch: pytest.MonkeyPatch):
+    """Which refuses it, where C would read what is not there."""
+    monkeypatch.setattr(max_sim_module, "_compiled", None)
+    narrow = tokens_of([pack(ids(4, 1), states(4, 1, 16), plain_codebook(16))])
+    query = build([4]).query(*asked([1], 1))
+    with pytest.raises(ValueError, match="dtype"):
+        max_sim(query, narrow, PLAIN)
+    wide = query._replace(states=query.states.astype(np.int16))
+    assert max_sim(wide, tokens_of([b""]), PLAIN).tolist() == [0]
+    many = QueryTokens(np.ones((65, DIMENSIONS), np.int8), np.ones(65, np.float32))
+    assert max_sim(many, tokens_of([pack([1], states(1, 1))]), PLAIN).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "steps"),
+    [
+        (np.zeros((2, 4), np.int16), np.ones(4, np.int8)),
+        (np.zeros((2, 4), np.int8), np.ones(4, np.float32)),
+        (np.zeros((2, 3), np.int8), np.ones(4, np.int8)),
+        (np.zeros((0, 4), np.int8), np.ones(4, np.int8)),
+    ],
+)
+def test_a_codebook_of_other_arrays_is_refused(lowest, steps):
+    with pytest.raises(ValueError, match="a codebook has"):
+        Codebook("made up", lowest, steps)
+
+
 def test_it_is_compiled_where_it_can_be():
     """scripts/setup.sh installs the checkout, which compiles it."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64") or not shutil.which("cc"):
@@ -331,11 +358,12 @@ def test_a_memory_is_found_while_all_is_made_anew():
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60))
-def test_after_any_changes_scores_are_those_of_a_new_index(changes):
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60), st.sampled_from([5, 99]))
+def test_after_any_changes_scores_are_those_of_a_new_index(changes, changes_max):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(late, "DEAD_MIN", 2)
         patch.setattr(late, "FEW_TOKENS_MAX", 20)
+        patch.setattr(late, "CHANGES_MAX", changes_max)
         patch.setattr(late, "SEGMENT_BYTES", 300)
         index, living = LateIndex(), {}
         for adds, label in changes:
