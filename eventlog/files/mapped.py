@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 mapping_lock: Final = threading.Lock()
 """Held while a file is mapped or unmapped, so that an address found in /proc/self/maps is still
@@ -21,19 +21,35 @@ that file's when its pages are released."""
 _MAPS: Final = Path("/proc/self/maps")
 _SHARED: Final = " r--s "
 """How one that is only read is mapped."""
-_files: set[tuple[int, int]] = set()
-"""Device and inode of each."""
+if hasattr(os, "register_at_fork"):  # else a child could have it from a thread that it has not
+    os.register_at_fork(
+        before=mapping_lock.acquire,
+        after_in_parent=mapping_lock.release,
+        after_in_child=mapping_lock.release,
+    )
 
 
-def note_mapped(path: Path) -> tuple[int, int]:
+class MappedFile(NamedTuple):
+    """A file by all that the system may name it by."""
+
+    inode: int
+    device: int
+    """Of a subvolume of btrfs it is another one than the one in /proc/self/maps."""
+    path: str
+
+
+_files: set[MappedFile] = set()
+
+
+def note_mapped(path: Path) -> MappedFile:
     """Take note that a file is mapped; return what it is known by."""
     about = path.stat()
-    file = about.st_dev, about.st_ino
+    file = MappedFile(about.st_ino, about.st_dev, str(path.resolve()))
     _files.add(file)
     return file
 
 
-def note_unmapped(file: tuple[int, int]) -> None:
+def note_unmapped(file: MappedFile) -> None:
     """Take note that a file is not mapped any more."""
     _files.discard(file)
 
@@ -52,9 +68,11 @@ def _places() -> Iterator[tuple[int, int]]:
     for line in _MAPS.read_text(errors="replace").splitlines():
         if _SHARED not in line:
             continue
-        place, _, _, device, inode, *_ = line.split()
-        major, minor = (int(number, 16) for number in device.split(":"))
-        if (os.makedev(major, minor), int(inode)) in _files:
+        place, _, _, numbers, inode, *named = line.split(maxsplit=5)
+        path = "".join(named)
+        device = os.makedev(*(int(number, 16) for number in numbers.split(":")))
+        known = [file for file in _files if file.inode == int(inode)]
+        if any(device == file.device or path == file.path for file in known):
             start, end = (int(number, 16) for number in place.split("-"))
             yield start, end
 

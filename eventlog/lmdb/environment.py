@@ -64,7 +64,7 @@ from eventlog.files.datafile import (
     sync_to_disk,
     unlock,
 )
-from eventlog.files.mapped import mapping_lock, note_mapped, note_unmapped
+from eventlog.files.mapped import MappedFile, mapping_lock, note_mapped, note_unmapped
 from eventlog.files.pages import CHECKED_BYTES_MAX, META_PAGES, check_file
 from eventlog.files.shared import Shared
 from eventlog.lmdb.copying import copy_table, pages
@@ -103,7 +103,7 @@ class _File:
     page_bytes: int
     earlier: int
     """Transactions counted in the files before this one."""
-    known_as: tuple[int, int]
+    known_as: MappedFile
     """Among the files that are mapped."""
 
     def close(self) -> None:
