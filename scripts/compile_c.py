@@ -41,9 +41,9 @@ class CompileC(BuildHookInterface[Any]):
         is_for_here = (sys.platform, platform.machine()) == ("linux", "x86_64")
         if wanted == "any" or (wanted is None and not is_for_here):
             return
+        if not is_for_here:
+            raise OSError(f"a wheel for {wanted} is compiled on Linux on x86-64")
         try:
-            if not is_for_here:
-                raise OSError(f"a wheel for {wanted} is compiled on Linux on x86-64")
             for library in LIBRARIES:
                 self._compile(library)
         except (OSError, subprocess.CalledProcessError) as error:

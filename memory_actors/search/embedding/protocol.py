@@ -37,8 +37,7 @@ class Embedded(NamedTuple):
     """The states before they were coded, `rounded`, int8 [tokens, dimensions]: what a query is
     compared by. None of what was stored; of an embedder that gives none, what was coded serves."""
     coded: Coded | None = None
-    """The vector as it is stored, one row; None if it was read from the store or comes from an
-    embedder."""
+    """The vector as it is stored, one row; None if it comes from an embedder."""
 
 
 class Embedder(Protocol):

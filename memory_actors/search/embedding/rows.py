@@ -126,10 +126,11 @@ def codes_of(rows: Sequence[bytes], dimension: int) -> Bytes:
 
 def embedded_in(rows: Sequence[bytes], dimension: int) -> list[Embedded]:
     """Return what is in rows of this dimension."""
-    vectors, body = units_of(codes_of(rows, dimension)).decoded(), HEADER.size + dimension
-    return [
-        Embedded(vector.copy(), row[body:] or None)  # one that is kept must not keep them all
-        for vector, row in zip(vectors, rows, strict=True)
+    coded, body = units_of(codes_of(rows, dimension)), HEADER.size + dimension
+    vectors = coded.decoded()
+    return [  # of copies: one that is kept must not keep them all
+        Embedded(vectors[place].copy(), row[body:] or None, coded=coded.copied(place))
+        for place, row in enumerate(rows)
     ]
 
 
