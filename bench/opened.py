@@ -30,7 +30,12 @@ async def opened(
 ) -> AsyncIterator[MemorySystem]:
     """Open a store whose users stay in memory; alerts go nowhere. `limits` are those of a tier."""
     tiers = {} if limits is None else {tier: Plan(limits=limits)}
-    chosen = Settings(live_bytes_max=UNLIMITED_BYTES, tiers=tiers, deadline_s=DEADLINE_S)
+    chosen = Settings(
+        live_bytes_max=UNLIMITED_BYTES,
+        tiers=tiers,
+        deadline_s=DEADLINE_S,
+        embedder_deadline_s=DEADLINE_S,
+    )
     async with MemorySystem.open(store, embedder=embedder, settings=chosen, alerts=[]) as memory:
         yield memory
 

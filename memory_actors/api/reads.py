@@ -104,14 +104,15 @@ class UserReads:
         `token_budget` returns as many as fit that many tokens, 4 bytes each, about: up to 1,000,
         and about one for four tokens. `diversity` (0 to 1) makes results that are like better ones
         give way: then they come in the order in which they were chosen. `explain` gives each hit
-        its signals. `weights` changes what a signal counts for; 0 switches it off. `reference_time`
+        its signals. `weights` multiplies what a signal counts for; 0 switches it off. `reference_time`
         is what "last week" in a query is relative to (None: now).
 
         `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
         less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.
 
-        Behind them come up to two summaries of compressed memories (`source="compressed"`), the
-        best ones; `compressed=False` leaves them out.
+        Up to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,
+        last, if they score more than the memories they displace; `compressed=False` leaves them
+        out. `hits.answered` is the chance that the first hits answer at all.
 
         :raises InvalidInputError: an empty query, an unknown type, a bad filter or number.
         :raises EmbedderError: the query could not be embedded.

@@ -185,7 +185,12 @@ class Hit(Memory, frozen=True, kw_only=True):
     """One memory that a query found."""
 
     score: float
-    """In [0, 1], comparable across queries: about the chance that it answers one."""
+    """In [0, 1], comparable across queries: the chance that it answers. It depends on the memory
+    and the query, not on how well others fit: use it for a threshold (`min_score`)."""
+    answered: float = 0.0
+    """The chance that the first hits of this search answer at all, the same in all of them."""
+    passage: str = ""
+    """The part of a long content that was found, below its heading; else the content."""
     signals: dict[str, float] | None = None
     """With `explain`: what each signal adds to the score, before it is brought to [0, 1]."""
     near_duplicates: tuple[str, ...] = ()
@@ -196,6 +201,11 @@ class Hit(Memory, frozen=True, kw_only=True):
 
 class Hits(list[Hit]):
     """The memories that a query found, the best first: a list that notebooks draw."""
+
+    @property
+    def answered(self) -> float:
+        """The chance, 0 to 1, that the first hits answer at all: low means "nothing is known"."""
+        return self[0].answered if self else 0.0
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a data frame with a row for each hit, and a column for each signal.

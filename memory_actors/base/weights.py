@@ -1,37 +1,43 @@
 """The weight of each signal of the ranking, by what a store holds and what is asked.
 
-Signals are those of `memory_actors/search/ranking.py`. The weights that a caller sees and may
-change (`TURNS`) are for texts that are long or were said by somebody: one vector blurs a long text,
-so it is found by its words and their states. Of short facts the vector says it all, and they are
-asked in other words: there meaning leads (`FACTS`), the more so the fewer there are, for with few
-memories nobody can tell which words are rare (`FEW`). A store weighs in between by what it holds.
-And where the model can read little of the query, its own words lead (`FOREIGN`), those of the
-passage before those around it. An embedder that gives no token states leaves vectors and words
-(`PLAIN`).
+Signals are those of `memory_actors/search/ranking.py`. Their weights are learned, since stores
+differ: short facts are found by their vectors; turns of people by their words; in a chat with an
+assistant the user's turns lead, and the reply to a turn tells what it was about. A `Mixture` says
+how much of each kind a store and a query are. The weight of a signal is the sum of its `LEARNED`
+rows, each times its share of the mixture, so weights change smoothly as a store grows.
+`python -m bench learn` fits the rows and writes `learned_weights.py`.
 """
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.learned_weights import ANSWERED, CHANCE, LEARNED
 
 WEIGHT_MAX: Final = 1_000_000  # beyond it float32 has no digits left for the other signals
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """The weight of each signal; 0 switches it off."""
+    """How much each signal counts, as a multiple of its learned weight: 0 switches it off."""
 
     late: float = 1.0
-    session: float = 0.8
-    words: float = 0.6
-    meaning: float = 0.2
-    date: float = 0.6
-    speaker: float = 0.08
-    asks: float = -0.12
-    bare: float = -0.6
+    session: float = 1.0
+    words: float = 1.0
+    own_words: float = 1.0
+    meaning: float = 1.0
+    date: float = 1.0
+    speaker: float = 1.0
+    asks: float = 1.0
+    echo: float = 1.0
+    reply: float = 1.0
+    next_turn: float = 1.0
+    bare: float = 1.0
+
+
+SIGNALS: Final = Weights.__struct_fields__
 
 
 def check_weights(weights: object) -> Weights:
@@ -41,7 +47,7 @@ def check_weights(weights: object) -> Weights:
     """
     if not isinstance(weights, Weights):
         raise InvalidInputError(f"weights must be Weights(late=…), not {type(weights).__name__}")
-    for name in weights.__struct_fields__:
+    for name in SIGNALS:
         value = getattr(weights, name)
         if not isinstance(value, int | float) or not -WEIGHT_MAX <= value <= WEIGHT_MAX:
             raise InvalidInputError(
@@ -55,39 +61,52 @@ def weights_of(given: Mapping[str, Any]) -> Weights:
 
     :raises InvalidInputError: there is no signal of a name, or a weight is no number.
     """
-    if unknown := given.keys() - set(Weights.__struct_fields__):
-        known = ", ".join(Weights.__struct_fields__)
-        raise InvalidInputError(f"unknown weight {min(unknown)!r:.80}: use some of {known}")
+    if unknown := given.keys() - set(SIGNALS):
+        raise InvalidInputError(
+            f"unknown weight {min(unknown)!r:.80}: use some of {', '.join(SIGNALS)}"
+        )
     try:
         return msgspec.convert(given, Weights)
     except msgspec.ValidationError as error:
         raise InvalidInputError(f"a weight must be a number: {error}") from error
 
 
-TURNS: Final = Weights()
-FACTS: Final = Weights(
-    late=0.65, session=0.0, words=0.3, meaning=1.0, date=1.0, speaker=0.08, asks=-0.1
-)
-FEW: Final = Weights(late=0, session=0, words=0, meaning=1.6, date=1.0, speaker=0.08, asks=-0.1)
-FOREIGN: Final = Weights(
-    late=0.25, session=0.2, words=1.0, meaning=0.0, date=0.6, speaker=0.08, asks=-0.12
-)
-FIRST: Final = Weights(
-    late=0.0, session=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
-)
-"""Of the first stage."""
-PLAIN: Final = Weights(
-    late=0.0, session=0.0, words=1.0, meaning=2.0, date=1.2, speaker=0.16, asks=-0.25
-)
-"""For embedders that give no token states."""
-FIRST_FOREIGN: Final = Weights(
-    late=0.0, session=0.0, words=2.0, meaning=0.1, date=1.2, speaker=0.16, asks=-0.25, bare=0.0
-)
-AROUND: Final = 0.4  # of the words around a passage in a foreign query, beside its own
-FEW_FACTS: Final = 15  # memories at which half of what is said of facts holds
+class Mixture(NamedTuple):
+    """How much a store and a query are of each kind, 0 to 1."""
+
+    chat: float = 0.0
+    """Replies of an assistant: 1 where half of the turns or more are replies."""
+    people: float = 0.0
+    """Turns of people who have names."""
+    long: float = 0.0
+    """Texts longer than a fact; 1 from 22 different tokens in the mean."""
+    facts: float = 0.0
+    """Short texts that nobody said."""
+    few: float = 0.0
+    """1 for an empty store, a half for 15 passages: nobody can tell which words are rare."""
+    foreign: float = 0.0
+    """Words of the query that the model cannot read."""
+    statement: float = 0.0
+    """1 if the query is no question: what is said now is to recall what was said before."""
+
+
+FEW_PASSAGES: Final = 15  # at which half of what is said of few memories holds
 LONG_TOKENS: Final = (12.0, 22.0)
-"""Different tokens a text has in the mean: from where texts are long in part, and as a whole. Facts
+"""Different tokens of a text in the mean: from where texts are long in part, and as a whole. Facts
 have 4 to 12, turns of LoCoMo 26, sentences of articles 23; marks do not count."""
+PLAIN: Final = Weights(
+    late=0.0, session=0.0, words=2.0, own_words=2.0, meaning=8.0, date=4.8, speaker=0.6, asks=-2.0,
+    echo=0.0, reply=-0.8, next_turn=0.0, bare=-2.4,
+)  # fmt: skip
+"""For embedders that give no token states."""
+FIRST: Final = Weights(
+    late=0.0, session=0.0, words=2.0, own_words=0.0, meaning=0.7, date=1.2, speaker=0.16,
+    asks=-0.25, echo=0.0, reply=0.0, next_turn=0.0, bare=0.0,
+)  # fmt: skip
+"""Of the first stage."""
+FIRST_CHAT: Final = msgspec.structs.replace(FIRST, words=1.0, meaning=1.2, reply=-0.1)
+FIRST_FOREIGN: Final = msgspec.structs.replace(FIRST, meaning=0.1)
+AROUND: Final = 0.4  # of the words around a passage in a foreign query, beside its own
 
 
 def between(some: Weights, others: Weights, share: float) -> Weights:
@@ -95,25 +114,43 @@ def between(some: Weights, others: Weights, share: float) -> Weights:
     if not share:
         return some
     mixed = {
-        name: (1 - share) * getattr(some, name) + share * getattr(others, name)
-        for name in some.__struct_fields__
+        name: (1 - share) * getattr(some, name) + share * getattr(others, name) for name in SIGNALS
     }
     return Weights(**mixed)
 
 
 @lru_cache
-def usual_weights(count: int, turns: float, foreign: float) -> Weights:
-    """Return the weights for so many memories, the share of turns in them and what is asked."""
-    known = count**2 / (count**2 + FEW_FACTS**2)
-    facts = between(FEW, FACTS, known)
-    return between(between(facts, TURNS, turns), FOREIGN, foreign)
+def learned(mixture: Mixture) -> Weights:
+    """Return the learned weights of a mixture."""
+    shares = (1.0, *mixture)
+    return Weights(
+        **{
+            name: sum(share * row[place] for share, row in zip(shares, LEARNED, strict=True))
+            for place, name in enumerate(SIGNALS)
+        }
+    )
 
 
 @lru_cache
-def as_weighed(usual: Weights, callers: Weights) -> Weights:
-    """Return weights as the caller weighs them, whose own ones stand in the place of `TURNS`."""
-    weighed = {
-        name: getattr(usual, name) * getattr(callers, name) / getattr(TURNS, name)
-        for name in usual.__struct_fields__
-    }
-    return Weights(**weighed)
+def weighed(usual: Weights, callers: Weights) -> Weights:
+    """Return weights, each times what a caller gives for it."""
+    return Weights(**{name: getattr(usual, name) * getattr(callers, name) for name in SIGNALS})
+
+
+@lru_cache
+def chance_line(mixture: Mixture) -> tuple[float, float]:
+    """Return constant and slope of the logit that a passage of some score answers."""
+    constant, slope = (
+        sum(share * row[place] for share, row in zip((1.0, *mixture), CHANCE, strict=True))
+        for place in (0, 1)
+    )
+    return constant, max(slope, 0.05)  # a better passage never has less of a chance
+
+
+@lru_cache
+def answered_weights(mixture: Mixture) -> tuple[float, ...]:
+    """Return the weights of the signals that tell whether anything answers, the constant first."""
+    return tuple(
+        sum(share * one for share, one in zip((1.0, *mixture), column, strict=True))
+        for column in zip(*ANSWERED, strict=True)
+    )

@@ -10,7 +10,7 @@ that compressed it. So what a later event says of a memory that is not there was
 original, which is gone by the end in any case, and is passed over too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -24,11 +24,11 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
+from memory_actors.kinds.passages import spans
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import Draft, Held, derived, new_row
 from memory_actors.kinds.tainted import TaintedPast
 
-PASSAGE_CHARACTERS_MAX = 600  # some 150 tokens: a model that reads 256 reads all of it
 _HEADING = ("[Summary of ", "]: ")
 
 # --- events
@@ -100,7 +100,7 @@ class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False
     bytes_before: int = 0
     """Of a summary: what its originals said, in bytes."""
     digests: tuple[bytes, ...] = ()
-    """Of a summary: those of its passages."""
+    """Those of its passages, where it has several: of a summary, and of a long text."""
 
 
 R = TypeVar("R", bound=Compactable)
@@ -307,17 +307,8 @@ def passages_of(content: str) -> tuple[SummaryPassage, ...]:
     """
     return tuple(
         SummaryPassage(start, end, text_digest(content[start:end]))
-        for start, end in _spans(content)
+        for start, end in spans(content, _heading_length(content))
     )
-
-
-def _spans(content: str) -> Iterator[tuple[int, int]]:
-    start = _heading_length(content)
-    while start < len(content):
-        end = _end(content, start)
-        if content[start:end].strip():
-            yield start, end
-        start = end
 
 
 def _heading_length(content: str) -> int:
@@ -325,18 +316,6 @@ def _heading_length(content: str) -> int:
     end = content.find(closing) + len(closing)
     has_one = content.startswith(opening) and end >= len(closing) and content[end:].strip()
     return end if has_one else 0
-
-
-def _end(content: str, start: int) -> int:
-    """Return where a part ends: after a line, a sentence or a word in its second half."""
-    if len(content) - start <= PASSAGE_CHARACTERS_MAX:
-        return len(content)
-    half = start + PASSAGE_CHARACTERS_MAX // 2
-    for mark in ("\n", ". ", " "):
-        at = content.rfind(mark, half, start + PASSAGE_CHARACTERS_MAX)
-        if at >= 0:
-            return at + len(mark)
-    return start + PASSAGE_CHARACTERS_MAX
 
 
 # --- the kind

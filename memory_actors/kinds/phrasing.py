@@ -2,7 +2,12 @@
 
 import hashlib
 import unicodedata
+from typing import Final
 
+USER: Final = "user"
+REPLYING: Final = frozenset({"assistant", "system", "tool"})
+CHAT_ROLES: Final = REPLYING | {USER}
+"""Parts in a chat with an assistant. Any other role is the name of a person."""
 DIGEST_BYTES = 16  # chance collisions are out of the question, and a base of digests stays small
 RECIPE = "spoken/1"
 """Names what `spoken` does. Vectors of another recipe are not found, so they are made anew."""

@@ -22,7 +22,7 @@ from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.field_columns import as_numbers
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.traits import Columns, Traits, times
+from memory_actors.search.indexes.traits import QUESTION_MARKS, Columns, Traits, times
 
 TOP_K = 5  # results, unless somebody says how many
 BUDGET_TOP_K = 1_000  # the same where a budget of tokens says how many
@@ -37,6 +37,32 @@ _CHARACTERS_MAX: Final = 2_000
 # Scripts that do not part words: each character is as good as a word.
 _UNPARTED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _WORD: Final = re.compile(r"\w+")
+
+
+_FULL_STOPS: Final = (".", "!", "。", "！", "…")  # noqa: RUF001 - they are meant
+_PAST: Final = re.compile(
+    r"\b(?:did|was|were|had|when|first|used to|previous(?:ly)?|former(?:ly)?|before|earlier"
+    r"|originally|ago|in the past|back then|no longer|history|antes|früher|damals|avant|vorher)\b",
+    re.IGNORECASE,
+)
+_PRESENT: Final = re.compile(r"\b(?:now|still|currently|today|these days)\b", re.IGNORECASE)
+_REPLIES: Final = re.compile(
+    r"\b(?:did|have|had) you\b|\byou(?:'ve| have| had)? (?:also )?(?:said|told|suggest|recommend"
+    r"|mention|gave|given|list|wr[io]t|propos|advis|explain|describ|provid|shared|promis)"
+    r"|\b(?:assistant|your (?:answer|reply|suggestion|recommendation|advice|list))\b"
+    r"|\bhast du\b|\bhaben sie (?:mir|uns)\b",
+    re.IGNORECASE,
+)
+
+
+def is_about_past(text: str) -> bool:
+    """Say whether a query asks how things were or what happened, not how things are."""
+    return bool(_PAST.search(text)) and not _PRESENT.search(text)
+
+
+def asks_for_replies(text: str) -> bool:
+    """Say whether a query asks what an assistant has said."""
+    return bool(_REPLIES.search(text))
 
 
 class Query(NamedTuple):
@@ -82,6 +108,12 @@ class Query(NamedTuple):
     def asked_us(self) -> int:
         """The time that "last week" is relative to."""
         return self.now_us if self.reference_us is None else self.reference_us
+
+    @property
+    def is_question(self) -> bool:
+        """True if it asks: with a question mark, or without a full stop, as key words do."""
+        marks = any(mark in self.text for mark in QUESTION_MARKS)
+        return marks or not self.text.rstrip().endswith(_FULL_STOPS)
 
     @property
     def is_narrow(self) -> bool:

@@ -1,23 +1,29 @@
 """Ranking: what makes a memory an answer to a query.
 
-The score of a passage is a sum of signals, each times its weight (`weights.py`):
+The score of a passage is a sum of signals, each times its weight (`base/weights.py`):
 
 - late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
 - session: the best `late` of any candidate of the same session; alone, its own
 - words: BM25 of the passage and the two before it in its session (`indexes/lexical.py`), 0 to 1
+- own_words: BM25 of the passage alone, 0 to 1
 - meaning: centred cosine of the vectors (`indexes/rows.py`), -1 to 1
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
-- speaker: 1 if the query names one speaker, and it is theirs
-- asks: 1 if it ends in a question mark: a question seldom answers one
+- speaker: 1 if the query names one speaker, or asks what the assistant said, and it is theirs
+- asks: how much of it is a question, 0 to 1: a question seldom answers one
+- echo: of a question, how much of it the query says too, 0 to 1: a repeated question is no answer
+- reply: 1 for a reply of an assistant, unless the query asks for what one said
+- next_turn: `late` of the turn behind it, which tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
 Two stages: all rows by the signals that cost little, then the best few hundred by all of them.
-Summaries of compressed memories go through both beside the others, but are chosen apart, so that
-neither takes the place of the other.
+Then a newer text goes before an older one that is about the same thing (`_newest_first`).
+Summaries of compressed memories go through all of it beside the others, but are chosen apart, so
+that neither takes the place of the other.
 `docs/internals/retrieval.md` says what each signal is worth.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -26,21 +32,27 @@ import numpy.typing as npt
 
 from memory_actors.base.weights import (
     AROUND,
+    FEW_PASSAGES,
     FIRST,
+    FIRST_CHAT,
     FIRST_FOREIGN,
     LONG_TOKENS,
     PLAIN,
+    SIGNALS,
+    Mixture,
     Weights,
-    as_weighed,
+    answered_weights,
     between,
-    usual_weights,
+    chance_line,
+    learned,
+    weighed,
 )
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.labels import in_order
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import NONE, Columns
-from memory_actors.search.query import Query
+from memory_actors.search.query import Query, asks_for_replies, is_about_past
 
 Numbers = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -53,39 +65,10 @@ C = TypeVar("C", bound=npt.NDArray[Any])
 SECOND_STAGE: Final = 200  # of 10,000: scoring 600 lifts recall by 0.002, of 3,000 by nothing
 COMPRESSED_CANDIDATES: Final = 24  # passages of summaries, 150 tokens each, beside them
 PROPOSED: Final = 300  # by vectors and by words each, where there are too many rows to score
+ECHOES_MAX: Final = 16  # questions compared with the query word by word: 20 us each
+ECHO_MEANING_MIN: Final = 0.3  # cosine: a question that is farther from the query repeats nothing
+ECHO_FROM: Final = 0.6  # share of a question that any question on the same subject has in common
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
-
-
-class Chance(NamedTuple):
-    """The chance that a passage answers, by logistic regression; what each thing adds to its logit.
-
-    Fitted on all development sets of `python -m bench recall`, each of the same weight, and on
-    questions that nothing in the store answers, a quarter as many. The score counts, and how far it
-    is behind the best one: where something fits well, little else answers. Fitted without a set, it
-    is off by 0.02 in the mean on the results of that set and all others (its expected calibration
-    error); in a store that is all about one thing more answers than it says.
-    """
-
-    constant: float = -0.96
-    score: float = 1.63
-    score_of_turns: float = 1.02
-    behind: float = -10.2
-    turns: float = -2.86
-    foreign: float = -0.12
-
-    def at(self, scores: Numbers, best: float, turns: float, foreign: float) -> Numbers:
-        """Return the chance of scores, beside the best one of all kinds."""
-        logits = (
-            self.constant
-            + (self.score + self.score_of_turns * turns) * scores
-            + self.behind * np.maximum(best - scores, 0)
-            + self.turns * turns
-            + self.foreign * foreign
-        )
-        return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
-
-
-CHANCE: Final = Chance()
 
 
 class EmbeddedQuery(NamedTuple):
@@ -109,10 +92,14 @@ class Signals(NamedTuple):
     late: Numbers | None
     session: Numbers | None
     words: Numbers
+    own_words: Numbers
     meaning: Numbers
     date: Numbers | None
     speaker: Numbers | None
     asks: Numbers
+    echo: Numbers | None
+    reply: Numbers | None
+    next_turn: Numbers | None
     bare: Numbers | None
 
 
@@ -122,20 +109,14 @@ class Ranked(NamedTuple):
     signals: Signals
     scores: Numbers
     """The sums of weighed signals."""
+    gains: Numbers
+    """What of that is gained by passages that are newer than others about the same thing."""
     shown: Numbers
     """In [0, 1]: the chance that each answers."""
     order: Rows
     """The places of the passages in all of these, best first."""
     weights: Weights
-    turns: float
-    """How much of the index is long, or was said by somebody, 0 to 1."""
-
-    @property
-    def best(self) -> float | None:
-        """The score of the best memory, summaries left out; None if there is none."""
-        summaries = self.signals.summaries
-        scores = self.scores if summaries is None else self.scores[~summaries]
-        return float(scores.max()) if len(scores) else None
+    mixture: Mixture
 
     def places(self, *, summaries: bool) -> list[int]:
         """Return the places of the passages of summaries, or those of memories, best first."""
@@ -149,11 +130,12 @@ class Ranked(NamedTuple):
 
     def explained(self, place: int) -> dict[str, float]:
         """Return what each signal adds to the score of a passage."""
-        columns = {name: getattr(self.signals, name) for name in self.weights.__struct_fields__}
-        return {
+        columns = {name: getattr(self.signals, name) for name in SIGNALS}
+        found = {
             name: getattr(self.weights, name) * (0.0 if column is None else float(column[place]))
             for name, column in columns.items()
         }
+        return found | ({"newer": float(self.gains[place])} if self.gains[place] else {})
 
 
 def rank(searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery) -> list[Ranked]:
@@ -163,21 +145,45 @@ def rank(searched: Sequence[tuple[Parts, Rows | None]], question: EmbeddedQuery)
     """
     firsts = [_first(parts, rows, question) for parts, rows in searched]
     chosen = _best_of_all(firsts, question)
-    ranked = [
-        _second(first, places, question) for first, places in zip(firsts, chosen, strict=True)
-    ]
-    # An index that was emptied says nothing: a replay has none in its place.
-    best = max((found for one in ranked if (found := one.best) is not None), default=0.0)
-    return [
-        one._replace(shown=CHANCE.at(one.scores, best, one.turns, question.foreign))
-        for one in ranked
-    ]
+    return [_second(first, places, question) for first, places in zip(firsts, chosen, strict=True)]
+
+
+ANSWER_TOP: Final = 3
+
+
+def answer_signals(ranked: Sequence[Ranked]) -> tuple[Numbers, Mixture] | None:
+    """Return the signals that tell whether anything answers, and the mixture; None without hits.
+
+    A constant, the best score of all and how far it is before the fourth, and of the best three the
+    largest late interaction, share of words and cosine.
+    """
+    found = [one for one in ranked if len(one.order)]
+    if not found:
+        return None
+    best = max(found, key=lambda one: float(one.scores[one.order[0]]))
+    top, signals = best.order[:ANSWER_TOP], best.signals
+    behind = best.order[ANSWER_TOP : 2 * ANSWER_TOP]
+    first = float(best.scores[top[0]])
+    gap = first - (float(best.scores[behind[0]]) if len(behind) else first - 1)
+    late = signals.meaning if signals.late is None else signals.late
+    columns = (late, signals.own_words, signals.meaning)
+    values = [1.0, first, gap, *(float(column[top].max()) for column in columns)]
+    return np.array(values, np.float32), best.mixture
+
+
+def answered(ranked: Sequence[Ranked]) -> float:
+    """Return the chance that the best passages answer at all."""
+    found = answer_signals(ranked)
+    if found is None:
+        return 0.0
+    logit = float(found[0] @ np.array(answered_weights(found[1]), np.float32))
+    return float(1 / (1 + np.exp(-logit)))
 
 
 def _weighed(count: int, signals: Any, weights: Weights) -> Numbers:
     """Return the scores of so many passages: the sum of those signals that are there, weighed."""
     total: Numbers | None = None
-    for name in weights.__struct_fields__:
+    for name in SIGNALS:
         weight = getattr(weights, name)
         column = getattr(signals, name, None) if weight else None
         if column is not None:
@@ -194,6 +200,7 @@ class _First(NamedTuple):
 
     parts: Parts
     columns: Columns
+    mixture: Mixture
     rows: Rows | None
     """None stands for all."""
     summaries: Flags
@@ -202,6 +209,7 @@ class _First(NamedTuple):
     date: Numbers | None
     speaker: Numbers | None
     asks: Numbers
+    reply: Numbers | None
 
 
 def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
@@ -213,12 +221,16 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
     else:
         rows, words = _proposed(parts, close, question)
     taken = slice(0, parts.size) if rows is None else rows
+    replies = traits.are_replies(columns.speakers[taken])
     speaker = traits.named(query.text)
     theirs = None if speaker is None else columns.speakers[taken] == speaker
+    if replies is not None and asks_for_replies(query.text):
+        theirs, replies = replies if theirs is None else theirs | replies, None
     spans = named_spans(query.text, query.asked_us, traits.years())
     return _First(
         parts,
         columns,
+        _mixture(parts, question),
         rows,
         summaries=columns.summaries[taken],
         words=words,
@@ -226,6 +238,24 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
         date=closeness(spans, columns.occurred_us[taken]) if spans else None,
         speaker=None if theirs is None else theirs.astype(np.float32),
         asks=columns.asks[taken],
+        reply=None if replies is None else replies.astype(np.float32),
+    )
+
+
+def _mixture(parts: Parts, question: EmbeddedQuery) -> Mixture:
+    """Return how much an index and a query are of each kind that weights are learned for."""
+    count, traits = len(parts.dense), parts.traits
+    start, end = LONG_TOKENS
+    long = min(max((parts.late.mean_tokens - start) / (end - start), 0.0), 1.0)
+    said, (users, replies) = traits.turns / max(count, 1), traits.parts_of_chat
+    return Mixture(
+        chat=min(1.0, 2 * replies / max(count, 1)),
+        people=min(max(0.0, said - (users + replies) / max(count, 1)), 1.0),
+        long=long,
+        facts=max(0.0, 1 - max(said, long)),
+        few=FEW_PASSAGES**2 / (FEW_PASSAGES**2 + count**2),
+        foreign=question.foreign,
+        statement=float(not question.query.is_question),
     )
 
 
@@ -294,9 +324,13 @@ def _best_of_all(firsts: Sequence[_First], question: EmbeddedQuery) -> list[Rows
     """Return the places of the best of all indexes together, by index: memories and summaries."""
     if not firsts:
         return []
-    weights = between(FIRST, FIRST_FOREIGN, question.foreign)
     counts = [len(first.words) for first in firsts]
-    scores = _joined([_weighed(n, first, weights) for n, first in zip(counts, firsts, strict=True)])
+    scores = _joined(
+        [
+            _weighed(count, first, _first_weights(first.mixture))
+            for count, first in zip(counts, firsts, strict=True)
+        ]
+    )
     summary = _joined([first.summaries for first in firsts])
     count = max(SECOND_STAGE, 2 * question.query.pool)
     if summary.any():
@@ -307,6 +341,11 @@ def _best_of_all(firsts: Sequence[_First], question: EmbeddedQuery) -> list[Rows
         chosen = _best(scores, count)
     starts = accumulate(counts, initial=0)
     return [np.flatnonzero(chosen[start:end]) for start, end in pairwise(starts)]
+
+
+@lru_cache
+def _first_weights(mixture: Mixture) -> Weights:
+    return between(between(FIRST, FIRST_CHAT, mixture.chat), FIRST_FOREIGN, mixture.foreign)
 
 
 def _joined(columns: Sequence[C]) -> C:
@@ -325,29 +364,39 @@ def _best(scores: Numbers, count: int) -> Flags:
 
 def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
     """Return the passages in some places of the first stage, by all signals."""
-    parts, columns = first.parts, first.columns
+    parts, columns, text = first.parts, first.columns, question.query.text
     rows = places if first.rows is None else first.rows[places]
-    labels, turns = parts.dense.row_labels[rows], _turns_share(parts)
+    labels, owners = parts.dense.row_labels[rows], columns.owners[rows]
     late, session = _late(parts, labels, columns.chains[rows], question)
-    summaries = first.summaries[places]
+    summaries, words, asks = first.summaries[places], first.words[places], first.asks[places]
+    linked = parts.words.is_linked
     signals = Signals(
         labels,
-        columns.owners[rows],
+        owners,
         summaries=summaries if summaries.any() else None,
         late=late,
         session=session,
-        words=first.words[places],
+        words=words,
+        own_words=parts.words.score(text, rows, before=0) if linked else words,
         meaning=first.meaning[places],
         date=None if first.date is None else first.date[places],
         speaker=None if first.speaker is None else first.speaker[places],
-        asks=first.asks[places],
-        bare=_bare(parts, columns.bare[rows], labels, question.query.text),
+        asks=asks,
+        echo=None if late is None else _echo(parts, labels, asks, first.meaning[places], question),
+        reply=None if first.reply is None else first.reply[places],
+        next_turn=_next_turn(parts, rows, owners, columns.owners, late) if linked else late,
+        bare=_bare(parts, columns.bare[rows], labels, text),
     )
-    usual = PLAIN if late is None else usual_weights(len(parts.dense), turns, question.foreign)
-    weights = as_weighed(usual, question.query.weights)
+    usual = PLAIN if late is None else learned(first.mixture)
+    weights = weighed(usual, question.query.weights)
     scores = _weighed(len(rows), signals, weights)
     order = np.lexsort((labels, -scores))
-    return Ranked(signals, scores, scores, order, weights, turns)
+    gains = _newest_first(first, rows, order, scores, question)
+    scores = scores + gains
+    order = np.lexsort((labels, -scores))
+    constant, slope = chance_line(first.mixture)
+    shown = np.asarray(1 / (1 + np.exp(-(constant + slope * scores))), np.float32)
+    return Ranked(signals, scores, gains, shown, order, weights, first.mixture)
 
 
 def _late(
@@ -361,11 +410,82 @@ def _late(
     return late, _session(chains, late)
 
 
-def _turns_share(parts: Parts) -> float:
-    """Return how much of an index is long, or was said by somebody, 0 to 1."""
-    start, end = LONG_TOKENS
-    long = (parts.late.mean_tokens - start) / (end - start)
-    return min(max(long, parts.traits.turns / max(len(parts.dense), 1), 0.0), 1.0)
+def _echo(
+    parts: Parts, labels: Labels, asks: Numbers, meaning: Numbers, question: EmbeddedQuery
+) -> Numbers | None:
+    """Return how much of each question a query says too; the like of it, `ECHOES_MAX` at most."""
+    questions = np.flatnonzero((asks > 0) & (meaning > ECHO_MEANING_MIN))
+    if not len(questions) or question.embedded.tokens is None:
+        return None
+    questions = questions[np.argsort(-meaning[questions], kind="stable")[:ECHOES_MAX]]
+    said = parts.late.said_by(question.embedded.tokens, labels[questions])
+    echo = np.zeros(len(labels), np.float32)
+    echo[questions] = asks[questions] * np.clip((said - ECHO_FROM) / (1 - ECHO_FROM), 0, 1)
+    return echo
+
+
+def _next_turn(
+    parts: Parts, rows: Rows, owners: Chains, all_owners: Chains, late: Numbers | None
+) -> Numbers | None:
+    """Return the best `late` of the turn behind each, if it is a candidate too; else its own."""
+    if late is None:
+        return None
+    behind = parts.words.following_rows(rows, all_owners)
+    best = np.full(int(all_owners.max(initial=0)) + 1, -np.inf, np.float32)
+    np.maximum.at(best, owners, late)
+    found = np.where(behind >= 0, best[all_owners[behind]], -np.inf)
+    return np.where(np.isfinite(found), found, late).astype(np.float32)
+
+
+# --- the newer of two that are about the same thing
+#
+# Where the present is asked, a newer text about the same thing goes before an older one whose words
+# may fit better: "I'm back on coffee" before "I stopped drinking coffee". It may gain so much, in
+# the unit of scores, the more alike both are. Of two that are nearly the same but for one thing, as
+# "is a citizen of Spain" and "is a citizen of Denmark" are, the newer counts at any time. What
+# people tell each other, and what an assistant replies, does not change what was said before.
+
+NEWEST_OF: Final = 16  # of the best passages
+ALIKE_MIN: Final = 0.3  # cosine of two that are about the same thing
+SAME_MIN: Final = 0.7
+ALIKE_GAIN: Final = 1.0
+SAME_GAIN: Final = 2.0
+LATER_US: Final = 1_000_000  # what was said in one breath does not replace its own parts
+_LIFT: Final = 1e-3
+
+
+def _newest_first(
+    first: _First, rows: Rows, order: Rows, scores: Numbers, question: EmbeddedQuery
+) -> Numbers:
+    """Return what newer passages gain: as much as puts them before those that they replace."""
+    columns, mixture, query = first.columns, first.mixture, question.query
+    gained = np.zeros(len(scores), np.float32)
+    best = order[:NEWEST_OF]
+    may = ~columns.summaries[rows[best]]
+    if first.reply is not None:
+        may &= ~cast("Flags", first.parts.traits.are_replies(columns.speakers[rows[best]]))
+    best = best[may]
+    if len(best) < 2 or mixture.foreign == 1 or mixture.statement:
+        return gained
+    times = columns.occurred_us[rows[best]]
+    by_age = best[np.argsort(times, kind="stable")]
+    times = columns.occurred_us[rows[by_age]]
+    if times[-1] - times[0] < LATER_US:
+        return gained
+    vectors = first.parts.dense.vectors(rows[by_age])
+    alike = vectors @ vectors.T
+    present = 0.0 if is_about_past(query.text) else 1 - mixture.people
+    gains = SAME_GAIN * np.clip((alike - SAME_MIN) / (1 - SAME_MIN), 0, 1)
+    gains += present * ALIKE_GAIN * np.clip((alike - ALIKE_MIN) / (1 - ALIKE_MIN), 0, 1)
+    gains *= 1 - mixture.foreign
+    own = scores[by_age]
+    raised = own.copy()
+    for older in range(len(by_age)):
+        newer = times >= times[older] + LATER_US
+        newer &= (raised < raised[older]) & (raised[older] - own < gains[older])
+        raised[newer] = raised[older] + _LIFT
+    gained[by_age] = raised - own
+    return gained
 
 
 def _bare(parts: Parts, are_names: Flags, labels: Labels, text: str) -> Numbers | None:

@@ -3,8 +3,8 @@
 What is indexed is ranked by its index. Working and short-term memory are few: they are indexed when
 first asked for, in memory only. A memory of several passages ranks as its best one. The best
 `top_k` of all kinds together come back; where several kinds were named, the best of each among
-them, and kind by kind. Behind them come the two best summaries of compressed memories: ranked
-apart, so that neither takes the place of the other. What narrows a query down (a filter, a span of
+them, and kind by kind. Up to two summaries of compressed memories come last, in the place of
+memories that score less. What narrows a query down (a filter, a span of
 time) picks rows before anything is ranked, so no match is lost to the cut.
 
 What says the same as a better hit is folded into it (`folding`). So some more are ranked than are
@@ -13,6 +13,7 @@ wanted, and if that is not enough, four times as many.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
@@ -24,7 +25,8 @@ import numpy as np
 from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Kind, Passage, Row
+from memory_actors.kinds.kind import Kind, Passage, Row, index_of, version_of
+from memory_actors.kinds.passages import shown
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
 from memory_actors.search.embedding.protocol import Embedded, Vectors
@@ -36,7 +38,7 @@ from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.query import SPARE, Query, Rows, Test, foreign_share, narrowed, row_test
-from memory_actors.search.ranking import EmbeddedQuery, Ranked, rank
+from memory_actors.search.ranking import EmbeddedQuery, Ranked, answered, rank
 from memory_actors.search.reading import Found, fields, texts
 
 KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
@@ -45,6 +47,7 @@ INLINE_ROWS_MAX = 12_000  # ranked on the loop, in 1.5 ms: a hop to a thread cos
 INLINE_POOL_MAX = 256  # memories to choose from: of 1,000, diversity takes 75 ms
 BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
 COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
+COMPRESSED_SCORE_MIN = 0.1  # one that hardly answers is noise in a prompt
 
 
 class Source(Protocol):
@@ -97,6 +100,8 @@ class _Best(NamedTuple):
     summaries: Iterator[_Scored]
     left_out: int = 0
     """Memories that diversity has not chosen."""
+    answered: float = 0.0
+    """The chance that the best of them answer at all."""
 
 
 class _Searchable(NamedTuple):
@@ -131,7 +136,7 @@ async def retrieve(services: Source, live: Searched, query: Query) -> list[Hit]:
     while True:
         hits = await _read(services, live, best, query)
         if _are_enough(hits, query) or _are_all(hits, best, query):
-            return [*hits.memories, *hits.summaries]
+            return _within(hits, query)
         query = query._replace(pool=4 * query.pool)
         best = await _searched(services, live, query, embedded, background)
 
@@ -252,7 +257,9 @@ def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
         chosen = _chosen(ordered, query)
         memories, left_out = iter(chosen), len(ordered) - len(chosen)
     found = _by_score(ranked, query, summaries=True) if query.compressed else iter(())
-    return _Best(memories, (one for one in found if one.score >= query.min_score), left_out)
+    least = max(query.min_score, COMPRESSED_SCORE_MIN)
+    summaries = (one for one in found if one.score >= least)
+    return _Best(memories, summaries, left_out, answered([one for _, one in ranked]))
 
 
 def _by_score(
@@ -321,8 +328,9 @@ class _Hits(NamedTuple):
 async def _read(services: Source, live: Searched, best: _Best, query: Query) -> _Hits:
     """Read as many as are wanted, fold what says the same, and put them in order."""
     folding = Folding() if query.folds else None
-    memories, count = await _folded(services, live, best.memories, query, query.wanted, folding)
-    summaries, _ = await _folded(services, live, best.summaries, query, COMPRESSED_MAX, folding)
+    read = partial(_folded, services, live, query=query, folding=folding, answer=best.answered)
+    memories, count = await read(best.memories, wanted=query.wanted)
+    summaries, _ = await read(best.summaries, wanted=COMPRESSED_MAX)
     if folding is not None:
         memories, summaries = folding.told(memories), folding.told(summaries)
     if query.token_budget is not None:
@@ -332,6 +340,28 @@ async def _read(services: Source, live: Searched, best: _Best, query: Query) -> 
     return _Hits(_in_order(memories, query), summaries, count)
 
 
+def _within(hits: _Hits, query: Query) -> list[Hit]:
+    """Return the hits, summaries last, `top_k` at most: a summary takes the place of worse ones."""
+    memories, summaries = list(hits.memories), list(hits.summaries)
+    while len(memories) + len(summaries) > query.top_k:
+        worst = min(range(len(memories)), key=lambda n: memories[n].score, default=None)
+        if worst is not None and summaries and memories[worst].score < summaries[-1].score:
+            del memories[worst]
+        elif summaries:
+            summaries.pop()
+        else:
+            memories.pop()
+    return [*memories, *summaries]
+
+
+def _passage(scored: _Scored, content: str) -> str:
+    """Return the part of a content that was found, of a text that is found by its parts."""
+    row = scored.found.row
+    if not getattr(row, "digests", ()) or version_of(scored.label) != row.version:
+        return content
+    return shown(content, index_of(scored.label))
+
+
 async def _folded(
     services: Source,
     live: Searched,
@@ -339,6 +369,7 @@ async def _folded(
     query: Query,
     wanted: int,
     folding: Folding | None,
+    answer: float,
 ) -> tuple[list[Hit], int]:
     """Return the first of those that say something of their own, and how many were looked at."""
     hits, looked_at = list[Hit](), 0
@@ -350,6 +381,8 @@ async def _folded(
             Hit(
                 **told,
                 score=scored.score,
+                answered=answer,
+                passage=_passage(scored, told["content"]),
                 signals=scored.signals,
                 superseded_by=superseded_by(scored.found.row, facts, query.as_of_us),
             )

@@ -13,6 +13,7 @@ from typing import Any
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds import passages as cut
 from memory_actors.kinds.compacting import (
     compressible,
     summary_data,
@@ -109,17 +110,22 @@ def rows(state: LongTerm) -> Iterable[Row]:
 
 
 def passages(row: Row) -> Sequence[Passage]:
-    """Return one passage, the memory; of a summary, its parts."""
+    """Return one passage, the memory; of a summary or a long text, its parts."""
     if row.original_count:
         return summary_passages(row)
+    if row.digests:
+        return [
+            Passage(kind.label(row.version, n), digest, row.began)
+            for n, digest in enumerate(row.digests)
+        ]
     return (Passage(kind.label(row.version), row.digest, row.began),)
 
 
 def passage_text(row: Row, label: int, events: Events) -> str:
-    """Return the memory with its speaker; of a summary, the part."""
+    """Return the memory with its speaker; of a summary or a long text, the part."""
     if row.original_count:
         return summary_text(row, label, events)
-    return spoken(its_content(row, events), row.role)
+    return cut.passages(its_content(row, events), row.role)[kind.index_of(label)]
 
 
 def data(row: Row, events: Events) -> Any:

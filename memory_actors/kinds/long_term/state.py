@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
+from memory_actors.kinds import passages
 from memory_actors.kinds.compacting import (
     Compactable,
     CompactedDraft,
@@ -149,8 +150,9 @@ class _Draft(CompactedDraft[Row]):
         return LongTerm(self.finish(), self.pruned, self.summaries)
 
 
-def _add(draft: _Draft, _event: MemoryAdded, recorded: Recorded[Event]) -> None:
-    draft.put(new_row(Row, recorded, began=recorded.version))
+def _add(draft: _Draft, event: MemoryAdded, recorded: Recorded[Event]) -> None:
+    parts = passages.digests(event.content, event.role)
+    draft.put(new_row(Row, recorded, began=recorded.version, digests=parts))
 
 
 def _change(draft: _Draft, event: AboutOne, recorded: Recorded[Event]) -> None:
@@ -199,8 +201,10 @@ def _changed(row: Row, event: AboutOne, recorded: Recorded[Any]) -> Row:
     """Return a row after an event about it alone."""
     if isinstance(event, MemoryUpdated):
         # What it says now was said once.
+        parts = () if event.content is None else passages.digests(event.content, row.role)
         said = {"times_seen": 1, "last_seen_us": 0, "superseded": (), "settled": False}
-        return updated_row(row, event, recorded, digest=event.digest, same=event.same, **said)
+        said |= {"digest": event.digest, "same": event.same, "digests": parts}
+        return updated_row(row, event, recorded, **said)
     if isinstance(event, MemorySeen):
         last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
         return replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)

@@ -163,6 +163,10 @@ class Codebook:
         coded = parts[:, 0] | parts[:, 1] << 2 | parts[:, 2] << 4 | parts[:, 3] << 6
         return np.asarray(coded, np.uint8)
 
+    def ids(self, tokens: TokenRows) -> TokenIds:
+        """Return the ids of tokens, in their order."""
+        return np.asarray(tokens.view(_row_of(self.dimensions))["id"])
+
     def states(self, tokens: TokenRows) -> Bytes:
         """Return what tokens stand for, int8 `[tokens, dimensions]`, of any length.
 

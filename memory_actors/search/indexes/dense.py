@@ -252,6 +252,10 @@ class DenseIndex:
         vector: Vectors = view.vectors.at(slice(row, row + 1)).decoded()[0]
         return vector
 
+    def vectors(self, rows: Rows) -> Vectors:
+        """Return the vectors of rows, [n, d]."""
+        return self._rows.view().vectors.at(rows).decoded()
+
     def row_of(self, label: int) -> int | None:
         """Return the row of a label, None if it is not there."""
         return self._rows.row_of(label)

@@ -368,7 +368,10 @@ class LateIndex:
 
     def query(self, packed: bytes, states: Bytes) -> QueryTokens:
         """Return a query's states with the weights that its tokens have here."""
-        n, frequencies = len(self), self._rows.frequencies.of(unpack(packed).token_ids)
+        return self._weighed(unpack(packed).token_ids, states)
+
+    def _weighed(self, token_ids: TokenIds, states: Bytes) -> QueryTokens:
+        n, frequencies = len(self), self._rows.frequencies.of(token_ids)
         # A search beside an add may see a frequency that is ahead of n.
         weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
         kept = _telling(weights)
@@ -390,6 +393,28 @@ class LateIndex:
             fetched = tokens_of([one or b"" for one in self._fetch(wanted[gaps].tolist())])
             scores[gaps] = max_sim(query, fetched, self._codebook())
         return scores
+
+    def said_by(self, packed: bytes, labels: npt.NDArray[np.int64]) -> Scores:
+        """Return how much of each text a query says too, float32 [n]: MaxSim the other way round.
+
+        `packed` is the query.
+        """
+        query, book = tokens_of([packed]), self._codebook()
+        said = np.zeros(len(labels), np.float32)
+        for place, label in enumerate(labels.tolist()):
+            tokens = self._tokens(label)
+            if tokens is not None and len(tokens):
+                text = self._weighed(book.ids(tokens), book.states(tokens))
+                said[place] = max_sim(text, query, book)[0]
+        return said
+
+    def _tokens(self, label: int) -> TokenRows | None:
+        """Return the tokens of a label, held or fetched."""
+        rows = self._rows.labels.rows_of_all([label])
+        for _, tokens in self._rows.held_of(rows):
+            return tokens.gathered().rows
+        fetched = self._fetch([label])[0] if self._fetch is not None else None
+        return None if fetched is None else tokens_of([fetched]).rows
 
 
 def _different(packed: bytes) -> TokenIds:

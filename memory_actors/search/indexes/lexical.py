@@ -276,9 +276,25 @@ class LexicalIndex:
         scores = self._windows(query, before).of_all()
         return self._chains.rows.labels[: len(scores)], scores
 
-    def score(self, query: str, rows: Rows) -> Scores:
-        """Return the scores of some rows."""
-        return self._windows(query).of(rows)
+    def score(self, query: str, rows: Rows, *, before: int = ROWS_BEFORE) -> Scores:
+        """Return the scores of some rows, each with so many rows `before` it."""
+        return self._windows(query, before).of(rows)
+
+    @property
+    def is_linked(self) -> bool:
+        """False while each row is a chain of its own."""
+        return self._chains.is_linked
+
+    def following_rows(self, rows: Rows, owners: npt.NDArray[np.int32]) -> Rows:
+        """Return the first row of the next owner in the chain of each row; -1 for none."""
+        after, count = self._chains.links.after, len(owners)
+        behind = after[rows].astype(np.intp)
+        while True:
+            behind[behind >= count] = NONE  # came while the query went on
+            same = (behind >= 0) & (owners[behind] == owners[rows])
+            if not same.any():
+                return behind
+            behind[same] = after[behind[same]]
 
     def best(self, query: str, count: int, others: Rows) -> tuple[Rows, Scores]:
         """Return the `count` rows with the best scores, and `others`, in order, with their scores.

@@ -8,6 +8,7 @@ appended, so a search in a thread may go on with the columns it took at its star
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterable
 from datetime import date
 from typing import Any, Final, NamedTuple, Self
 
@@ -18,12 +19,16 @@ import numpy.typing as npt
 from eventlog.core.records import DAY_US
 from memory_actors.base.interning import Names
 from memory_actors.kinds.kind import last_true_us
-from memory_actors.kinds.phrasing import DIGEST_BYTES
+from memory_actors.kinds.phrasing import CHAT_ROLES, DIGEST_BYTES, REPLYING, USER
 from memory_actors.search.indexes.room import grown
 
 NONE: Final = -1
 """No session, no speaker."""
 FOR_EVER_US: Final = np.iinfo(np.int64).max
+ASKS_CHARACTERS: Final = 60
+"""Before a question: from here on the text counts as less of a question."""
+QUESTION_MARKS: Final = ("?", "？")  # noqa: RUF001 - both are meant
+_SENTENCE_ENDS: Final = (".", "!", "\n", "。", "！", *QUESTION_MARKS)  # noqa: RUF001 - meant
 SPOKEN_TWICE: Final = 2  # a name in front of one text only may be a heading
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _LAST_DAY: Final = date.max.toordinal()
@@ -53,8 +58,8 @@ class SpokenTraits(NamedTuple):
 
     speaker: str | None
     """The speaker, case folded."""
-    asks: bool
-    """True if it ends as a question."""
+    asks: float
+    """How much of it is the question that it ends with, 0 to 1."""
     bare: bool = False
     """True if it is a name and no more, as "Cardiff (city)" is."""
 
@@ -128,7 +133,19 @@ def spoken(text: str) -> SpokenTraits:
     """Return what a text says of itself as it is embedded, its speaker in front."""
     said = _SPEAKER.match(text)
     speaker = said[1].casefold() if said else None
-    return SpokenTraits(speaker, text.rstrip().endswith("?"), _is_bare(text))
+    words = text[said.end() :] if said else text
+    return SpokenTraits(speaker, _asks(words.rstrip()), _is_bare(text))
+
+
+def _asks(text: str) -> float:
+    """Return how much of a text is the question that it ends with.
+
+    A few words before the question change nothing; two sentences are something of their own.
+    """
+    if not text.endswith(QUESTION_MARKS):
+        return 0.0
+    before = max(text.rfind(mark, 0, -1) for mark in _SENTENCE_ENDS) + 1
+    return min(1.0, ASKS_CHARACTERS / max(before, 1))
 
 
 def _is_bare(text: str) -> bool:
@@ -327,8 +344,29 @@ class Traits:
         """Return the number of the one speaker that a query names; None for none or several."""
         words = _as_words(query.casefold())
         known = [number for number, count in list(self._spoken.items()) if count >= SPOKEN_TWICE]
-        found = [number for number in known if _as_words(self._named[number]) in words]
+        found = [
+            number
+            for number in known
+            if (name := self._named[number]) not in CHAT_ROLES and _as_words(name) in words
+        ]
         return found[0] if len(found) == 1 else None
+
+    @property
+    def parts_of_chat(self) -> tuple[int, int]:
+        """The number of passages that the user of an assistant said, and of all others' replies."""
+        users = self._spoken_by([USER])
+        return users, self._spoken_by(REPLYING)
+
+    def _spoken_by(self, roles: Iterable[str]) -> int:
+        return sum(self._spoken.get(number, 0) for number in self._numbers(roles))
+
+    def _numbers(self, roles: Iterable[str]) -> list[int]:
+        return [number for role in roles if (number := self._named.find(role)) is not None]
+
+    def are_replies(self, speakers: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_] | None:
+        """Return which of these speakers are an assistant or its tools; None if there is none."""
+        numbers = self._numbers(REPLYING) if self._spoken_by(REPLYING) else []
+        return np.isin(speakers, numbers) if numbers else None
 
     def years(self) -> set[int]:
         """Return the years that passages are of."""

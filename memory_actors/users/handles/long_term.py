@@ -32,6 +32,7 @@ from memory_actors.kinds.long_term import (
     UpdateMemory,
 )
 from memory_actors.kinds.long_term.state import Identity, identity
+from memory_actors.kinds.passages import passages
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
@@ -98,7 +99,7 @@ class LongTermMemory(Summarized):
         )
         written = await self._write(
             command,
-            [spoken(memory.content, memory.role) for memory in memories],
+            [text for one in memories for text in passages(one.content, one.role)],
             idempotency_key=idempotency_key,
             digest=b"" if idempotency_key is None else _request(command),
         )
@@ -111,7 +112,8 @@ class LongTermMemory(Summarized):
     async def _extracted(self, command: Extract | UndoExtraction) -> Sequence[Recorded[Any]]:
         """Carry out what an extractor proposed, or take it back; return the events."""
         new = command.add.memories if isinstance(command, Extract) else ()
-        written = await self._write(command, [spoken(one.content, one.role) for one in new])
+        texts = [text for one in new for text in passages(one.content, one.role)]
+        written = await self._write(command, texts)
         return written.reply.events
 
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
@@ -123,6 +125,8 @@ class LongTermMemory(Summarized):
     ) -> tuple[Command, list[str]]:
         command, texts = super()._updating(row, content, metadata)
         same = b"" if content is None else _normalised_digest(content, row.role)
+        if content is not None:
+            texts = passages(content, row.role)
         return msgspec.structs.replace(command, same=same), texts
 
     def _found_by(self, row: long_term.Row, content: str) -> str:
@@ -173,8 +177,7 @@ class LongTermMemory(Summarized):
     def _read_ahead(self, command: Command) -> Reach | None:
         if isinstance(command, AddMemories) and len(command.memories) == 1:
             (memory,) = command.memories
-            # What somebody said in a conversation is compared with nothing.
-            if memory.role is None:
+            if superseding.may_supersede(memory.role, memory.size_bytes):
                 return superseding.read_ahead(self._scope, memory.content)
         if isinstance(command, UpdateMemory) and command.content is not None:
             return superseding.read_ahead(self._scope, command.content)

@@ -1,9 +1,10 @@
 """A new fact compared with those near it, outside of any decision; a decision records the result.
 
-Compared are facts: long-term memories that nobody said in a conversation (without a role), and that
-stand for no others. Of those near a new one each is older or newer than it, by when they were true,
-then by when they were said; so an import of old facts changes nothing newer, and the new one may
-itself be the one that holds no more. What is less trusted never speaks against what is more so.
+Compared are statements of the user: facts (without a role) and short turns of the user in a chat
+with an assistant. Replies, turns of other people and summaries are compared with nothing. Of the
+statements near a new one each is older or newer than it, by when they were true, then by when they
+were said; so an import of old facts changes nothing newer, and the new one may itself be the one
+that holds no more. What is less trusted never speaks against what is more so.
 
 A memory that is added is durable before it is compared: where that fails, or the process dies,
 nothing is superseded, and that is all.
@@ -32,6 +33,7 @@ from memory_actors.kinds.long_term import (
     Row,
     SupersedeMemories,
 )
+from memory_actors.kinds.phrasing import USER
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.reading import Found, texts
@@ -42,6 +44,8 @@ from memory_actors.users.live_user import LiveUser
 NEIGHBOURS: Final = 32
 """Memories that facts are picked from: turns of conversations may lie between them."""
 
+TURN_BYTES_MAX: Final = 400
+"""Of a turn that is compared: a longer one tells more than one thing, and parsing it takes long."""
 NEWER_MAX: Final = 4
 """Of those that are newer: each is asked about on its own, and a language model takes seconds."""
 DECIDED_WITHIN_S: Final = 120.0
@@ -124,7 +128,12 @@ async def _pairs(
 
 
 def _is_fact(row: Row) -> bool:
-    return row.role is None and not is_summary(row)
+    return may_supersede(row.role, row.size_bytes) and not is_summary(row)
+
+
+def may_supersede(role: str | None, size_bytes: int) -> bool:
+    """Say whether a text is a statement of the user, which may replace an older one."""
+    return role is None or (role.casefold() == USER and size_bytes <= TURN_BYTES_MAX)
 
 
 def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:

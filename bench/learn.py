@@ -1,0 +1,363 @@
+"""Learn the weights of the ranking from development sets, each of the same weight.
+
+The signals of every question are taken from the index as `user.retrieve` computes them. Each set is
+asked twice: as it is, and after all of its questions were asked before. Weights are those of
+`memory_actors/base/weights.py`: a row of any store, and what each kind of a `Mixture` adds, fitted
+by a softmax over the candidates of a question, drawn towards few and small numbers. The chance that
+a hit answers and the chance that anything does are logistic regressions. Beside the fit stands what
+the sets give when they are left out of it, one at a time, and by users, a quarter at a time.
+
+What is embedded is kept in `store`, so a second run takes a minute. Needs SciPy (extra `dev`).
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.calibration import auroc, calibration_error
+from bench.opened import live_user, opened, services_of
+from bench.recall_sets import Question, RecallSet, Remembered, SetUser, read_set
+from bench.report import Report, Table
+from memory_actors import Item, MemorySystem
+from memory_actors.base.weights import SIGNALS, Mixture
+from memory_actors.cli.output import progress_bar
+from memory_actors.kinds import long_term
+from memory_actors.search.embedding.default import embedder_of
+from memory_actors.search.embedding.token_states import unpack
+from memory_actors.search.query import Query, foreign_share
+from memory_actors.search.ranking import EmbeddedQuery, answer_signals, rank
+
+BATCH = 200
+QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
+CANDIDATES_MAX = 160
+L2 = 1e-4
+FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
+FOLDS = 4
+ASKED_SESSION = "asked before"
+REPLY = "Let me see what I can find about that."
+ROWS = ("any", *Mixture._fields)
+WEIGHTS_FILE = Path(__file__).parents[1] / "memory_actors" / "base" / "learned_weights.py"
+
+
+def asked_before(user: SetUser) -> list[Remembered]:
+    """Return turns in which every question of a user was asked once, each with a reply."""
+    times = [datetime.fromisoformat(one.time) for one in user.memories if one.time]
+    last = max((one.replace(tzinfo=one.tzinfo or UTC) for one in times), default=None)
+    turns = []
+    for number, question in enumerate(user.questions):
+        for role, text in (("user", question.text), ("assistant", REPLY)):
+            at = None if last is None else last + timedelta(minutes=len(turns) + 1)
+            when = None if at is None else at.isoformat()
+            turns.append(Remembered(f"asked {number} {role}", text, role, ASKED_SESSION, when))
+    return turns
+
+
+class Example(NamedTuple):
+    """A question with its candidates, the best passage of each memory."""
+
+    of_set: str
+    user: str
+    signals: Any
+    """float32 [n, len(SIGNALS)]"""
+    answers: Any
+    """True for evidence, [n]."""
+    score: Any
+    """As it is now, [n]."""
+    mixture: Any
+    """1 and the shares of `Mixture`."""
+    evidence: int
+    answer_signals: Any
+    answerable: bool
+
+
+# --- collected
+
+
+async def collect(paths: Sequence[Path], store: Path) -> list[Example]:
+    """Return an example for each question of the sets, asked as it is and asked before."""
+    found: list[Example] = []
+    sets = [read_set(path) for path in paths]
+    users = [(one, n, again) for one in sets for n in range(len(one.users)) for again in (0, 1)]
+    async with opened(store, embedder_of(None)) as memory:
+        with progress_bar("Collecting signals", quiet=False) as moved:
+            for done, (one, number, again) in enumerate(users, 1):
+                found += await _of_user(memory, one, number, again=bool(again))
+                moved(done, len(users))
+    return found
+
+
+async def _of_user(
+    memory: MemorySystem, of_set: RecallSet, number: int, *, again: bool
+) -> list[Example]:
+    known = of_set.users[number]
+    name = f"{of_set.name} {number}{' asked' if again else ''}"
+    memories = [*known.memories, *(asked_before(known) if again else ())]
+    user = memory.user(name)
+    if not await user.count():
+        for start in range(0, len(memories), BATCH):
+            items = [
+                Item(
+                    content=one.text, role=one.role, session_id=one.session, occurred_at=one.time,
+                    memory_id=f"m{place}",
+                )
+                for place, one in enumerate(memories[start : start + BATCH], start)
+            ]  # fmt: skip
+            await user.add_many(items, on_duplicate="keep")
+    others = of_set.users[(number + 1) % len(of_set.users)].questions
+    own = {one.text for one in known.questions}
+    vain = [one for one in others if one.text not in own and not again]
+    asked = [one for one in known.questions if one.evidence]
+    share = QUESTIONS_MAX / max(1, sum(len(one.questions) for one in of_set.users))
+    asked, vain = _some(asked, share), _some(vain, share)
+    places = {one.id: place for place, one in enumerate(memories)}
+    label = of_set.name + ("+asked" if again else "")
+    async with live_user(memory, name) as live:
+        index = live.indexes.get(long_term)
+        assert index is not None
+        await index.indexed()
+        embeddings = services_of(memory).embeddings
+        centre = live.indexes.centre(await embeddings.background_mean())
+        examples = []
+        for one in [*asked, *vain]:
+            embedded = await embeddings.embed_query(one.text)
+            assert embedded.tokens is not None
+            foreign = foreign_share(
+                one.text, unpack(embedded.tokens).token_ids, embeddings.embedder.unknown_token_id
+            )
+            time = datetime.fromisoformat(one.time) if one.time else datetime(2026, 11, 1)
+            now_us = int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1e6)
+            query = Query(one.text, (long_term,), 100, now_us)
+            question = EmbeddedQuery(query, embedded, centre, foreign)
+            ranked = rank([(index.parts, None)], question)
+            wanted = {f"m{places[each]}" for each in one.evidence} if one in asked else set()
+            examples.append(_example(label, name, ranked, index, wanted))
+        return examples
+
+
+def _some(questions: Sequence[Question], share: float) -> list[Question]:
+    picked = np.random.default_rng(0).random(len(questions)) < share
+    return [one for one, taken in zip(questions, picked, strict=True) if taken or share >= 1]
+
+
+def _example(label: str, user: str, ranked: Any, index: Any, wanted: set[str]) -> Example:
+    (one,) = ranked
+    seen: set[int] = set()
+    places = []
+    for place in one.order.tolist():
+        owner = int(one.signals.owners[place])
+        if owner not in seen:
+            seen.add(owner)
+            places.append(place)
+    places = places[:CANDIDATES_MAX]
+    names = [index.traits.owners[int(one.signals.owners[place])] for place in places]
+    zeros = np.zeros(len(one.order), np.float32)
+    columns = [getattr(one.signals, name) for name in SIGNALS]
+    signals = np.stack([zeros if each is None else each for each in columns], 1)[places]
+    told = answer_signals(ranked)
+    return Example(
+        label,
+        user,
+        signals.astype(np.float32),
+        np.array([name in wanted for name in names]),
+        one.scores[places],
+        np.array([1.0, *one.mixture], np.float32),
+        len(wanted),
+        None if told is None else told[0],
+        bool(wanted),
+    )
+
+
+# --- fitted
+
+
+def _stacked(examples: Sequence[Example]) -> tuple[Any, ...]:
+    """Return signals, starts, mixtures, weights and answers of examples, each set weighing one."""
+    count = defaultdict(int)
+    for one in examples:
+        count[one.of_set] += 1
+    signals = np.concatenate([one.signals for one in examples])
+    starts = np.cumsum([0, *(len(one.signals) for one in examples)])
+    mixtures = np.stack([one.mixture for one in examples])
+    weights = np.array([1 / count[one.of_set] for one in examples], np.float32)
+    answers = np.concatenate([one.answers for one in examples]).astype(np.float32)
+    return signals, starts, mixtures, weights / weights.sum(), answers
+
+
+def fitted(examples: Sequence[Example]) -> Any:
+    """Return the weights, float [len(ROWS), len(SIGNALS)]."""
+    from scipy.optimize import minimize
+
+    some = [one for one in examples if one.answers.any()]
+    signals, starts, mixtures, weights, answers = _stacked(some)
+    bare = SIGNALS.index("bare")
+    which = np.repeat(np.arange(len(some)), np.diff(starts))
+    each = np.maximum(np.add.reduceat(answers, starts[:-1]), 1)
+    shape = (len(ROWS), len(SIGNALS))
+    prior = np.zeros(shape)
+    prior[0, bare] = -2.4
+
+    def loss(flat: Any) -> tuple[float, Any]:
+        table = flat.reshape(shape)
+        scores = (signals * (mixtures @ table.astype(np.float32))[which]).sum(1)
+        scores -= np.maximum.reduceat(scores, starts[:-1])[which]
+        chances = np.exp(scores)
+        chances /= np.add.reduceat(chances, starts[:-1])[which]
+        first = np.maximum(np.add.reduceat(chances * answers, starts[:-1]), 1e-9)
+        logs = np.log(np.maximum(chances, 1e-12)) * answers
+        all_of = np.add.reduceat(logs, starts[:-1]) / each
+        value = -(weights * (FIRST_SHARE * np.log(first) + (1 - FIRST_SHARE) * all_of)).sum()
+        slopes = FIRST_SHARE * (chances - chances * answers / first[which])
+        slopes += (1 - FIRST_SHARE) * (chances - answers / each[which])
+        slopes *= weights[which]
+        steps = mixtures.T @ np.add.reduceat(slopes[:, None] * signals, starts[:-1], axis=0)
+        away = table - prior
+        return float(value) + L2 * float((away**2).sum()), (steps + 2 * L2 * away).ravel()
+
+    found = minimize(
+        loss, prior.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 150}
+    ).x.reshape(shape)
+    return found
+
+
+def _logistic(columns: Any, weights: Any, answers: Any, l2: float) -> Any:
+    """Return the weights of a logistic regression, float [columns]."""
+    from scipy.optimize import minimize
+
+    def loss(flat: Any) -> tuple[float, Any]:
+        logits = columns @ flat
+        chances = 1 / (1 + np.exp(-logits))
+        value = (weights * (np.logaddexp(0, logits) - answers * logits)).sum()
+        steps = columns.T @ (weights * (chances - answers))
+        return float(value + l2 * (flat**2).sum()), steps + 2 * l2 * flat
+
+    start = np.zeros(columns.shape[1])
+    return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+
+
+def chances(examples: Sequence[Example], table: Any) -> Any:
+    """Return constants and slopes of the chance that one of the first ten answers."""
+    columns, weights, answers = [], [], []
+    count = defaultdict(int)
+    for one in examples:
+        count[one.of_set] += 1
+    for one in examples:
+        if not len(one.signals):
+            continue
+        scores = one.signals @ (one.mixture @ table)
+        best = np.argsort(-scores, kind="stable")[:10]
+        for place in best:
+            line = np.outer([1.0, scores[place]], one.mixture).ravel()
+            columns.append(line)
+            weights.append(1 / count[one.of_set] / len(best))
+            answers.append(float(one.answers[place]))
+    weighed = np.array(weights) / sum(weights)
+    flat = _logistic(np.array(columns), weighed, np.array(answers), 1e-5)
+    return flat.reshape(2, len(ROWS)).T
+
+
+def answering(examples: Sequence[Example]) -> Any:
+    """Return the weights of the chance that anything answers, float [len(ROWS), signals]."""
+    some = [one for one in examples if one.answer_signals is not None and "+" not in one.of_set]
+    both = {one.of_set for one in some if not one.answerable}
+    some = [one for one in some if one.of_set in both]
+    share = defaultdict(int)
+    for one in some:
+        share[one.of_set, one.answerable] += 1
+    columns = np.stack([np.outer(one.answer_signals, one.mixture).ravel() for one in some])
+    weights = np.array([1 / share[one.of_set, one.answerable] for one in some])
+    answers = np.array([float(one.answerable) for one in some])
+    flat = _logistic(columns, weights / weights.sum(), answers, 1e-4)
+    return flat.reshape(-1, len(ROWS)).T
+
+
+# --- told
+
+
+def ranked_well(examples: Iterable[Example], table: Any) -> dict[str, tuple[float, float]]:
+    """Return R@10 and hit@1 by set."""
+    found = defaultdict(list)
+    for one in examples:
+        if one.answerable and len(one.signals):
+            order = np.argsort(-(one.signals @ (one.mixture @ table)), kind="stable")
+            got = one.answers[order[:10]].sum() / min(10, one.evidence)
+            found[one.of_set].append((min(1.0, float(got)), float(one.answers[order[0]])))
+    return {name: tuple(np.mean(each, 0)) for name, each in found.items()}
+
+
+def run(paths: Sequence[Path], store: Path, *, write: bool, judged: bool) -> Report:
+    """Fit the weights of the ranking, say what they give, and write them if asked to."""
+    cached = store / "signals.pickle"
+    examples = asyncio.run(collect(paths, store))
+    del cached
+    table = fitted(examples)
+    told, leaving = ranked_well(examples, table), {}
+    by_user: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    if judged:
+        names = sorted({one.of_set.removesuffix("+asked") for one in examples})
+        for name in names:
+            others = [one for one in examples if not one.of_set.startswith(name)]
+            mine = [one for one in examples if one.of_set.startswith(name)]
+            leaving |= ranked_well(mine, fitted(others))
+    rows = [[name, *told[name], *leaving.get(name, (None, None))] for name in sorted(told)]
+    del by_user
+    chance, answer = chances(examples, table), answering(examples)
+    if write:
+        WEIGHTS_FILE.write_text(as_python(table, chance, answer))
+    columns = ["set", "R@10", "hit@1", "R@10 left out", "hit@1 left out"]
+    weights = [[name, *map(float, row)] for name, row in zip(ROWS, table, strict=True)]
+    scores = [[*each] for each in _said(examples, table, chance, answer)]
+    tables = [
+        Table("Fitted, and with the set left out", columns, rows),
+        Table("What scores say", ["set", "ECE", "AUROC of answered"], scores),
+        Table("Weights", ["of", *SIGNALS], weights),
+    ]
+    return Report("Learned weights", {"examples": str(len(examples))}, tables)
+
+
+def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> Iterable[Any]:
+    by_set = defaultdict(list)
+    for one in examples:
+        if len(one.signals):
+            by_set[one.of_set].append(one)
+    for name, some in sorted(by_set.items()):
+        shown, right = [], []
+        told: Mapping[bool, list[float]] = {True: [], False: []}
+        for one in some:
+            scores = one.signals @ (one.mixture @ table)
+            best = np.argsort(-scores, kind="stable")[:10]
+            constant, slope = one.mixture @ chance
+            if one.answerable:
+                shown += (1 / (1 + np.exp(-(constant + slope * scores[best])))).tolist()
+                right += one.answers[best].tolist()
+            told[one.answerable].append(float(one.answer_signals @ (one.mixture @ answer)))
+        both = told[True] and told[False]
+        yield name, calibration_error(shown, right), auroc(*told.values()) if both else None
+
+
+def as_python(table: Any, chance: Any, answer: Any) -> str:
+    """Return the file of learned weights."""
+    return (
+        '"""Learned numbers of the ranking: `python -m bench learn` writes them; see weights.py."""\n'
+        "\nfrom typing import Final\n\n# fmt: off\n"
+        + _rows(
+            "LEARNED", table, "The weight of each signal: of any store, then what each kind adds."
+        )
+        + _rows("CHANCE", chance, "Constant and slope of the logit that a passage answers.")
+        + _rows(
+            "ANSWERED", answer, "Weights of `ranking.answer_signals`: the logit that anything does."
+        )
+        + "# fmt: on\n"
+    )
+
+
+def _rows(name: str, numbers: Any, about: str) -> str:
+    lines = [
+        f"    ({', '.join(f'{float(each):.2f}' for each in row)}),  # {of}\n"
+        for of, row in zip(ROWS, numbers, strict=True)
+    ]
+    return f'{name}: Final = (\n{"".join(lines)})\n"""{about}"""\n'
