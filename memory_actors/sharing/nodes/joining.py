@@ -1,24 +1,19 @@
 """A client of a node: for a program that makes a call or two and is gone. It loads no engine."""
 
 import secrets
-from collections.abc import Sequence
 
 import msgspec
 
 from eventlog.core.errors import EventLogError
 from eventlog.postgres.leases import live_nodes
-from eventlog.postgres.shards import are_one
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.nodes.peers import Peer, PeerLostError
 
 
-async def joined(urls: Sequence[str]) -> Peer | None:
-    """Become a client of a node of a store; return None if no node lives, or can be reached.
-
-    Of several databases that are not those of one memory, nobody becomes a client: opening says it.
-    """
+async def joined(url: str) -> Peer | None:
+    """Become a client of a node of a store; return None if no node lives, or can be reached."""
     try:
-        nodes = await live_nodes(urls[0]) if await are_one(urls) else []
+        nodes = await live_nodes(url)
     except EventLogError:  # there is no store yet, say: opening it tells
         return None
     for node in nodes:

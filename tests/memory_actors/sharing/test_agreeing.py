@@ -432,15 +432,6 @@ async def test_a_counter_of_tokens_that_is_an_object_is_named_by_whoever_has_it(
         assert memory._caller.memory._services.settings.token_counter == "words"
 
 
-async def test_a_new_database_of_several_gets_the_settings_of_the_others():
-    with lent_url() as one, lent_url() as other:
-        async with named(one, **FREE) as memory:
-            await memory.user("ada").add("Ada enjoys skiing")
-        async with named([one, other]) as memory:
-            tiers = [node.memory._services.settings.default_tier for node in memory._caller.nodes]
-            assert tiers == [Tier.FREE, Tier.FREE]
-
-
 class Words:
     """Counts words."""
 
