@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.fakes import FakeEmbedder
+from support.pages import blocks, check_printed, printed_by
 from support.postgres import lent_url
 
 from memory_actors import InvalidInputError, MemorySystem, ModelMismatchError
@@ -137,3 +138,11 @@ async def test_work_that_cannot_be_pickled_is_refused(tmp_path: Path, cluster: N
     with pytest.raises(InvalidInputError, match="cannot be sent to Ray"):
         await run(path, work)
     file.close()
+
+
+def test_the_code_of_the_page_prints_what_it_says(
+    tmp_path: Path, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
+    (program,) = blocks("docs/integrations/ray.md")
+    check_printed(program, printed_by(tmp_path, "-c", program))
