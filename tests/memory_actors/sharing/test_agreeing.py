@@ -226,16 +226,16 @@ async def test_an_erased_users_keys_are_revoked_everywhere(nodes, url):
     one, other = nodes
     keys = KeyStore(settings_of(one))
     one.watch_erasures(keys.look_again)
-    token, _ = await asyncio.to_thread(keys.create, "ada")
+    token, _ = await asyncio.to_thread(keys.create, "wilma")
     others, _ = await asyncio.to_thread(keys.create, "bob")
-    await one.user("ada").add("Ada enjoys skiing")
+    await one.user("wilma").add("Wilma enjoys skiing")
     await keys.refresh()
     assert keys.find(token) is not None
 
-    receipt = await other.erase("ada")
+    receipt = await other.erase("wilma")
 
     assert receipt.api_keys == 1
-    assert found_in_database(url, "ada", "Ada enjoys") == set()
+    assert found_in_database(url, "wilma", "Wilma enjoys") == set()
     await keys.refresh()
     assert keys.find(token) is None
     assert keys.find(others) is not None
