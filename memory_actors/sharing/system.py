@@ -254,7 +254,7 @@ async def _shared(directory: Path, parts: StoreParts) -> Any:
 
 
 async def _client_or_node(url: str, parts: Mapping[str, Any], *, is_node: bool) -> Any:
-    from memory_actors.sharing.nodes.joining import joined  # psycopg, which most do not need
+    from memory_actors.sharing.nodes.peers import joined  # psycopg, which most do not need
 
     if not is_node and (client := await joined(url)) is not None:
         return _remote(client)

@@ -97,7 +97,7 @@ class Node:
         :raises UnavailableError: the node that has the user cannot be reached, and lives.
         """
         self._check_here()
-        stream, asked = _stream(invocation), Asked(self._next())
+        stream, asked = _stream(invocation), Asked(next(self._numbers))
         if stream is not None:
             return await self._anywhere(stream, invocation, asked)
         if invocation.name == "system.compact":
@@ -130,7 +130,7 @@ class Node:
         if (address := route.address) is None:
             found: AsyncIterator[Any] = self._carried_out_here(invocation)
             return found
-        return self.peers.at(address).iterate(invocation, Asked(self._next()))
+        return self.peers.at(address).iterate(invocation, Asked(next(self._numbers)))
 
     def at_once(self, invocation: Invocation) -> Any:
         """Carry out an operation that is not awaited: here, for it reads no user."""
@@ -143,7 +143,7 @@ class Node:
         """Open a replay, which any node can; return its handle, moment, and how much is lost."""
         self._check_here()
         past = await self.memory.replay(**kwargs)
-        then = Then(past.moment.at, kwargs["dropped"], self._next())
+        then = Then(past.moment.at, kwargs["dropped"], next(self._numbers))
         past_on = On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then)
         self._replays[past_on] = past
         return past_on, past.moment, past.lost
@@ -235,7 +235,7 @@ class Node:
         """
         whole: CompactionReport = await self._here(invocation, asked)
         for other in await self.placement.leases.nodes():
-            peer, number = self.peers.at(other.address.decode()), self._next()
+            peer, number = self.peers.at(other.address.decode()), next(self._numbers)
             try:
                 report = await peer.carried_out(Asked(number), invocation)
             except (PeerLostError, MemoryActorsError, EventLogError) as error:
@@ -276,7 +276,7 @@ class Node:
                 peer = self.peers.at(one.address.decode())
                 try:
                     async with asyncio.timeout_at(until_s):  # it may be erasing them itself
-                        await peer.told(Asked(self._next()), FORGET, user_id)
+                        await peer.told(Asked(next(self._numbers)), FORGET, user_id)
                     told.add(one.id)
                 except TimeoutError:
                     break
@@ -293,9 +293,6 @@ class Node:
                 raise SystemClosedError("this replay is closed: open it again")
             return past
         return self.answering.user(on)
-
-    def _next(self) -> int:
-        return next(self._numbers)
 
     def _check_here(self) -> None:
         if os.getpid() != self._pid:

@@ -31,7 +31,7 @@ from memory_actors import (
 from memory_actors.base.errors import MovedError, UnavailableError
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.sharing.nodes import node, opening, peers
-from memory_actors.sharing.nodes.joining import joined
+from memory_actors.sharing.nodes.peers import joined
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
 
