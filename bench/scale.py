@@ -5,8 +5,8 @@ inputs); how people use it, what machines cost and how often they fail is assume
 is an option. A year of failures is drawn at random by a seed: processes, databases and zones fail
 independently, and a failed zone takes with it what stands in it.
 
-A store is in one database. Where one does not carry all users, this reckons with separate stores
-side by side: the application picks the store of a user, and each store has nodes of its own.
+A store is in one database. If one database cannot carry all users, this reckons with several
+stores: the application picks the store of a user, and each store has nodes of its own.
 """
 
 import math

@@ -210,7 +210,7 @@ $$;
 -- 'totals': one might leave its range or pass its cap, so nothing was done, and o_totals say what
 -- they are.
 --
--- What every batch has is written by few statements, as each costs more than an event does.
+-- Few statements write the rows that every batch has: a statement costs more than an event.
 CREATE OR REPLACE PROCEDURE append_batch(
     p_node bytea, p_incarnation bigint, p_seq bigint,
     p_streams batch_stream[], p_events batch_event[], p_keys batch_key[],

@@ -254,7 +254,7 @@ def _without(text: str, span: _Span, message: str) -> _Edit:
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
-    """Return a text with edits made. Where two overlap, the first one is made."""
+    """Apply edits to a text; of two that overlap, the first one."""
     parts, place = [], 0
     for edit in sorted(edits):
         if edit.start >= place:

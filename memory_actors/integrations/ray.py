@@ -66,9 +66,9 @@ async def each_user(
     users if None. `parts` are options of `MemorySystem.open`, which each task is sent a copy of.
 
     `journal` is a file, made if missing, that notes each user who is done without an error. Run the
-    same work with the same file again to go on: it passes over the users in it. A process that dies
-    may leave users done that are not noted, and Ray repeats a batch whose machine fails. So `work`
-    has to be a function that may run twice for a user.
+    same work with the same file again to go on: it passes over the users in it. `work` may run
+    twice for a user: a process may die before it notes one, and Ray repeats the batch of a machine
+    that fails.
 
     :raises InvalidInputError: the work or a part cannot be pickled, or the journal is another's.
     :raises Exception: what a task raises that cannot open the store, as `MemorySystem.open` does.
@@ -87,7 +87,8 @@ async def each_user(
             batches = iter(lambda: tuple(islice(left, batch)), ())
             task = ray.remote(_carried_out).options(num_cpus=num_cpus, **_where(place))
             order = _order(place, work, parts)
-            at_once = max(1, int(TASKS_A_CPU * ray.cluster_resources().get("CPU", 1) / num_cpus))
+            cpus = ray.cluster_resources().get("CPU", 1)
+            at_once = max(1, int(TASKS_A_CPU * cpus / (num_cpus or 1)))
             async for done in _done(
                 ((task.remote(order, some), some) for some in batches), at_once
             ):

@@ -120,6 +120,19 @@ async def test_users_whose_process_dies_are_done_in_another_one(store, tmp_path:
     assert {one.user_id: one.value for one in done.values()} == {name: name for name in NAMES}
 
 
+async def test_another_model_embeds_every_user_again(store) -> None:
+    await fill(store)
+
+    async def search(memory: Any, user_id: str) -> str:
+        return str((await memory.user(user_id).retrieve("tea"))[0].content)
+
+    done = await run(store, search, embedder=FakeEmbedder("fake/2"), reindex=True)
+
+    assert [one.error for one in done.values()] == [None] * len(NAMES)
+    async with MemorySystem.open(store, embedder=FakeEmbedder("fake/2")) as memory:
+        assert len(await memory.user(NAMES[0]).retrieve("tea")) == 1
+
+
 async def test_a_store_that_a_task_cannot_open_ends_the_run(tmp_path: Path, cluster: None) -> None:
     path = str(tmp_path / "memory")
     await fill(path)
