@@ -20,6 +20,7 @@ from typing import IO, Any, Final, TypeAlias
 
 import msgspec
 
+from eventlog.files.datafile import MADE, opened
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.integrations.adapting import missing
 from memory_actors.sharing.address import place_of, shown
@@ -168,8 +169,10 @@ def _opened(journal: str | Path, place: str | Path, work: Work) -> tuple[IO[byte
     """Open a journal, and return it with the users that it notes."""
     name = f"{work.__module__}.{getattr(work, '__qualname__', type(work).__qualname__)}"
     title = msgspec.json.encode({"work": name, "store": shown(place)}) + b"\n"
-    file = open(journal, "a+b", opener=lambda path, flags: os.open(path, flags, 0o600))  # noqa: SIM115
-    file.seek(0)
+    try:
+        file = opened(Path(journal), os.O_RDWR | os.O_APPEND | MADE)
+    except OSError as error:
+        raise InvalidInputError(f"the journal {journal} cannot be opened: {error}") from error
     data = file.read()
     if data and not data.startswith(title):
         file.close()

@@ -104,6 +104,8 @@ async def test_a_journal_passes_over_the_users_that_are_done(store, tmp_path: Pa
     with pytest.raises(InvalidInputError, match="no journal of"):
         await run(store, note, journal=journal)
     assert journal.stat().st_mode & 0o077 == 0
+    with pytest.raises(InvalidInputError, match="cannot be opened"):
+        await run(store, work, journal=tmp_path / "missing" / "journal")
 
 
 async def test_users_whose_process_dies_are_done_in_another_one(store, tmp_path: Path) -> None:
