@@ -144,6 +144,13 @@ def test_a_file_of_keys_is_refused(shared: Shared, choice: list[str]) -> None:
     assert "encrypt the disk of the database" in error["message"]
 
 
+def test_several_databases_are_no_store(shared: Shared) -> None:
+    one, other = "postgresql://a.example/app", "postgresql://b.example/app"
+    with pytest.raises(InvalidInputError, match="one directory or one database"):
+        MemorySystem.open([one, other])  # type: ignore[arg-type]
+    assert "no URL of a database" in shared("list", url=f"{one} {other}").output
+
+
 # --- passwords
 
 
