@@ -4,6 +4,9 @@ Nothing runs here but arithmetic. What a call costs is measured (by which comman
 inputs); how people use it, what machines cost and how often they fail is assumed, and each of these
 is an option. A year of failures is drawn at random by a seed: processes, databases and zones fail
 independently, and a failed zone takes with it what stands in it.
+
+A store is in one database. If one database cannot carry all users, this reckons with several
+stores: the application picks the store of a user, and each store has nodes of its own.
 """
 
 import math
@@ -96,13 +99,13 @@ class Failures(NamedTuple):
 
 
 CONNECTIONS = 11
-"""Of a node to each database."""
+"""Of a node to its database."""
 LOOKS_A_S = 100.0
 """The most that a node looks for what others have appended to a database."""
 
 
 class Load(NamedTuple):
-    """The load of each database at the peak that more databases do not take away."""
+    """The load of each database at the peak."""
 
     writes_a_s: float
     claims_a_s: float
@@ -117,7 +120,6 @@ class Load(NamedTuple):
     looks_a_s: float
     """Of all nodes together."""
     looks_of_a_node_a_s: float
-    """At all databases together."""
 
 
 class Need(NamedTuple):
@@ -164,8 +166,7 @@ def run(use: Use, costs: Costs, options: Options) -> Report:
 def needed(use: Use, costs: Costs, machines: Machines) -> list[Need]:
     """Return every resource that is needed, what takes the most units of its kind first.
 
-    More databases mean more looks of each node, and more nodes more looks at each database: so it
-    is reckoned until the numbers stay.
+    More nodes of a database mean more looks at it: so it is reckoned until the numbers stay.
     """
     nodes, databases = machines.zones, 1
     for _ in range(ROUNDS):
@@ -193,33 +194,32 @@ def _needed(use: Use, costs: Costs, machines: Machines, each: Load) -> list[Need
         Need("memory of live users", "node", live * costs.live_bytes, room,
              "a shorter `idle_s`: users are put away sooner, and wake up more often"),
         Need("lock of the tail", "database", held, machines.database_filled,
-             "a standby that answers sooner; more databases: shards move one by one; `add_many`; "
-             "fewer nodes to a database, whose batches are larger"),
+             "a standby that answers sooner; `add_many`; more stores, each in a database"),
         Need("stored bytes", "database", stored, machines.database_bytes * machines.database_filled,
-             "compaction and retention; more databases, up to one for each of the 4,096 shards"),
+             "compaction and retention; more stores, each in a database"),
     ]  # fmt: skip
 
 
 def load(use: Use, costs: Costs, machines: Machines, nodes: int, databases: int) -> Load:
     """Return the load of each database.
 
-    Each node has one batch on its way to each database, and what comes meanwhile is the next one. A
+    Each node has one batch on its way to its database, and what comes meanwhile is the next one. A
     batch waits for those of other nodes, as in a queue with one server and a constant time.
     """
     sessions_a_s, writes_a_s = _a_s(use)
     writes, claims = writes_a_s / databases, sessions_a_s / databases
-    full = machines.database_filled
+    full, own = machines.database_filled, max(1.0, nodes / databases)
     batch = 1.0
     for _ in range(ROUNDS):
         held_s = costs.commit_s + costs.batch_s + batch * costs.event_s
-        meanwhile = writes / nodes * held_s * (1 + full / (2 * (1 - full)))
+        meanwhile = writes / own * held_s * (1 + full / (2 * (1 - full)))
         batch = meanwhile + math.exp(-meanwhile)  # of none meanwhile, the next append goes alone
-    others = writes * (nodes - 1) / nodes
+    others = writes * (own - 1) / own
     looks = min(LOOKS_A_S, others)
     return Load(
         writes, claims, batch, held_s,
         writes / batch * held_s + claims * (costs.commit_s + costs.batch_s),
-        nodes * CONNECTIONS, nodes / Failures().renewed_s, nodes * looks, databases * looks,
+        math.ceil(own) * CONNECTIONS, own / Failures().renewed_s, own * looks, looks,
     )  # fmt: skip
 
 
@@ -258,18 +258,17 @@ def _each_database(each: Load, costs: Costs, machines: Machines) -> Table:
     calls = (each.looks_a_s + each.renewals_a_s) * costs.call_s
     rows: list[list[Any]] = [
         ["appends and claims a second", each.writes_a_s + each.claims_a_s, None, None, ""],
-        ["appends of one batch", each.batch, None, None, "fewer nodes to a database"],
+        ["appends of one batch", each.batch, None, None, "`add_many`"],
         ["time that the tail is locked", each.tail, 1.0, each.tail, "see above"],
         ["connections", each.connections, machines.database_connections,
          each.connections / machines.database_connections,
-         "a smaller pool in each node; nodes that open some of the databases alone"],
-        ["lease renewals a second", each.renewals_a_s, None, None,
-         "one lease of a node for all databases"],
+         "a smaller pool in each node"],
+        ["lease renewals a second", each.renewals_a_s, None, None, ""],
         ["looks for what others have appended, a second", each.looks_a_s, None, None,
          "looking only where somebody waits for it"],
         ["cores busy with looks and renewals", calls, machines.database_cores,
          calls / machines.database_cores, "the same"],
-        ["looks of one node a second, at all databases", each.looks_of_a_node_a_s, None, None,
+        ["looks of one node a second", each.looks_of_a_node_a_s, None, None,
          "the same"],
         ["cores of one node busy with looks", each.looks_of_a_node_a_s * costs.look_s,
          machines.node_cores, each.looks_of_a_node_a_s * costs.look_s / machines.node_cores,

@@ -14,7 +14,6 @@ from eventlog.core.capabilities import LocatingStore as LocatingStore
 from eventlog.core.capabilities import MeasuredStore as MeasuredStore
 from eventlog.core.capabilities import Progress as Progress
 from eventlog.core.capabilities import SettingStore as SettingStore
-from eventlog.core.capabilities import ShardingStore as ShardingStore
 from eventlog.core.capabilities import ShrinkingStore as ShrinkingStore
 from eventlog.core.capabilities import VerifyingStore as VerifyingStore
 from eventlog.core.capabilities import require as require
@@ -40,12 +39,10 @@ from eventlog.core.errors import LogUnavailable as LogUnavailable
 from eventlog.core.errors import MissingCapability as MissingCapability
 from eventlog.core.errors import MissingCodec as MissingCodec
 from eventlog.core.errors import MissingExtra as MissingExtra
-from eventlog.core.errors import MoveTakenOver as MoveTakenOver
 from eventlog.core.errors import PayloadDropped as PayloadDropped
 from eventlog.core.errors import PayloadErased as PayloadErased
 from eventlog.core.errors import PoisonedStream as PoisonedStream
 from eventlog.core.errors import StorageFailed as StorageFailed
-from eventlog.core.errors import StreamElsewhere as StreamElsewhere
 from eventlog.core.errors import TotalExceeded as TotalExceeded
 from eventlog.core.errors import UnknownEvent as UnknownEvent
 from eventlog.core.errors import WrongExpectedVersion as WrongExpectedVersion

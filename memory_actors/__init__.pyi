@@ -163,8 +163,6 @@ from memory_actors.search.superseding import Statement as Statement
 from memory_actors.search.superseding import Superseding as Superseding
 from memory_actors.search.superseding import Verdict as Verdict
 from memory_actors.search.token_counters import TokenizerCounter as TokenizerCounter
-from memory_actors.sharing.moving import move_shards as move_shards
-from memory_actors.sharing.moving import shards_in as shards_in
 from memory_actors.sharing.system import MemorySystem as MemorySystem
 from memory_actors.sharing.system import PastMemory as PastMemory
 from memory_actors.sharing.system import UserMemory as UserMemory

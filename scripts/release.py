@@ -33,7 +33,7 @@ ALLOWED = re.compile(
     r"|lgpl|lesser general",
     re.IGNORECASE,
 )
-"""Licences under which a dependency may be used by who embeds us; pyphen's choice has the LGPL."""
+"""Licences under which a dependency may be used by who embeds us; psycopg has the LGPL."""
 LICENCES = """
 import json
 from importlib.metadata import distributions

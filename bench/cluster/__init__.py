@@ -6,10 +6,6 @@ and after each call what they asked and were answered (journal.py). When a fault
 times (faults.py), all nodes end, and their notes are compared with each other, and with the store
 (check.py). Then the next cluster begins, on a store of its own.
 
-Some faults want another cluster (`NEEDS` in faults.py): a store in two databases, between which
-shards move; or users who are placed by Ray, so that they are in its actors, and all calls come from
-processes that have nobody.
-
 `pause` is the longest call about a user that was under way when a fault struck or began before the
 next one: those of the workers of the node that was struck do not count.
 
@@ -22,14 +18,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
 from bench.cluster.check import Harm, all_harm, journals_of, stale, stale_commits
 from bench.cluster.cluster import Cluster, Plan, preload, running
-from bench.cluster.faults import FAULTS, Struck, plan_for, settle, strike
+from bench.cluster.faults import FAULTS, Struck, settle, strike
 from bench.cluster.journal import Line
 from bench.cluster.node import Without
 from bench.postgres import served_by
@@ -90,17 +85,15 @@ def _of(times_s: Sequence[float]) -> list[float | None]:
 def run(faults: Sequence[str], rounds: int, plan: Plan, options: Options) -> Report:
     """Strike with each fault so many times; in a control, count what is stale."""
     preload()
-    skipped = [one for one in faults if plan_for(one, plan).ray and find_spec("ray") is None]
-    outcomes = [Outcome(fault) for fault in faults if fault not in skipped]
+    outcomes = [Outcome(fault) for fault in faults]
     with scratch(options) as directory, served_by(directory, {"fsync": "off"}) as server:
         try:
             for number, outcome in enumerate(outcomes):
-                fits = plan_for(outcome.fault, plan)
-                for first in range(0, rounds, fits.rounds_max):
+                for first in range(0, rounds, plan.rounds_max):
                     schema = f"cluster_{number}_{first}"
                     seed = options.seed * 100_000 + number * 1_000 + first
-                    strikes = [outcome.fault] * min(fits.rounds_max, rounds - first)
-                    with running(directory / schema, server, schema, fits, seed) as cluster:
+                    strikes = [outcome.fault] * min(plan.rounds_max, rounds - first)
+                    with running(directory / schema, server, schema, plan, seed) as cluster:
                         live(cluster, outcome, strikes)
                     server = cluster.server
                     _tell(outcome)
@@ -114,8 +107,7 @@ def run(faults: Sequence[str], rounds: int, plan: Plan, options: Options) -> Rep
     tables = [Table("Harm and pauses", COLUMNS, [one.row() for one in outcomes])]
     harm = sum((outcome.harm for outcome in outcomes), Counter[str]())
     ok = not harm if plan.without is None else harm[SEEN_WITHOUT[plan.without]] > 0
-    notes = [*NOTES, *(f"{one} skipped: Ray is not installed ('.[ray]')" for one in skipped)]
-    return Report("Cluster", about, [*tables, *_examples(outcomes)], notes, ok=ok)
+    return Report("Cluster", about, [*tables, *_examples(outcomes)], NOTES, ok=ok)
 
 
 def _examples(outcomes: Sequence[Outcome]) -> Iterator[Table]:

@@ -3,8 +3,7 @@
 - Every acknowledged write is in the log once; any other that was asked, at most once.
 - What a write made is there with its last content; what was deleted is gone.
 - Versions and positions have no gap, and no epoch or version was ever seen to decrease.
-- Every event was written by the node that owned its stream then, in the database that had its
-  shard: else it is a stale commit. No shard was seen in two databases.
+- Every event was written by the node that owned its stream then: else it is a stale commit.
 - No read missed a write that was acknowledged before it began: else it is a stale read.
 - The state of every user is a replay of their events, and the totals are their sum; `verify` finds
   nothing.
@@ -41,8 +40,8 @@ GAPS = """
     WHERE coalesce(e.n, 0) <> s.version OR coalesce(e.last, 0) <> s.version
 """
 STALE = """
-    SELECT position, encode(writer, 'hex'), encode(owner, 'hex'), is_here FROM {schema}.witness
-    WHERE owner IS DISTINCT FROM writer AND owner IS NOT NULL OR writer IS NOT NULL AND NOT is_here
+    SELECT position, encode(writer, 'hex'), encode(owner, 'hex') FROM {schema}.witness
+    WHERE owner IS DISTINCT FROM writer AND owner IS NOT NULL
 """
 
 
@@ -86,9 +85,8 @@ def stale_commits(cluster: Cluster) -> list[str]:
     that, as long as nobody has claimed the stream: the next owner reads it.
     """
     return [
-        f"event {position} was written by {writer}, its stream had {owner}, its shard was "
-        f"{'here' if is_here else 'elsewhere'}"
-        for position, writer, owner, is_here in cluster.ask(STALE)
+        f"event {position} was written by {writer}, its stream had {owner}"
+        for position, writer, owner in cluster.ask(STALE)
     ]
 
 
@@ -172,7 +170,7 @@ def _unanswered(journals: dict[str, list[Line]], killed: set[str]) -> Iterator[H
 async def _in_store(
     cluster: Cluster, noted: Sequence[Line], writes: dict[Key, list[Write]]
 ) -> list[Harm]:
-    async with opened(cluster.urls(cluster.server.port, "judge")) as memory:
+    async with opened(cluster.url(cluster.server.port, "judge")) as memory:
         found = [*await _once(memory, noted)]
         for key, each in writes.items():
             found += await _kept(memory, key, each)

@@ -12,11 +12,11 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
@@ -24,11 +24,9 @@ from bench.cluster.journal import Line, lines
 from bench.cluster.links import Link, Links
 from bench.cluster.node import Config, Without, opened, serve
 from eventlog import stream_id
-from eventlog.postgres.leases import LEASE_S
 from memory_actors.base.streams import stream_of
 from tests.support.ports import ReservedPort
 from tests.support.postgres import Server
-from tests.support.raylets import raylets
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -38,13 +36,12 @@ END_S_MAX = 45.0
 LOOK_S = 0.2
 LAST_BYTES = 1 << 15
 WITNESS = """
-    CREATE TABLE {schema}.witness (position bigint, writer bytea, owner bytea, is_here boolean);
+    CREATE TABLE {schema}.witness (position bigint, writer bytea, owner bytea);
     CREATE FUNCTION {schema}.witnessed() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         INSERT INTO {schema}.witness
-        SELECT new.position, substring(n.id FOR 16), s.owner, s.shard IS NULL OR h.state = 'here'
+        SELECT new.position, substring(n.id FOR 16), s.owner
         FROM {schema}.stream AS s
-        LEFT JOIN {schema}.shard AS h ON h.shard = s.shard
         LEFT JOIN {schema}.node AS n ON n.xmin = pg_current_xact_id()::xid
         WHERE s.sid = new.sid;
         RETURN NULL;
@@ -57,12 +54,7 @@ OWNERS = """
     SELECT s.sid, n.address FROM {schema}.stream AS s JOIN {schema}.node AS n ON n.id = s.owner
     WHERE n.expires_at > clock_timestamp()
 """
-STREAMS = """
-    SELECT sid, epoch, version FROM {schema}.stream LEFT JOIN {schema}.shard AS h USING (shard)
-    WHERE stream.shard IS NULL OR h.state = 'here'
-"""
-HERE = "SELECT shard FROM {schema}.shard WHERE state = 'here'"
-IN_BOTH = f"{HERE} AND shard IN ({HERE.replace('schema', 'other')})"
+STREAMS = "SELECT sid, epoch, version FROM {schema}.stream"
 _processes = get_context("forkserver")
 
 
@@ -76,12 +68,8 @@ class Plan(NamedTuple):
     pause_s: float = 0.02
     """Between two calls of a worker, at the mean."""
     without: Without = None
-    databases: int = 1
-    """That have the users between them: schemas of one server."""
     rounds_max: int = 20
     """Of its life: the longer, the longer its events take to be read again."""
-    ray: Literal["memory", "rocksdb"] | None = None
-    """Where the head of the Ray cluster that places users keeps what it knows."""
 
 
 class Place:
@@ -112,7 +100,7 @@ class Cluster:
 
     def __init__(self, directory: Path, server: Server, schema: str, plan: Plan, seed: int):
         self.directory, self.server, self.plan = directory, server, plan
-        self.schemas = [schema, f"{schema}_other"][: plan.databases]
+        self.schema = schema
         self.rng = random.Random(seed)
         self.seed = seed
         self.links = Links()
@@ -122,18 +110,15 @@ class Cluster:
         self.users = tuple(f"user {number}" for number in range(plan.users))
         self.seen: list[tuple[str, str]] = []
         """What was seen that must not be, and an example."""
-        self.raylets: Any = None
-        """The Ray cluster, if it places users."""
-        self._held = ExitStack()
         self._sids = {stream_id(stream_of(user)): user for user in self.users}
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._watched, daemon=True)
         directory.mkdir()
 
-    def urls(self, port: int, name: str) -> tuple[str, ...]:
-        """Return the URLs of the store for a process of a name."""
+    def url(self, port: int, name: str) -> str:
+        """Return the URL of the store for a process of a name."""
         at = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-        return tuple(f"{at}?schema={one}&application_name={name}" for one in self.schemas)
+        return f"{at}?schema={self.schema}&application_name={name}"
 
     # --- beginning and ending
 
@@ -141,10 +126,8 @@ class Cluster:
         """Begin all nodes, and wait until they work."""
         import asyncio
 
-        asyncio.run(_made(self.urls(self.server.port, "maker")))
+        asyncio.run(_made(self.url(self.server.port, "maker")))
         self.ask(WITNESS)
-        if self.plan.ray is not None:
-            self.raylets = self._held.enter_context(raylets(self.plan.ray))
         for place in self.places:
             self.start(place)
         for place in self.places:
@@ -158,13 +141,12 @@ class Cluster:
         self.names.append(place.name)
         first, plan = place.slot * self.plan.workers, self.plan
         config = Config(
-            urls=self.urls(place.database_at, place.name), name=place.name,
+            url=self.url(place.database_at, place.name), name=place.name,
             directory=self.directory, before=before, listens_at=place.listens_at,
             reached_at=place.reached_at, users=self.users,
             workers=tuple(range(first, first + plan.workers)),
             workers_in_all=plan.nodes * plan.workers, pause_s=plan.pause_s, seed=self.seed,
             clock_off_s=clock_off_s, without=plan.without,
-            ray=None if self.raylets is None else self.raylets.address,
         )  # fmt: skip
         place.process = _processes.Process(target=serve, args=(config,), daemon=True)
         place.process.start()
@@ -217,9 +199,6 @@ class Cluster:
             self.signal(place, signal.SIGTERM)
         for place in self.places:
             self._await_end(place)
-        if self.raylets is not None:
-            self._held.close()
-            time.sleep(LEASE_S)  # of its actors, whose settings nobody else may have meanwhile
 
     def close(self) -> None:
         """Kill what is left, and end the proxies."""
@@ -229,7 +208,6 @@ class Cluster:
                 self.signal(place, signal.SIGCONT)
                 self.kill(place)
             place.reserved.give_up()
-        self._held.close()
         if self._watch.is_alive():
             self._watch.join()
         self.links.close()
@@ -242,14 +220,11 @@ class Cluster:
 
     # --- what the database says
 
-    def ask(self, query: str, *schemas: str) -> list[tuple[Any, ...]]:
-        """Return what each database answers, or these do, not through a proxy."""
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Return what the database answers, not through a proxy."""
         with psycopg.connect(self.server.url, autocommit=True) as connection:
-            return [
-                row
-                for schema in schemas or self.schemas
-                for row in _rows(connection.execute(query.format(schema=schema)))
-            ]
+            answered = connection.execute(query.format(schema=self.schema))
+            return answered.fetchall() if answered.description else []
 
     def homes(self) -> dict[str, int]:
         """Return the process that has each user, of those who are live."""
@@ -270,18 +245,11 @@ class Cluster:
                     if now[0] < was[0] or now[1] < was[1]:
                         self.seen.append(("decreased", f"{sid.hex()} fell from {was} to {now}"))
                     seen[sid] = (now[0], now[1])
-                if len(self.schemas) > 1:
-                    both = self.ask(IN_BOTH.replace("{other}", self.schemas[1]), self.schemas[0])
-                    self.seen += [("in both", f"shard {shard}") for [shard] in both]
 
 
-def _rows(answered: psycopg.Cursor[Any]) -> list[tuple[Any, ...]]:
-    return answered.fetchall() if answered.description else []
-
-
-async def _made(urls: Sequence[str]) -> None:
+async def _made(url: str) -> None:
     """Make the tables."""
-    async with opened(urls):
+    async with opened(url):
         pass
 
 

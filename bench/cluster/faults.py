@@ -1,19 +1,15 @@
 """The faults that strike a cluster, each from its beginning until it is over."""
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from bench.cluster.cluster import HERE, Cluster, Place, Plan, link_of
+from bench.cluster.cluster import Cluster, Place, link_of
 from bench.cluster.links import WAYS
 from eventlog.postgres.leases import LEASE_S
-from memory_actors.sharing.shards import shard_of
 from tests.support.postgres import Standby
-from tests.support.raylets import workers_of
 
 DAY_S = 86_400.0
 FROZEN_S = 2 * LEASE_S
@@ -23,11 +19,6 @@ IN_HAND_S = 0.02
 SETTLE_S = (0.3, 0.8)
 """Between two rounds."""
 ANSWERED_S_MAX = 40.0
-MOVED_S = 1.5
-"""The longest that a mover is left at work before it is killed: most have ended by then."""
-MOVES_MAX = 5
-MOVER = "mover"
-AT_WORK = f"SELECT 1 FROM pg_stat_activity WHERE application_name = '{MOVER}'"
 SYNCHRONOUS = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
 
 
@@ -36,7 +27,7 @@ class Struck(NamedTuple):
 
     at_s: float
     users: frozenset[str]
-    """The users who were at the node that was struck, or in what moved."""
+    """The users who were at the node that was struck."""
     names: frozenset[str]
     """The nodes whose own workers do not count: they were gone, frozen, or cut off."""
     woke_s: float = 0.0
@@ -57,11 +48,6 @@ def strike(cluster: Cluster, fault: str) -> Struck:
     name, at_s = place.name, time.monotonic()
     woke_s = OF_NODES[fault](cluster, place)
     return Struck(at_s, at_home, frozenset([name, place.name]), woke_s or 0.0)
-
-
-def plan_for(fault: str, plan: Plan) -> Plan:
-    """Return what a cluster has to be for a fault to strike it."""
-    return plan._replace(**NEEDS.get(fault, {}))
 
 
 def settle(cluster: Cluster) -> float:
@@ -166,61 +152,6 @@ def _close(cluster: Cluster, place: Place) -> None:
     cluster.await_begun(place)
 
 
-def _move(cluster: Cluster) -> Iterable[str]:
-    """Have the shards of some users moved, kill the mover at some moment, and run it again."""
-    urls = cluster.urls(cluster.server.port, MOVER)
-    to = cluster.rng.choice(range(len(urls)))
-    there = {shard for [shard] in cluster.ask(HERE, cluster.schemas[to])}
-    away = [user for user in cluster.users if shard_of(user) not in there]
-    if not away:
-        to, away = 1 - to, [*cluster.users]
-    users = cluster.rng.sample(away, cluster.rng.randint(1, len(away)))
-    command = [
-        sys.executable, "-m", "memory_actors.cli", "--data", " ".join(urls), "--json",
-        "shards", "move", "--to", urls[to], *(f"--user={user}" for user in users),
-    ]  # fmt: skip
-    mover = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while mover.poll() is None and not cluster.ask(AT_WORK):
-        time.sleep(IN_HAND_S)
-    time.sleep(cluster.rng.uniform(0, MOVED_S))
-    mover.kill()
-    mover.wait()
-    for _ in range(MOVES_MAX):  # where a database or a node is slow, it says so
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return users
-    raise RuntimeError(f"the shards of {users} do not move: {done.stderr}")
-
-
-def _ray_actor(cluster: Cluster) -> Iterable[str]:
-    """Kill one of Ray's actors that have users; Ray begins it anew."""
-    homes = cluster.homes()
-    killed = cluster.rng.choice(
-        [one for one in workers_of(cluster.raylets) if one.pid in homes.values()]
-    )
-    killed.kill()
-    return [user for user, pid in homes.items() if pid == killed.pid]
-
-
-def _ray_head(cluster: Cluster) -> Iterable[str]:
-    """Kill Ray's head, and then an actor or none: until the head is begun again, none comes."""
-    cluster.raylets.head_node.kill_gcs_server()
-    struck = _ray_actor(cluster) if cluster.rng.random() < 0.5 else ()
-    time.sleep(cluster.rng.uniform(*AWAY_S))
-    cluster.raylets.head_node.start_gcs_server()
-    return struck
-
-
-def _ray_head_lost(cluster: Cluster) -> Iterable[str]:
-    """Kill Ray's head with all that it knew; one that is begun again knows nobody, or none is."""
-    cluster.raylets.head_node.kill_gcs_server()
-    time.sleep(cluster.rng.uniform(*AWAY_S))
-    if cluster.rng.random() < 0.5:
-        cluster.raylets.head_node.start_gcs_server()
-    time.sleep(cluster.rng.uniform(*AWAY_S))
-    return ()
-
-
 OF_NODES: dict[str, Callable[[Cluster, Place], float | None]] = {
     "kill": _kill,
     "freeze": _freeze,
@@ -236,16 +167,6 @@ OF_NODES: dict[str, Callable[[Cluster, Place], float | None]] = {
 OF_USERS: dict[str, Callable[[Cluster], Iterable[str]]] = {
     "restart": _restart,
     "promote": _promote,
-    "move": _move,
-    "ray-actor": _ray_actor,
-    "ray-head": _ray_head,
-    "ray-head-lost": _ray_head_lost,
 }
 """What strikes something else; they return the users who were there."""
 FAULTS = (*OF_NODES, *OF_USERS)
-NEEDS: dict[str, dict[str, Any]] = {
-    "move": {"databases": 2},
-    "ray-actor": {"ray": "memory"},
-    "ray-head": {"ray": "rocksdb"},
-    "ray-head-lost": {"ray": "memory", "rounds_max": 1},
-}

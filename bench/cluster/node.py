@@ -11,7 +11,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,6 @@ from memory_actors.sharing.nodes.placement import LeasedPlacement
 Without = Literal["fence", "lease"] | None
 """What a control has not."""
 PAPERS = "papers"
-RAY_ACTORS = 3
 HELD_MAX = 30  # memories of one worker, before it deletes one for each that it adds
 US = 1_000_000
 
@@ -41,8 +40,7 @@ US = 1_000_000
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What a node is told."""
 
-    urls: tuple[str, ...]
-    """Of the databases that have the store between them."""
+    url: str
     name: str
     directory: Path
     """Of the journals."""
@@ -60,17 +58,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     clock_off_s: float = 0.0
     without: Without = None
-    ray: str | None = None
-    """The address of the Ray cluster that places users; None: leases do."""
 
 
-def opened(urls: Sequence[str], *, by_ray: bool = False, **more: Any) -> Any:
+def opened(url: str, **more: Any) -> Any:
     """Open the store as every node does."""
-    placed: dict[str, Any] = {"placement": "ray", "ray_actors": RAY_ACTORS} if by_ray else {}
     return MemorySystem.open(
-        urls if len(urls) > 1 else urls[0],
+        url,
         embedder=HashedEmbedder(32),
-        settings=Settings(latency_targets_ms={}, **placed),
+        settings=Settings(latency_targets_ms={}),
         supersedes=False,
         alerts=[],
         **more,
@@ -80,18 +75,13 @@ def opened(urls: Sequence[str], *, by_ray: bool = False, **more: Any) -> Any:
 def serve(config: Config) -> None:
     """Open the store, and call it until SIGTERM; then close in good order."""
     os.environ["XDG_CACHE_HOME"] = str(config.directory / "cache")
-    if config.ray is not None:
-        os.environ["RAY_ADDRESS"] = config.ray
-    elif len(config.urls) == 1:  # no other is cut off from its peers
-        opening.listening_for_peers = partial(_reached_through, config)
+    opening.listening_for_peers = partial(_reached_through, config)
     if config.without == "fence":
         BatchPlan.add = _unfenced(BatchPlan.add)  # type: ignore[method-assign]
     elif config.without == "lease":
         LeasedPlacement.is_vouched = lambda _: True  # type: ignore[method-assign]
         LeasedPlacement._lapsed = lambda _: None  # type: ignore[method-assign]  # noqa: SLF001
     asyncio.run(_serve(config))
-    if config.ray is not None:
-        os._exit(0)  # else Ray, at the end of a process, may wait for its head
 
 
 def _reached_through(
@@ -117,11 +107,7 @@ async def _serve(config: Config) -> None:
     stop = asyncio.Event()
     journal = Journal(config.directory / config.name)
     off_us = int(config.clock_off_s * US)
-    by_ray = config.ray is not None
-    async with opened(
-        config.urls, by_ray=by_ray, clock=lambda: time.time_ns() // 1000 + off_us
-    ) as memory:
-        # Now: whoever joins a cluster of Ray's gets a handler of its own.
+    async with opened(config.url, clock=lambda: time.time_ns() // 1000 + off_us) as memory:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         journal.note("began")
         workers = [Worker(memory, config, journal, number) for number in config.workers]

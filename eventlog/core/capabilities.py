@@ -332,23 +332,7 @@ class Leases(Protocol):
         """Claim a stream: it is this node's, at a new epoch, unless a node that lives has it.
 
         :raises LeaseLapsed: this node has no lease at the moment.
-        :raises StreamElsewhere: its shard is in another store.
         """
-        ...
-
-    shards_changed: Callable[[int], object]
-    """Called on the loop when shards of a store that is one of several have come or left. It has
-    whoever has left forgotten, and says so by `say_forgotten`."""
-
-    def say_forgotten(self, version: int, *, cleared: bool = False) -> None:
-        """Say that this node has forgotten, in memory, whoever had left by a version of the shards.
-
-        With `cleared`, that nothing of them is on its disk either.
-        """
-        ...
-
-    async def here(self) -> tuple[int, set[int]]:
-        """Return the version of the shards, and those that are in this store."""
         ...
 
     async def release(self, stream: str, epoch: int) -> None:
@@ -384,17 +368,5 @@ class LeasingStore(Protocol):
         """Hold a lease for this process, which others reach at `address`, for a block.
 
         :raises LogUnavailable: the database cannot be reached.
-        """
-        ...
-
-
-@runtime_checkable
-class ShardingStore(Protocol):
-    """Is one of several that have the streams together: see eventlog/postgres/shards.py."""
-
-    async def drop_foreign(self, stream: str, until: int) -> None:
-        """Delete what a move has left or brought here of a stream, up to a version.
-
-        Nothing is done if the stream is this store's.
         """
         ...

@@ -52,14 +52,6 @@ class Fenced(EventLogError):
         self.current = current
 
 
-class StreamElsewhere(Fenced):
-    """The stream is in another of the stores that share the streams: look there."""
-
-    def __init__(self, stream: str, epoch: int):
-        super().__init__(stream, epoch, epoch + 1)
-        self.args = (f"stream {stream!r} is in another database: look there",)
-
-
 class TotalExceeded(EventLogError):
     """A total would pass what it is capped at: nothing was kept. Take something away first."""
 
@@ -111,17 +103,6 @@ class WrongLoop(EventLogError, RuntimeError):
 
 class LogUnavailable(EventLogError):
     """The directory or file cannot be opened: see the cause for the reason."""
-
-
-class MoveTakenOver(LogUnavailable):
-    """Another mover goes on with the move of a shard: wait for that one, or run the move again."""
-
-    def __init__(self, shard: int):
-        super().__init__(
-            f"another mover goes on with the move of shard {shard}: wait for it, or run the move "
-            "again"
-        )
-        self.shard = shard
 
 
 class LogBusy(LogUnavailable):

@@ -25,7 +25,7 @@ _INT_FIELD = struct.Struct(">Qq")
 _FIELD = struct.Struct(">Q")
 _NULL_FIELD = struct.pack(">Ii", _BYTEA, -1)
 # What every batch has is packed by one struct, which is five times as fast.
-_STREAM = struct.Struct(">ii Q16sQq QqQqQqQ32s QqQqQqQ32sQq Q")
+_STREAM = struct.Struct(">ii Q16s QqQqQqQ32s QqQqQqQ32sQq Q")
 _EVENT = struct.Struct(">ii QqQ16sQq Q")
 _KEY = struct.Struct(">ii QqQ16sQ16sQq")
 _SIZE_BYTES = 4
@@ -66,14 +66,14 @@ class BatchRows:
 
 
 def stream_row(
-    sid: bytes, shard: int, name: bytes,
+    sid: bytes, name: bytes,
     was: tuple[int, int, int, bytes], now: tuple[int, int, int, bytes, int],
 ) -> bytes:  # fmt: skip
     """Return the row of a stream: where it was believed, and where it is after the batch."""
     was_version, was_epoch, was_erased, was_chain = was
     version, epoch, stored_bytes, chain, recorded_at_us = now
     return _STREAM.pack(
-        _STREAM.size - _SIZE_BYTES + len(name), 12, _ID, sid, _INT, shard,
+        _STREAM.size - _SIZE_BYTES + len(name), 11, _ID, sid,
         _INT, was_version, _INT, was_epoch, _INT, was_erased, _HASH, was_chain,
         _INT, version, _INT, epoch, _INT, stored_bytes, _HASH, chain, _INT, recorded_at_us,
         _VARYING | len(name),

@@ -59,10 +59,6 @@ class Landed(NamedTuple):
     refused: Sequence[int]
 
 
-class Elsewhere(Exception):
-    """Some streams of a batch are in another store: it did nothing."""
-
-
 class OverTotals(Exception):
     """A total might leave its range, or pass its cap: the batch did nothing."""
 
@@ -131,7 +127,7 @@ class Calls:
     async def append(self, rows: BatchRows) -> Landed:
         """Append a batch, behind the one before it, and return where it began.
 
-        :raises Elsewhere, OverTotals: it did nothing.
+        :raises OverTotals: it did nothing.
         :raises LogUnavailable: the same.
         :raises StorageFailed: nobody knows whether it landed.
         """
@@ -221,8 +217,6 @@ class Calls:
         [(state, position, refused, names, totals, revision)] = await run(connection, APPEND, call)
         if state == "superseded":
             raise Lost(state)
-        if state == "elsewhere":
-            raise Elsewhere
         named = dict(zip((name.decode() for name in names), totals, strict=True))
         self._tail.count(revision, names, totals)
         if state == "totals":

@@ -16,7 +16,7 @@ from eventlog.postgres.database import Database, Row
 
 ROWS_MAX = 2048  # of a commit: some 20 ms
 
-MARK_ERASED = "CALL mark_erased(%b, %b, %b, %b, %b, %b, %b, %b, NULL, NULL)"
+MARK_ERASED = "CALL mark_erased(%b, %b, %b, %b, %b, %b, %b, NULL, NULL)"
 EMPTY_EVENTS = """
     UPDATE event SET payload = NULL, gone_at = s.erased_at
     FROM stream AS s

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, Self
 
 from eventlog.core import frame
-from eventlog.core.errors import EventLogError, LeaseLapsed, StreamElsewhere
+from eventlog.core.errors import EventLogError, LeaseLapsed
 from eventlog.core.logs import get_logger
 from eventlog.core.records import LiveNode, StreamClaim
 from eventlog.core.requests import check_stream_name
@@ -33,7 +33,6 @@ from eventlog.postgres.database import (
     reaching,
     run,
 )
-from eventlog.postgres.plan import ShardOf, alone
 from eventlog.postgres.writer import PgWriter
 
 LEASE_S: Final = 2.0
@@ -41,8 +40,8 @@ VOUCH_SHARE: Final = 0.8
 RENEWALS: Final = 5
 """In the time of a lease: a few of them may be lost."""
 
-RENEW = "CALL renew_lease(%b, %b, %b, %b, %b, NULL, NULL)"
-CLAIM = "CALL claim_stream(%b, %b, %b, %b, NULL, NULL, NULL)"
+RENEW = "CALL renew_lease(%b, %b, %b, NULL)"
+CLAIM = "CALL claim_stream(%b, %b, %b, NULL, NULL, NULL)"
 RELEASE = "UPDATE stream SET owner = NULL WHERE owner = %b AND sid = %b AND epoch = %b"
 RELEASE_ALL = "UPDATE stream SET owner = NULL WHERE owner = %b"
 HOLDER = """
@@ -52,11 +51,6 @@ HOLDER = """
 NODES = """
     SELECT id, address FROM node
     WHERE id <> %b AND address IS NOT NULL AND expires_at > clock_timestamp()
-"""
-
-HERE = """
-    SELECT shards, (SELECT coalesce(array_agg(shard), '{}') FROM shard WHERE state = 'here')
-    FROM store
 """
 
 _logger = get_logger("eventlog")
@@ -92,18 +86,9 @@ class PgLeases:
         node: bytes,
         address: bytes,
         lease_s: float,
-        shard_of: ShardOf,
     ):
         self.lapsed: Callable[[], object] = lambda: None
         """Called when the lease had expired before it was renewed: others may have taken over."""
-        self.shards_changed: Callable[[int], object] = lambda _version: None
-        """Called when shards of the store have come or left since: see `forgotten`."""
-        self.forgotten = 0
-        """The version of the shards for which this node has forgotten whoever had left."""
-        self.cleared = 0
-        """The version for which nothing of them is on its disk, either."""
-        self._shards = 0
-        self._shard_of = shard_of
         self._database = database
         self._writer = writer
         self._node = node
@@ -111,7 +96,6 @@ class PgLeases:
         self._lease_s = lease_s
         self._held_until_s: float | None = None
         """The lease surely holds until then; None: it was never renewed."""
-        self._hurry = asyncio.Event()
         self._is_unanswered = False
         """True if a renewal was sent, and nobody knows whether it landed."""
 
@@ -124,13 +108,12 @@ class PgLeases:
         node: bytes,
         address: bytes,
         lease_s: float = LEASE_S,
-        shard_of: ShardOf = alone,
     ) -> AsyncIterator[Self]:
         """Hold a lease for a node whose row is there, and renew it until the end of the block.
 
         :raises LogUnavailable: the database cannot be reached.
         """
-        leases = cls(database, writer, node, address, lease_s, shard_of)
+        leases = cls(database, writer, node, address, lease_s)
         connection = await patiently(leases._begun, CONNECT_S)
         renewing = asyncio.create_task(leases._renew_forever(database.place, connection))
         try:
@@ -144,12 +127,10 @@ class PgLeases:
         """Claim a stream; see `Leases` in eventlog/core/capabilities.py."""
         check_stream_name(stream)
         sid = frame.stream_id(stream)
-        values = [sid, self._node, frame.chain_start(sid), self._shard_of(stream)]
+        values = [sid, self._node, frame.chain_start(sid)]
         [(epoch, holder, address)] = await self._database.run(CLAIM, values)
         if epoch is None:
             raise LeaseLapsed("the lease of this node has expired: try again when it is renewed")
-        if epoch < 0:
-            raise StreamElsewhere(stream, 0)
         if holder is not None:
             return StreamClaim(epoch, LiveNode(holder.hex(), address))
         self._writer.forget(sid)
@@ -181,18 +162,6 @@ class PgLeases:
             return float("-inf")
         return self._held_until_s - self._lease_s * (1 - VOUCH_SHARE) - _now_s()
 
-    def say_forgotten(self, version: int, *, cleared: bool = False) -> None:
-        """Say, with the next renewal, that nothing is left of whoever had left by a version."""
-        self.forgotten = max(self.forgotten, version)
-        if cleared:
-            self.cleared = max(self.cleared, version)
-        self._hurry.set()
-
-    async def here(self) -> tuple[int, set[int]]:
-        """Return the version of the shards, and those that are in this store."""
-        [(version, shards)] = await self._database.run(HERE)
-        return version, set(shards)
-
     # --- renewing
 
     async def _begun(self) -> Connection:
@@ -215,10 +184,10 @@ class PgLeases:
         :raises Lost, Busy: it may not be renewed.
         """
         asked_s, was_lost, self._is_unanswered = _now_s(), self._is_unanswered, True
-        values = [self._node, self._address, self._lease_s, self.forgotten, self.cleared]
+        values = [self._node, self._address, self._lease_s]
         try:
             async with asyncio.timeout(self._lease_s):
-                [(is_held, shards)] = await run(connection, RENEW, values)
+                [[is_held]] = await run(connection, RENEW, values)
         except TimeoutError:
             raise Lost("no answer in the time of a lease") from None
         self._is_unanswered, held_until_s = False, self._held_until_s
@@ -227,17 +196,11 @@ class PgLeases:
             _logger.warning("the lease of this node had expired, and is renewed")
             self.lapsed()
         self._held_until_s = asked_s + self._lease_s
-        if shards > self._shards:
-            self._shards = shards
-            self.shards_changed(shards)
 
     async def _renew_forever(self, place: DatabasePlace, connection: Connection) -> None:
         try:
             while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._lease_s / RENEWALS):
-                        await self._hurry.wait()
-                self._hurry.clear()
+                await asyncio.sleep(self._lease_s / RENEWALS)
                 try:
                     if connection.closed:
                         connection = await connect(place)

@@ -146,8 +146,6 @@ async def _begun(place: DatabasePlace, connection: Connection, digest: str) -> M
         elif found not in (MOVING, FORMAT):
             raise _is_there(place)
         await _locked(connection)
-        if found == MOVING:  # an earlier version may have begun it
-            await make_tables(connection, place, b"", MOVING)
         await run(connection, LATER)
         rows = await run(connection, LOAD, [SETTING])
         is_moving = await found_format(place, connection) == MOVING

@@ -8,10 +8,10 @@ So a batch is one call, and whoever owns its streams needs only that one.
 """
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
@@ -67,16 +67,6 @@ class FirstResult(NamedTuple):
     """The number of that event in the batch."""
 
 
-ShardOf: TypeAlias = Callable[[str], int]
-"""The shard of a stream, by its name."""
-NO_SHARD = -1
-
-
-def alone(_stream: str) -> int:
-    """Return the shard of a stream in a store that is no one of several."""
-    return NO_SHARD
-
-
 RequestKey = tuple[bytes, bytes]
 """Stream id, and id of the idempotency key."""
 
@@ -87,7 +77,6 @@ class _PlannedStream:
     before: Believed
     now: Believed
     name: bytes
-    shard: int
 
 
 class _DecidedAppend(msgspec.Struct, frozen=True, gc=False):
@@ -117,7 +106,6 @@ class BatchPlan:
     requests: dict[RequestKey, FirstResult]
     caps: Mapping[str, int]
     """The most that a total may be, by name."""
-    shard_of: ShardOf = alone
     rows: BatchRows = field(default_factory=BatchRows)
     _streams: dict[bytes, _PlannedStream] = field(default_factory=dict)
     _decided: list[_DecidedAppend] = field(default_factory=list)
@@ -130,8 +118,7 @@ class BatchPlan:
         stream = self._streams.get(sid)
         if stream is None:
             before, number = self.believed[sid], len(self._streams) + 1
-            shard = self.shard_of(request.stream)
-            stream = _PlannedStream(number, before, before, request.stream.encode(), shard)
+            stream = _PlannedStream(number, before, before, request.stream.encode())
             self._streams[sid] = stream
         try:
             decided = self._decide(sid, stream, request)
@@ -148,7 +135,7 @@ class BatchPlan:
         """Return the rows, those of the streams included."""
         self.rows.streams = [
             stream_row(
-                sid, stream.shard, stream.name,
+                sid, stream.name,
                 (was.version, was.epoch, was.erased_version, was.chain),
                 (now.version, now.epoch, now.stored_bytes, now.chain, now.recorded_at_us),
             )

@@ -1,4 +1,4 @@
-"""The tables of a store: found, made where there are none, or brought to the format of today."""
+"""The tables of a store: found, or made where there are none."""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -14,10 +14,7 @@ from eventlog.postgres.database import (
     value_in_sql,
 )
 
-# 1 had no table of what is derived, 2 none of settings, 3 none of shards, 4 neither movers nor
-# eras; 5 had an array for each column of a batch.
-FORMAT = 6
-SHARDS_FORMAT = 4  # the first that may be one of several
+FORMAT = 1
 MOVING = 1_000_000  # of a schema that a move has not filled yet: no version opens it
 SERVER_VERSION_MIN = 160_000
 
@@ -28,8 +25,7 @@ BEFORE = """
 """
 AFTER = """
     INSERT INTO store (format, keys_identity) VALUES ({made_format}, {identity})
-    ON CONFLICT (only_row) DO UPDATE SET format = excluded.format
-    WHERE store.format < excluded.format AND excluded.format <> {moving};
+    ON CONFLICT (only_row) DO NOTHING;
 """
 
 
@@ -41,7 +37,7 @@ async def prepare(
     Return the identity of the keys that the store has, and if it has keys, the names of the streams
     that have something to read.
 
-    :raises UnknownEvent: a later version made them.
+    :raises UnknownEvent: another version made them.
     :raises LogUnavailable: the database is too old, or lets us make none; or it is away, or others
         hold its locks for too long.
     """
@@ -49,18 +45,16 @@ async def prepare(
         found = await _find(place, connection)
         if found is None:
             await make_tables(connection, place, make_identity())
-        elif found[0] < FORMAT:
-            await make_tables(connection, place, found[1])
-        found = await _find(place, connection)
+            found = await _find(place, connection)
         assert found is not None
-        names = await run(connection, READABLE) if found[1] else []
-    return found[1], [name.decode() for [name] in names]
+        names = await run(connection, READABLE) if found else []
+    return found, [name.decode() for [name] in names]
 
 
-async def _find(place: DatabasePlace, connection: Connection) -> tuple[int, bytes] | None:
-    """Return the format of the store and the identity of its keys, None if there is no store.
+async def _find(place: DatabasePlace, connection: Connection) -> bytes | None:
+    """Return the identity of the keys of the store, None if there is no store.
 
-    :raises UnknownEvent: a later version made it.
+    :raises UnknownEvent: another version made it.
     :raises LogUnavailable: a move has not filled it yet, or the database is too old.
     """
     made_format = await found_format(place, connection)
@@ -71,10 +65,13 @@ async def _find(place: DatabasePlace, connection: Connection) -> tuple[int, byte
             f"a store is being moved to schema {place.schema!r}, and is not whole: run "
             "`memory-actors move` again, or drop the schema"
         )
-    if made_format > FORMAT:
-        raise UnknownEvent(f"schema {place.schema!r} has format {made_format}: upgrade")
+    if made_format != FORMAT:
+        raise UnknownEvent(
+            f"schema {place.schema!r} has format {made_format}, and this version reads {FORMAT}: "
+            "open it with the version that made it"
+        )
     [[identity]] = await run(connection, "SELECT keys_identity FROM store")
-    return made_format, bytes(identity)
+    return bytes(identity)
 
 
 async def found_format(place: DatabasePlace, connection: Connection) -> int | None:
@@ -95,15 +92,12 @@ async def make_tables(
 ) -> None:
     """Make what is missing in one transaction, behind a lock of its own.
 
-    An older store is brought to this format so: the others who have it open go on. For a move, of
-    which the format is `MOVING`, a store that is there stays as it is.
+    A move makes them with the format `MOVING`. A store that is there stays as it is.
     """
     before = BEFORE.format(
         name=value_in_sql(connection, f"eventlog {place.schema}"),
         schema=name_in_sql(connection, place.schema),
     )
-    after = AFTER.format(
-        made_format=made_format, identity=value_in_sql(connection, identity), moving=MOVING
-    )
+    after = AFTER.format(made_format=made_format, identity=value_in_sql(connection, identity))
     tables = files("eventlog.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
     await run_script(connection, before + tables + after)

@@ -6,8 +6,7 @@
 CREATE TABLE IF NOT EXISTS store (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     format integer NOT NULL,
-    keys_identity bytea NOT NULL, -- of an encrypted store; else empty
-    shards bigint NOT NULL DEFAULT 0 -- rises whenever a shard comes or leaves
+    keys_identity bytea NOT NULL -- of an encrypted store; else empty
 );
 
 -- Whoever appends holds the lock of this one row from reading it to its commit: therefore positions
@@ -31,9 +30,7 @@ CREATE TABLE IF NOT EXISTS node (
     refused bigint[] NOT NULL, -- the streams of that batch that were refused
     seen_at timestamptz NOT NULL,
     address bytea, -- where other nodes reach it; null: the row is of batches, and claims no streams
-    expires_at timestamptz, -- of its lease
-    shards bigint NOT NULL DEFAULT 0, -- of the store, when this node last forgot who had left
-    cleared bigint NOT NULL DEFAULT 0 -- the same, and nothing of them is on its disk
+    expires_at timestamptz -- of its lease
 ) WITH (fillfactor = 50);
 
 CREATE TABLE IF NOT EXISTS stream (
@@ -46,8 +43,7 @@ CREATE TABLE IF NOT EXISTS stream (
     recorded_at bigint NOT NULL, -- of its last event
     erased_version bigint NOT NULL DEFAULT 0,
     erased_at bigint NOT NULL DEFAULT 0,
-    owner bytea, -- the node that claimed it; it is nobody's once the lease of that node has expired
-    shard bigint -- of a store that is one of several; null: it was made before that
+    owner bytea -- the node that claimed it; it is nobody's once the lease of that node has expired
 ) WITH (fillfactor = 70);
 
 CREATE TABLE IF NOT EXISTS event (
@@ -117,77 +113,8 @@ CREATE TABLE IF NOT EXISTS setting ( -- what all nodes must agree on
     value bytea NOT NULL
 );
 
-CREATE TABLE IF NOT EXISTS shard ( -- of a store that is one of several; of any other it is empty
-    shard bigint PRIMARY KEY,
-    state text NOT NULL, -- arriving, here, left, cleared: see docs/internals/shards.md
-    other text, -- the store that it comes from, or goes to
-    names bytea[] NOT NULL DEFAULT '{}', -- left: what its streams have in the totals
-    totals bigint[] NOT NULL DEFAULT '{}',
-    mover bytea NOT NULL DEFAULT '' -- who moved it last: any other mover changes nothing here
-);
-
-CREATE TABLE IF NOT EXISTS arriving ( -- the streams of a shard that arrives, as they were last copied
-    sid bytea PRIMARY KEY,
-    shard bigint NOT NULL,
-    mark bytea NOT NULL, -- by which it is told whether the stream has changed; empty: copy it again
-    erased_version bigint NOT NULL, -- nothing up to here is taken any more
-    name bytea,
-    epoch bigint NOT NULL DEFAULT 0,
-    stored_bytes bigint NOT NULL DEFAULT 0,
-    recorded_at bigint NOT NULL DEFAULT 0,
-    erased_at bigint NOT NULL DEFAULT 0,
-    names bytea[] NOT NULL DEFAULT '{}', -- what it has in the totals
-    totals bigint[] NOT NULL DEFAULT '{}',
-    step bigint NOT NULL DEFAULT 0 -- of the copying: what was sent before it, and comes later, is void
-);
-CREATE INDEX IF NOT EXISTS arriving_by_shard ON arriving (shard);
-
 INSERT INTO log_tail (position, revision, names, totals)
 SELECT 0, 0, '{}', '{}' WHERE NOT EXISTS (SELECT FROM log_tail);
-
--- Tables of an earlier version get what they lack. Only they: to alter a table waits for everybody.
--- In the order of a batch that is appended meanwhile: first the lock of the tail, last the nodes. The
--- table of the tail is the very first, for who has its row and waits for the table would wait for a
--- batch that waits for the row.
-DO $$
-DECLARE
-    v_older regprocedure;
-BEGIN
-    PERFORM FROM pg_attribute WHERE attrelid = 'log_tail'::regclass AND attname = 'era';
-    IF NOT FOUND THEN
-        ALTER TABLE log_tail DROP COLUMN only_row, ADD COLUMN era bigint PRIMARY KEY DEFAULT 0;
-    END IF;
-    PERFORM FROM pg_attribute WHERE attrelid = 'stream'::regclass AND attname = 'owner';
-    IF NOT FOUND THEN
-        PERFORM FROM log_tail FOR UPDATE;
-        ALTER TABLE stream ADD COLUMN owner bytea;
-        ALTER TABLE node ADD COLUMN address bytea, ADD COLUMN expires_at timestamptz;
-    END IF;
-    PERFORM FROM pg_attribute WHERE attrelid = 'stream'::regclass AND attname = 'shard';
-    IF NOT FOUND THEN
-        PERFORM FROM log_tail FOR UPDATE;
-        ALTER TABLE stream ADD COLUMN shard bigint;
-        ALTER TABLE node ADD COLUMN shards bigint NOT NULL DEFAULT 0,
-            ADD COLUMN cleared bigint NOT NULL DEFAULT 0;
-        ALTER TABLE store ADD COLUMN shards bigint NOT NULL DEFAULT 0;
-    END IF;
-    PERFORM FROM pg_attribute WHERE attrelid = 'shard'::regclass AND attname = 'mover';
-    IF NOT FOUND THEN
-        PERFORM FROM log_tail FOR UPDATE;
-        ALTER TABLE shard ADD COLUMN mover bytea NOT NULL DEFAULT '';
-        ALTER TABLE arriving ADD COLUMN step bigint NOT NULL DEFAULT 0;
-        FOR v_older IN -- they ask for no mover: one of an earlier version does not go on by them
-            SELECT oid::regprocedure FROM pg_proc
-            WHERE pronamespace = current_schema()::regnamespace
-                AND proname IN ('receive_events', 'leave_shard', 'count_shard', 'admit_shard')
-                AND 'p_mover' <> ALL (proargnames)
-        LOOP
-            EXECUTE 'DROP PROCEDURE ' || v_older;
-        END LOOP;
-    END IF;
-END
-$$;
-CREATE INDEX IF NOT EXISTS stream_by_shard ON stream (shard);
 
 -- Take the lock of the tail, and return it as it is then: the row that is locked is its newest version,
 -- whichever it was when the wait began.
@@ -199,13 +126,6 @@ BEGIN
     SELECT * INTO v_tail FROM log_tail ORDER BY era DESC LIMIT 1 FOR UPDATE;
     RETURN v_tail;
 END
-$$;
-
--- Say whether the streams of a shard are here, to be claimed and written. -1: this store is no one of
--- several, as far as who asks knows.
-CREATE OR REPLACE FUNCTION is_here(p_shard bigint) RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN p_shard < 0 THEN NOT EXISTS (SELECT FROM setting WHERE name = 'shards')
-        ELSE EXISTS (SELECT FROM shard AS h WHERE h.shard = p_shard AND h.state = 'here') END
 $$;
 
 -- Find the last version of a stream that is at or before a position or, if that is null, a time, which
@@ -262,7 +182,7 @@ DO $$
 BEGIN
     IF to_regtype('batch_stream') IS NULL THEN
         CREATE TYPE batch_stream AS (
-            sid bytea, shard bigint,
+            sid bytea,
             was_version bigint, was_epoch bigint, was_erased bigint, was_chain bytea, -- as believed
             version bigint, epoch bigint, stored_bytes bigint, chain bytea, recorded_at bigint,
             name bytea
@@ -287,13 +207,10 @@ $$;
 -- the node looks again and tries again. Of what it believed rightly, it knows the outcome itself.
 --
 -- o_state: 'done'; 'superseded': a later incarnation of the node has come, so nothing was done;
--- 'elsewhere': the shard of one of its streams is in another store, so nothing was done;
 -- 'totals': one might leave its range or pass its cap, so nothing was done, and o_totals say what
 -- they are.
 --
--- What every batch has is written by few statements, as each costs more than an event does. The
--- procedure of formats 4 and 5 had an array for each column. Where it is, nodes of those versions go on
--- by it.
+-- Few statements write the rows that every batch has: a statement costs more than an event.
 CREATE OR REPLACE PROCEDURE append_batch(
     p_node bytea, p_incarnation bigint, p_seq bigint,
     p_streams batch_stream[], p_events batch_event[], p_keys batch_key[],
@@ -304,7 +221,6 @@ CREATE OR REPLACE PROCEDURE append_batch(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_era bigint;
-    v_is_elsewhere boolean;
     v_trouble boolean;
     v_names bytea[];
     v_deltas numeric[];
@@ -319,21 +235,13 @@ BEGIN
 
     SELECT array_agg(b.n) FILTER (WHERE coalesce(s.version, 0) <> b.was_version
             OR coalesce(s.epoch, 0) <> b.was_epoch
-            OR coalesce(s.erased_version, 0) <> b.was_erased OR s.chain <> b.was_chain),
-        bool_or(CASE WHEN b.shard < 0 THEN EXISTS (SELECT FROM setting WHERE name = 'shards')
-            ELSE h.shard IS NULL END) -- as is_here, of all of them
-    INTO o_refused, v_is_elsewhere
+            OR coalesce(s.erased_version, 0) <> b.was_erased OR s.chain <> b.was_chain)
+    INTO o_refused
     FROM unnest(p_streams) WITH ORDINALITY AS b (
-        sid, shard, was_version, was_epoch, was_erased, was_chain,
+        sid, was_version, was_epoch, was_erased, was_chain,
         version, epoch, stored_bytes, chain, recorded_at, name, n
     )
-    LEFT JOIN stream AS s ON s.sid = b.sid
-    LEFT JOIN shard AS h ON h.shard = b.shard AND h.state = 'here';
-    IF v_is_elsewhere THEN
-        ROLLBACK;
-        o_state := 'elsewhere';
-        RETURN;
-    END IF;
+    LEFT JOIN stream AS s ON s.sid = b.sid;
     o_refused := coalesce(o_refused, '{}');
     IF p_requests <> '{}' THEN
         SELECT o_refused || coalesce(array_agg(DISTINCT r.stream), '{}') INTO o_refused
@@ -380,16 +288,16 @@ BEGIN
         FROM unnest(p_events) WITH ORDINALITY AS e (stream, sid, version, frame, payload, n)
         WHERE stream <> ALL (o_refused)
     ), streams AS (
-        INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at, shard)
-        SELECT sid, name, version, epoch, stored_bytes, chain, recorded_at, nullif(shard, -1)
+        INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at)
+        SELECT sid, name, version, epoch, stored_bytes, chain, recorded_at
         FROM unnest(p_streams) WITH ORDINALITY AS b (
-            sid, shard, was_version, was_epoch, was_erased, was_chain,
+            sid, was_version, was_epoch, was_erased, was_chain,
             version, epoch, stored_bytes, chain, recorded_at, name, n
         )
         WHERE version > was_version AND n <> ALL (o_refused)
         ON CONFLICT (sid) DO UPDATE SET name = excluded.name, version = excluded.version,
             epoch = excluded.epoch, stored_bytes = excluded.stored_bytes, chain = excluded.chain,
-            recorded_at = excluded.recorded_at, shard = coalesce(excluded.shard, stream.shard)
+            recorded_at = excluded.recorded_at
     ), keys AS (
         INSERT INTO event_key (sid, key, version)
         SELECT sid, key, version FROM unnest(p_keys) WHERE stream <> ALL (o_refused)
@@ -449,8 +357,7 @@ CREATE OR REPLACE PROCEDURE save_derived(
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(derived_lock(p_sid));
-    PERFORM FROM stream WHERE sid = p_sid AND epoch = p_epoch AND version > erased_version
-        AND is_here(coalesce(shard, -1));
+    PERFORM FROM stream WHERE sid = p_sid AND epoch = p_epoch AND version > erased_version;
     o_kept := FOUND;
     IF o_kept THEN
         DELETE FROM derived AS d USING unnest(p_names, p_pieces) AS p (name, piece)
@@ -475,7 +382,6 @@ BEGIN
     INSERT INTO snapshot (sid, version, fingerprint, data)
     SELECT sid, p_version, p_fingerprint, p_data FROM stream
     WHERE sid = p_sid AND version >= p_version AND erased_version < p_version
-        AND is_here(coalesce(shard, -1))
     ON CONFLICT (sid, version) DO UPDATE
     SET fingerprint = excluded.fingerprint, data = excluded.data;
     IF FOUND THEN
@@ -488,22 +394,16 @@ BEGIN
 END
 $$;
 
--- Raise the epoch of a stream; o_epoch is higher than p_epoch if it was, and null if its shard is in
--- another store.
+-- Raise the epoch of a stream; o_epoch is higher than p_epoch if it was.
 CREATE OR REPLACE PROCEDURE acquire_stream(
-    p_sid bytea, p_name bytea, p_epoch bigint, p_chain bytea, p_shard bigint, INOUT o_epoch bigint
+    p_sid bytea, p_name bytea, p_epoch bigint, p_chain bytea, INOUT o_epoch bigint
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
     PERFORM lock_tail();
-    IF NOT is_here(p_shard) THEN
-        ROLLBACK;
-        RETURN;
-    END IF;
-    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at, shard)
-    VALUES (p_sid, p_name, 0, p_epoch, 0, p_chain, -9223372036854775808, nullif(p_shard, -1))
-    ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, name = excluded.name,
-        shard = coalesce(excluded.shard, stream.shard)
+    INSERT INTO stream (sid, name, version, epoch, stored_bytes, chain, recorded_at)
+    VALUES (p_sid, p_name, 0, p_epoch, 0, p_chain, -9223372036854775808)
+    ON CONFLICT (sid) DO UPDATE SET epoch = excluded.epoch, name = excluded.name
     WHERE stream.epoch <= excluded.epoch;
     SELECT epoch INTO o_epoch FROM stream WHERE sid = p_sid;
     COMMIT;
@@ -511,44 +411,34 @@ END
 $$;
 
 -- Renew the lease of a node, whose row is made again if it is gone. o_held is said after the commit:
--- true if the lease before this one had not expired until others could see the new one. The node has
--- forgotten who had left the store by p_shards, on its disk, too, by p_cleared; o_shards is now.
+-- true if the lease before this one had not expired until others could see the new one.
 CREATE OR REPLACE PROCEDURE renew_lease(
-    p_node bytea, p_address bytea, p_seconds double precision, p_shards bigint, p_cleared bigint,
-    INOUT o_held boolean, INOUT o_shards bigint
+    p_node bytea, p_address bytea, p_seconds double precision, INOUT o_held boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_before timestamptz;
 BEGIN
     SELECT expires_at INTO v_before FROM node WHERE id = p_node FOR UPDATE;
-    INSERT INTO node (id, incarnation, seq, position, refused, seen_at, address, expires_at, shards,
-        cleared)
+    INSERT INTO node (id, incarnation, seq, position, refused, seen_at, address, expires_at)
     VALUES (p_node, 1, 0, 0, '{}', now(), p_address,
-        clock_timestamp() + make_interval(secs => p_seconds), p_shards, p_cleared)
+        clock_timestamp() + make_interval(secs => p_seconds))
     ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, address = excluded.address,
-        expires_at = excluded.expires_at, shards = excluded.shards, cleared = excluded.cleared;
+        expires_at = excluded.expires_at;
     COMMIT;
-    SELECT shards INTO o_shards FROM store;
     o_held := coalesce(v_before > clock_timestamp(), false);
 END
 $$;
 
 -- Claim a stream for a node: if nobody has it, or who has it let its lease expire. Then o_epoch is the
 -- new epoch and o_holder is null. Otherwise o_holder has it, at o_address. o_epoch is null if the
--- lease of this node has expired itself, and -1 if the shard of the stream is in another store. A
--- stream that has no events gets no name by this.
+-- lease of this node has expired itself. A stream that has no events gets no name by this.
 CREATE OR REPLACE PROCEDURE claim_stream(
-    p_sid bytea, p_node bytea, p_chain bytea, p_shard bigint,
+    p_sid bytea, p_node bytea, p_chain bytea,
     INOUT o_epoch bigint, INOUT o_holder bytea, INOUT o_address bytea
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
     PERFORM lock_tail();
-    IF NOT is_here(p_shard) THEN
-        ROLLBACK;
-        o_epoch := -1;
-        RETURN;
-    END IF;
     SELECT s.epoch, n.id, n.address INTO o_epoch, o_holder, o_address
     FROM stream AS s JOIN node AS n ON n.id = s.owner
     WHERE s.sid = p_sid AND n.id <> p_node AND n.expires_at > clock_timestamp();
@@ -558,10 +448,9 @@ BEGIN
     END IF;
     PERFORM FROM node WHERE id = p_node AND expires_at > clock_timestamp();
     IF FOUND THEN
-        INSERT INTO stream (sid, version, epoch, stored_bytes, chain, recorded_at, owner, shard)
-        VALUES (p_sid, 0, 1, 0, p_chain, -9223372036854775808, p_node, nullif(p_shard, -1))
-        ON CONFLICT (sid) DO UPDATE SET epoch = stream.epoch + 1, owner = excluded.owner,
-            shard = excluded.shard
+        INSERT INTO stream (sid, version, epoch, stored_bytes, chain, recorded_at, owner)
+        VALUES (p_sid, 0, 1, 0, p_chain, -9223372036854775808, p_node)
+        ON CONFLICT (sid) DO UPDATE SET epoch = stream.epoch + 1, owner = excluded.owner
         RETURNING epoch INTO o_epoch;
     END IF;
     COMMIT;
@@ -570,12 +459,11 @@ $$;
 
 -- Mark a stream as erased at a time, by which every reader goes: up to o_until, where o_before was the
 -- mark until then. Repeated with the same time, it says the same again. With an epoch, only if that is
--- the stream's, which o_epoch says. o_until is null if the shard of the stream is in another store.
--- The rows go afterwards (erasing.py), but for what was derived: of that there is little left here.
+-- the stream's, which o_epoch says. The rows go afterwards (erasing.py), but for what was derived: of
+-- that there is little left here.
 CREATE OR REPLACE PROCEDURE mark_erased(
     p_sid bytea, p_at bigint, p_projections bytea[], p_names bytea[], p_counted bigint[],
-    p_epoch bigint, p_shard bigint, INOUT o_before bigint, INOUT o_until bigint,
-    INOUT o_epoch bigint
+    p_epoch bigint, INOUT o_before bigint, INOUT o_until bigint, INOUT o_epoch bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_tail log_tail;
@@ -588,10 +476,6 @@ BEGIN
     v_tail := lock_tail();
     SELECT * INTO v_stream FROM stream WHERE sid = p_sid;
     o_epoch := v_stream.epoch;
-    IF NOT is_here(p_shard) THEN
-        ROLLBACK;
-        RETURN;
-    END IF;
     o_until := coalesce(v_stream.version, 0);
     IF p_epoch <> o_epoch THEN
         ROLLBACK;
@@ -612,168 +496,6 @@ BEGIN
         WHERE era = v_tail.era;
     ELSIF v_stream.erased_at IS DISTINCT FROM p_at THEN
         o_before := o_until;
-    END IF;
-    COMMIT;
-END
-$$;
-
--- What follows moves a shard from one store to another: docs/internals/shards.md. All of it is done only
--- for the mover that the row of the shard names. Each locks that row first, and the tail after it.
-
--- Take events of a stream of a shard that arrives. Until the shard is admitted they read as erased, as
--- the mark of the stream says. Those that were here before keep their positions. o_taken is false if
--- the shard does not arrive by this mover, if the stream was erased meanwhile, or if a later step of
--- its copying was done: then nothing was done.
-CREATE OR REPLACE PROCEDURE receive_events(
-    p_sid bytea, p_shard bigint, p_mover bytea, p_step bigint, p_erased bigint, p_chain bytea,
-    e_version bigint[], e_frame bytea[], e_payload bytea[], e_gone_at bigint[],
-    INOUT o_taken boolean
-) LANGUAGE plpgsql AS $$
-DECLARE
-    v_events bigint;
-BEGIN
-    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
-    PERFORM FROM shard WHERE shard = p_shard AND state = 'arriving' AND mover = p_mover FOR SHARE;
-    IF FOUND THEN
-        INSERT INTO arriving AS a (sid, shard, mark, erased_version, step)
-        VALUES (p_sid, p_shard, '', p_erased, p_step)
-        ON CONFLICT (sid) DO UPDATE SET shard = p_shard, mark = '', erased_version = p_erased,
-            step = p_step, name = NULL, names = '{}', totals = '{}' -- they come with the mark
-        WHERE a.erased_version <= p_erased AND a.step <= p_step;
-    END IF;
-    o_taken := FOUND;
-    IF NOT o_taken THEN
-        ROLLBACK;
-        RETURN;
-    END IF;
-    IF e_version = '{}' THEN -- only what is beside the events has changed
-        COMMIT;
-        RETURN;
-    END IF;
-    UPDATE event SET payload = e.payload, gone_at = nullif(e.gone_at, -9223372036854775808)
-    FROM unnest(e_version, e_payload, e_gone_at) AS e (version, payload, gone_at)
-    WHERE event.sid = p_sid AND event.version = e.version;
-    PERFORM lock_tail();
-    INSERT INTO event (position, sid, version, frame, payload, gone_at)
-    SELECT t.position + row_number() OVER (ORDER BY e.version), p_sid, e.version, e.frame, e.payload,
-        nullif(e.gone_at, -9223372036854775808)
-    FROM unnest(e_version, e_frame, e_payload, e_gone_at) AS e (version, frame, payload, gone_at)
-    JOIN log_tail AS t ON true
-    WHERE NOT EXISTS (SELECT FROM event AS h WHERE h.sid = p_sid AND h.version = e.version);
-    GET DIAGNOSTICS v_events = ROW_COUNT;
-    UPDATE log_tail SET position = position + v_events, revision = revision + 1;
-    INSERT INTO stream
-        (sid, version, epoch, stored_bytes, chain, recorded_at, erased_version, shard)
-    VALUES (p_sid, e_version[cardinality(e_version)], 0, 0, p_chain, -9223372036854775808,
-        e_version[cardinality(e_version)], p_shard)
-    ON CONFLICT (sid) DO UPDATE SET name = NULL, owner = NULL, shard = p_shard,
-        chain = CASE WHEN excluded.version > stream.version THEN p_chain ELSE stream.chain END,
-        version = greatest(stream.version, excluded.version),
-        erased_version = greatest(stream.version, excluded.version);
-    COMMIT;
-END
-$$;
-
--- Let nobody claim or write what is in a shard any more: it goes to another store. o_shards is what
--- nodes have to know before it may be claimed there; null if the shard is not here.
-CREATE OR REPLACE PROCEDURE leave_shard(
-    p_shard bigint, p_mover bytea, p_other text, INOUT o_shards bigint
-) LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover
-        AND (state = 'here' OR state = 'left' AND other = p_other) FOR UPDATE;
-    IF FOUND THEN
-        PERFORM lock_tail();
-        UPDATE shard SET state = 'left', other = p_other WHERE shard = p_shard;
-        UPDATE store SET shards = shards + 1 RETURNING shards INTO o_shards;
-    END IF;
-    COMMIT;
-END
-$$;
-
--- Change the totals by what a shard has of them, and its state; only if it was in another one.
-CREATE OR REPLACE PROCEDURE count_shard(
-    p_shard bigint, p_mover bytea, p_from text, p_to text, p_sign bigint,
-    p_names bytea[], p_totals bigint[]
-) LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover AND state = p_from FOR UPDATE;
-    IF FOUND THEN
-        PERFORM lock_tail();
-        UPDATE shard SET state = p_to WHERE shard = p_shard;
-        UPDATE log_tail AS l SET revision = l.revision + 1, names = a.o_names, totals = a.o_totals
-        FROM log_tail AS before, added_totals(before.names, before.totals, p_names,
-            (SELECT coalesce(array_agg(p_sign * t), '{}') FROM unnest(p_totals) AS t)::numeric[]) AS a;
-        UPDATE store SET shards = shards + 1;
-    END IF;
-    COMMIT;
-END
-$$;
-
--- Have the streams of a shard that has arrived read as what they are, and then be claimed; if as many
--- as the old place has are whole, for an erasure may have marked one of them just now. One commit: of
--- two calls, the later one finds nothing to do.
-CREATE OR REPLACE PROCEDURE admit_shard(
-    p_shard bigint, p_mover bytea, p_streams bigint, p_names bytea[], p_totals bigint[]
-) LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover AND state = 'arriving' FOR UPDATE;
-    IF FOUND AND p_streams = (
-        SELECT count(*) FROM arriving WHERE shard = p_shard AND mark <> ''
-    ) THEN
-        UPDATE stream AS s SET name = a.name, epoch = greatest(s.epoch, a.epoch) + 1,
-            stored_bytes = a.stored_bytes, recorded_at = a.recorded_at,
-            erased_version = a.erased_version, erased_at = a.erased_at
-        FROM arriving AS a WHERE a.shard = p_shard AND a.mark <> '' AND s.sid = a.sid;
-        DELETE FROM arriving WHERE shard = p_shard;
-        CALL count_shard(p_shard, p_mover, 'arriving', 'here', 1, p_names, p_totals);
-    END IF;
-    COMMIT;
-END
-$$;
-
--- Delete what a store has of a stream that belongs to another one, up to a version: what stays of each
--- event is what an erasure leaves. Of a shard that arrives no more of it is taken either.
-CREATE OR REPLACE PROCEDURE drop_foreign(p_sid bytea, p_shard bigint, p_until bigint, p_at bigint)
-LANGUAGE plpgsql AS $$
-DECLARE
-    v_state text;
-BEGIN
-    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
-    SELECT state INTO v_state FROM shard WHERE shard = p_shard FOR SHARE;
-    IF v_state = 'here' THEN
-        ROLLBACK;
-        RETURN;
-    END IF;
-    IF v_state = 'arriving' THEN
-        INSERT INTO arriving (sid, shard, mark, erased_version) VALUES (p_sid, p_shard, '', p_until)
-        ON CONFLICT (sid) DO UPDATE
-        SET mark = '', erased_version = greatest(arriving.erased_version, p_until),
-            name = NULL, names = '{}', totals = '{}';
-    END IF;
-    UPDATE stream SET name = NULL, owner = NULL, erased_version = version, erased_at = p_at
-    WHERE sid = p_sid;
-    UPDATE event SET payload = NULL, gone_at = coalesce(gone_at, p_at)
-    WHERE sid = p_sid AND version <= p_until AND (payload IS NOT NULL OR gone_at IS NULL);
-    DELETE FROM event_archive WHERE sid = p_sid AND version <= p_until;
-    DELETE FROM event_key WHERE sid = p_sid AND version <= p_until;
-    DELETE FROM request WHERE sid = p_sid AND last_version <= p_until;
-    DELETE FROM snapshot WHERE sid = p_sid AND version <= p_until;
-    DELETE FROM derived WHERE sid = p_sid;
-    COMMIT;
-END
-$$;
-
--- The same, for a mover: o_done is false if another one has taken over.
-CREATE OR REPLACE PROCEDURE drop_left(
-    p_sid bytea, p_shard bigint, p_mover bytea, p_until bigint, p_at bigint, INOUT o_done boolean
-) LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock(derived_lock(p_sid));
-    PERFORM FROM shard WHERE shard = p_shard AND mover = p_mover FOR SHARE;
-    o_done := FOUND;
-    IF o_done THEN
-        CALL drop_foreign(p_sid, p_shard, p_until, p_at);
     END IF;
     COMMIT;
 END

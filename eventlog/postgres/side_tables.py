@@ -28,7 +28,7 @@ from eventlog.postgres.database import (
     run,
 )
 from eventlog.postgres.plan import U64
-from eventlog.postgres.preparing import SHARDS_FORMAT, found_format
+from eventlog.postgres.preparing import FORMAT, found_format
 
 PIECES_MAX = 4096  # read at once: 4 MB of embeddings
 PIECES_BYTES_MAX = 16 << 20  # read at once, but for the last of them
@@ -87,8 +87,7 @@ async def settings_at(url: str, *names: bytes) -> list[bytes | None]:
     found = dict[bytes, bytes]()
     try:
         with reaching("try again"):
-            made = await found_format(place, connection)
-            if made is not None and made >= SHARDS_FORMAT:  # else it is upgraded when it is opened
+            if await found_format(place, connection) == FORMAT:  # else opening the store says it
                 found |= await run(connection, LOAD_SETTINGS, [Bytes(names)])
     finally:
         await connection.close()

@@ -21,11 +21,7 @@ import anyio.to_thread
 from eventlog.core import frame
 from eventlog.core.capabilities import Leases, Progress
 from eventlog.core.codec import EventRegistry
-from eventlog.core.errors import (
-    EncryptionMismatch,
-    Fenced,
-    StreamElsewhere,
-)
+from eventlog.core.errors import EncryptionMismatch, Fenced
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import (
     Appended,
@@ -65,10 +61,9 @@ from eventlog.postgres.database import (
 )
 from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, delete_rows
 from eventlog.postgres.leases import LEASE_S, PgLeases
-from eventlog.postgres.plan import Believed, FirstResult, ShardOf, alone, same_request
+from eventlog.postgres.plan import Believed, FirstResult, same_request
 from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
-from eventlog.postgres.shards import check_membership
 from eventlog.postgres.side_tables import SideTables
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
@@ -79,13 +74,12 @@ VERSIONS_ABOUT = """
     SELECT k.version FROM event_key AS k JOIN stream AS s USING (sid)
     WHERE k.sid = %b AND k.key = %b AND k.version > s.erased_version ORDER BY k.version
 """
-ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, %b, NULL)"
-DROP_FOREIGN = "CALL drop_foreign(%b, %b, %b, %b)"
+ACQUIRE = "CALL acquire_stream(%b, %b, %b, %b, NULL)"
 ARCHIVE = """
     WITH moved AS (
         SELECT e.sid, e.version, e.payload FROM event AS e JOIN stream AS s USING (sid)
         WHERE e.sid = %b AND e.version = ANY (%b) AND e.version > s.erased_version
-            AND e.payload IS NOT NULL AND is_here(coalesce(s.shard, -1))
+            AND e.payload IS NOT NULL
         FOR UPDATE OF e
     ), put AS (
         INSERT INTO event_archive (sid, version, payload, archived_at)
@@ -98,9 +92,8 @@ ARCHIVE = """
 """
 DROP_ARCHIVED = """
     WITH gone AS (
-        DELETE FROM event_archive AS a
+        DELETE FROM event_archive
         WHERE archived_at < %b AND (%b::bytea IS NULL OR sid = %b::bytea)
-            AND NOT EXISTS (SELECT FROM arriving WHERE arriving.sid = a.sid)
         RETURNING sid, version, payload
     ), marked AS (
         UPDATE event SET gone_at = %b FROM gone
@@ -130,7 +123,6 @@ class PgEventStore(SideTables, TakesAppends):
         clock: Callable[[], int],
         database: Database,
         keys: Keys | None,
-        shard_of: ShardOf = alone,
     ):
         super().__init__(registry, clock)
         node = os.urandom(NODE_ID_BYTES)
@@ -139,8 +131,7 @@ class PgEventStore(SideTables, TakesAppends):
         self._keys = keys
         self._reading = RowReading(registry, keys)
         self._tail = LogTail(database, node)
-        self._shard_of = shard_of
-        self._writer = PgWriter(database.place, node, self._tail, keys, shard_of)
+        self._writer = PgWriter(database.place, node, self._tail, keys)
         self._used_bytes = 0
 
     @classmethod
@@ -153,13 +144,11 @@ class PgEventStore(SideTables, TakesAppends):
         schema: str | None = None,
         clock: Callable[[], int] = system_clock_us,
         keys: Keys | None = None,
-        shard_of: ShardOf | None = None,
     ) -> AsyncIterator[Self]:
         """Open the store in a database, made if missing, and close it at the end of the block.
 
         `url` is a `postgresql://` URL as libpq takes it; its `?schema=` or `schema` names the
         schema in it, `eventlog` if neither does. Any number of processes may have it open.
-        `shard_of` is for a store that is one of several: it says which shard a stream is in.
 
         :raises LogUnavailable: the database cannot be reached or used, or is older than 16.
         :raises UnknownEvent: a later version made the store.
@@ -175,8 +164,7 @@ class PgEventStore(SideTables, TakesAppends):
             opened.push_async_callback(connection.close)
             keys = await _matched(connection, place, keys)
             await opened.enter_async_context(database.opened())
-            await check_membership(connection, place, is_known=shard_of is not None)
-            store = cls(registry, clock, database, keys, shard_of or alone)
+            store = cls(registry, clock, database, keys)
             opened.push_async_callback(lambda: to_the_end(store._close()))
             await store._open(connection)
             yield store
@@ -205,11 +193,9 @@ class PgEventStore(SideTables, TakesAppends):
         check_stream_name(stream)
         check_int("epoch", epoch, 0, I64_MAX)
         sid = frame.stream_id(stream)
-        values = [sid, stream.encode(), epoch, frame.chain_start(sid), self._shard_of(stream)]
+        values = [sid, stream.encode(), epoch, frame.chain_start(sid)]
         [[current]] = await self._writer.call(ACQUIRE, values)
         self._writer.forget(sid)
-        if current is None:
-            raise StreamElsewhere(stream, epoch)
         if current > epoch:
             raise Fenced(stream, epoch, current)
         return await self.head(stream)
@@ -266,12 +252,10 @@ class PgEventStore(SideTables, TakesAppends):
         values = [
             sid, at_us, Bytes(map(key_id, projections)),
             Bytes(name.encode() for name in counters), Ints(counters.values()),
-            epoch, self._shard_of(stream), erased_before,
+            epoch, erased_before,
         ]  # fmt: skip
         [(before, until, current)] = await self._writer.call(MARK_ERASED, values)
         self._writer.forget(sid)
-        if until is None:
-            raise StreamElsewhere(stream, epoch or 0)
         if epoch is not None and current not in (None, epoch):
             raise Fenced(stream, epoch, current)
         await self._tail.look_again()
@@ -281,13 +265,6 @@ class PgEventStore(SideTables, TakesAppends):
         await delete_rows(self._database, sid, before, until)
         events = until - before
         return Erased(events, at_us if events else 0, key_deleted=is_deleted)
-
-    async def drop_foreign(self, stream: str, until: int) -> None:
-        """Delete what a move has left or brought here of a stream. See `ShardingStore`."""
-        sid = frame.stream_id(stream)
-        values = [sid, self._shard_of(stream), until, self._clock()]
-        await self._database.run(DROP_FOREIGN, values)
-        self._writer.forget(sid)
 
     # --- read
 
@@ -407,9 +384,7 @@ class PgEventStore(SideTables, TakesAppends):
         self, address: bytes, *, lease_s: float = LEASE_S
     ) -> AbstractAsyncContextManager[Leases]:
         """Hold a lease for this node. See `LeasingStore`."""
-        return PgLeases.held(
-            self._database, self._writer, self._node, address, lease_s, self._shard_of
-        )
+        return PgLeases.held(self._database, self._writer, self._node, address, lease_s)
 
     def statistics(self) -> LogStatistics:
         """Return counters of this node, and the size of the tables when it was opened."""

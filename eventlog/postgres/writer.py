@@ -26,7 +26,6 @@ from eventlog.core.errors import (
     LogClosed,
     LogUnavailable,
     StorageFailed,
-    StreamElsewhere,
     TotalExceeded,
     WrongLoop,
 )
@@ -42,7 +41,7 @@ from eventlog.core.requests import (
 )
 from eventlog.core.waiting import Turns, settle
 from eventlog.postgres.arrays import Bytes
-from eventlog.postgres.calls import Calls, Elsewhere, OverTotals
+from eventlog.postgres.calls import Calls, OverTotals
 from eventlog.postgres.database import PATIENCE_S, RETRY_S, Connection, DatabasePlace, Row
 from eventlog.postgres.jobs import Append, Batch, Flush, OtherWork
 from eventlog.postgres.plan import (
@@ -50,8 +49,6 @@ from eventlog.postgres.plan import (
     Believed,
     FirstResult,
     RequestKey,
-    ShardOf,
-    alone,
     check_caps,
     request_key,
 )
@@ -84,11 +81,9 @@ class PgWriter:
         node: bytes,
         tail: LogTail,
         keys: Keys | None,
-        shard_of: ShardOf = alone,
     ):
         self._tail = tail
         self._keys = keys
-        self._shard_of = shard_of
         self._loop = asyncio.get_running_loop()
         self.queued_events = 0
         self._queued_bytes = 0
@@ -272,14 +267,10 @@ class PgWriter:
 
     def _fall(self, batch: list[Append], error: Exception) -> None:
         """Tell the callers of a batch that did nothing, or have it tried again."""
-        if isinstance(error, Elsewhere | OverTotals) and len(batch) > 1:
+        if isinstance(error, OverTotals) and len(batch) > 1:
             for job in batch:  # so that nobody falls with another
                 job.is_alone = True
             self._queue.extendleft(reversed(batch))
-        elif isinstance(error, Elsewhere):
-            request = batch[0].request
-            self.forget(frame.stream_id(request.stream))
-            self._fail(batch, StreamElsewhere(request.stream, request.epoch))
         elif isinstance(error, OverTotals):
             try:
                 check_caps(error.totals, batch[0].request.counters, self.caps)
@@ -370,7 +361,7 @@ class PgWriter:
         return plan
 
     def _empty_plan(self, requests: dict[RequestKey, FirstResult]) -> BatchPlan:
-        return BatchPlan(self._keys, {}, requests, self.caps, shard_of=self._shard_of)
+        return BatchPlan(self._keys, {}, requests, self.caps)
 
     def _remember(self, sid: bytes, believed: Believed | None) -> None:
         self._believed.pop(sid, None)

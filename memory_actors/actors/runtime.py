@@ -148,10 +148,6 @@ class Runtime(Generic[L]):
         if slot.moved is not None or not self._placement.is_vouched():
             raise MovedError("another process may have this user's memory now: ask again")
 
-    def live_keys(self) -> list[str]:
-        """Return the keys of all actors that are live here, or about to be."""
-        return list(self._slots)
-
     def is_live(self, key: str) -> bool:
         """Say whether an actor is live here, or about to be."""
         return key in self._slots

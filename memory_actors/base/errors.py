@@ -105,10 +105,6 @@ class MovedError(UnavailableError):
         """Of the process that has it, if that is known."""
 
 
-class ShardMovedError(MovedError):
-    """This user's memory is in another database: ask there."""
-
-
 class DeadlineExceededError(UnavailableError, TimeoutError):
     """No answer within the deadline. The command may still be carried out."""
 

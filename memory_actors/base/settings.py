@@ -131,13 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The address of this machine at which other nodes of a store in a database reach it; None:
     that of the interface through which it reaches the database."""
     node_port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """The port at which they reach it; 0: any free one. Of several databases each needs a port:
-    this one, and those behind it."""
-    placement: Annotated[str, Meta(pattern="^(leases|ray)$")] = "leases"
-    """The way in which the nodes of a store in a database get their users: by "leases", whoever is
-    asked first; or by "ray", each Ray actor those of its shards. See docs/scale.md."""
-    ray_actors: Annotated[int, Meta(ge=1, le=4096)] = 4
-    """The number of Ray actors that have the users between them, with `placement="ray"`."""
+    """The port at which they reach it; 0: any free one."""
     check_replay: bool = False
     """Compare the live state with a full replay after each write. For tests: it is slow."""
 

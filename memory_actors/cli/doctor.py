@@ -10,8 +10,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -67,7 +66,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-def checks(store: Path | Sequence[str]) -> Iterator[Check]:
+def checks(store: Path | str) -> Iterator[Check]:
     """Yield one check after another; one that crashes has failed and stops no other."""
     looks: list[tuple[str, Callable[[], Look]]] = [
         ("python", _python),
@@ -75,7 +74,7 @@ def checks(store: Path | Sequence[str]) -> Iterator[Check]:
         ("model", _model),
         ("embedding", _embedding),
         ("comparing", _comparing),
-        *(_of_directory(store) if isinstance(store, Path) else _of_databases(store)),
+        *(_of_directory(store) if isinstance(store, Path) else _of_database(store)),
     ]
     for name, look in looks:
         try:
@@ -150,9 +149,8 @@ def _comparing() -> Look:
 # --- the database
 
 
-def _of_databases(urls: Sequence[str]) -> list[tuple[str, Callable[[], Look]]]:
-    of_each: dict[str, Callable[[str], Look]] = {"database": _database, "store": _store}
-    return [(name, partial(look, url)) for url in urls for name, look in of_each.items()]
+def _of_database(url: str) -> list[tuple[str, Callable[[], Look]]]:
+    return [("database", lambda: _database(url)), ("store", lambda: _store(url))]
 
 
 def _database(url: str) -> Look:

@@ -65,9 +65,9 @@ def improve(
 ) -> None:
     """Improve the text of FILE in rounds of critique and revision. - is stdin.
 
-    Without --llm it measures repetition, readability, known terms, long sentences, wordiness,
-    length and passive voice, and makes edits that are safe. With it, a model is asked: set
-    MEMORY_ACTORS_LLM_MODEL, and MEMORY_ACTORS_LLM_BASE_URL or OPENAI_API_KEY.
+    Without --llm it measures known terms, repetition, wordiness, length and long sentences, and
+    makes edits that are safe. With it, a model is asked: set MEMORY_ACTORS_LLM_MODEL, and
+    MEMORY_ACTORS_LLM_BASE_URL or OPENAI_API_KEY.
 
     Prints what changed. FILE stays as it is, unless --in-place; if it was changed during the run,
     the text goes into FILE.improved. Of a run that fails the best text so far goes to --output.

@@ -1,4 +1,4 @@
-"""backup, restore-backup, move, ray-stop, repair, erase, purge, heads, heads-key."""
+"""backup, restore-backup, move, repair, erase, purge, heads, heads-key."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -54,26 +54,6 @@ def move(app: App, /, directory: Path, url: str) -> None:
 def _say_moved(done: Moved, to: str) -> None:
     say(f"✓ {done.events:,} events of {done.streams:,} streams are at {to}, verified.", "green")
     say("Open it there from now on: what is written to the directory does not follow.")
-
-
-@click.command("ray-stop", cls=SharedCommand, shared=options.OF_NOTHING)
-@click.argument("url")
-@pass_app
-def ray_stop(app: App, /, url: str) -> None:
-    """End the Ray actors that have the users of the store at URL. It needs the extra `ray`.
-
-    They give their users up first. A process that opens the store with placement="ray" begins them
-    again, so close those that have it open.
-    """
-    from memory_actors.sharing.nodes.by_ray import stop_ray_actors
-
-    stopped = run(lambda: stop_ray_actors(url))
-    if print_for_programs(app, {"stopped": stopped}):
-        return
-    if stopped:
-        say(f"✓ {stopped} Ray actors of {shown(url)} are ended", "green")
-    else:
-        say(f"{shown(url)} has no Ray actors in this cluster.")
 
 
 @click.command("restore-backup", cls=SharedCommand, shared=options.OF_DIRECTORY)

@@ -114,7 +114,7 @@ def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
     check_store(app)
     heads = None if against is None else load_heads(against, public_key)
     with progress_bar("Verifying", quiet=app.json) as moved:
-        if app.urls is not None or is_shared(app.directory):
+        if app.url is not None or is_shared(app.directory):
             report = with_system(app, lambda memory: memory.verify(moved, against=heads))
         else:
             report = verify_store(app.directory, moved, against=heads, key_file=app.key_file)
@@ -251,7 +251,7 @@ def stats(app: App, /) -> None:
         return await memory.usage(), memory.statistics()
 
     usage, statistics = with_system(app, work)
-    stored = statistics.log.used_bytes if app.urls else bytes_under(app.directory)
+    stored = statistics.log.used_bytes if app.url else bytes_under(app.directory)
     if print_for_programs(app, {"usage": usage, "statistics": statistics, "file_bytes": stored}):
         return
     log = statistics.log

@@ -121,13 +121,12 @@ def _command(app: App, tool_sets: tuple[str, ...]) -> list[str]:
     """Return the command line that serves what this one names, wherever it is run."""
     program = Path(sys.executable).parent / "memory-actors"
     start = [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
-    urls = app.urls or []
-    if any(map(has_password, urls)):
+    if app.url is not None and has_password(app.url):
         raise InvalidInputError(
             "the command line of a server can be seen by others: leave the password out of the "
             "URL, and keep it in ~/.pgpass"
         )
-    store = " ".join(urls) or str(app.directory.absolute())
+    store = app.url or str(app.directory.absolute())
     named = [*start, "mcp", "--data", store, "--user", _user_id(app)]
     if app.keys is not None:
         named += ["--key-file", str(app.keys.absolute())]

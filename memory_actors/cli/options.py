@@ -51,14 +51,14 @@ class App:
     """Finds facts in messages, where the store is open nowhere else."""
 
     @property
-    def store(self) -> list[str] | Path:
-        """The data directory, or URLs of databases: the option, the environment's, or ./memory."""
+    def store(self) -> str | Path:
+        """The data directory, or a database's URL: the option, the environment's, or ./memory."""
         given = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA if self.data is None else self.data
         return place_of(given)
 
     @property
-    def urls(self) -> list[str] | None:
-        """The URLs of a store in one or several databases; None: it is in a directory."""
+    def url(self) -> str | None:
+        """The URL of a store in a database; None: it is in a directory."""
         return None if isinstance(self.store, Path) else self.store
 
     @property
@@ -99,7 +99,7 @@ class App:
     def key_file(self) -> Path | None:
         """The file of the keys: the option, the environment's, or the one beside the store."""
         named = self.keys or os.environ.get(KEYS_VARIABLE) or None
-        if self.urls is not None:  # opening it refuses one
+        if self.url is not None:  # opening it refuses one
             return None if named is None else Path(named)
         if named is None and self.encrypt_new:
             return default_key_file(self.directory)
@@ -111,7 +111,7 @@ class App:
 
         :raises InvalidInputError: an option names one, and the store is in a directory.
         """
-        if self.urls is None:
+        if self.url is None:
             if self.node_host is not None or self.node_port is not None:
                 raise InvalidInputError("--node-host and --node-port are for a store in a database")
             return {}
@@ -170,8 +170,7 @@ def _options_of_a_store() -> list[click.Option]:
             "data",
             type=click.Path(),
             metavar="DIR|URL",
-            help="Data directory, or the postgresql:// URL of a database; of several, apart by "
-            "spaces.  "
+            help="Data directory, or the postgresql:// URL of a database.  "
             f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
         _shared(

@@ -137,7 +137,7 @@ def check_store(app: App) -> None:
     :raises NotFoundError: there is none.
     """
     if not has_store(app):
-        where = "directory" if app.urls is None else "database"
+        where = "directory" if app.url is None else "database"
         raise NotFoundError(
             f"there is no store in the {where} {app.shown!r}: add something first, or name another "
             f"{where} with --data"
@@ -149,9 +149,9 @@ def has_store(app: App) -> bool:
 
     :raises LogUnavailable: it cannot be told: the database cannot be reached, say.
     """
-    if app.urls is None:
+    if app.url is None:
         return has_log(app.directory)
-    return all(map(database.has_store, app.urls))
+    return database.has_store(app.url)
 
 
 def ensure_model(app: App) -> None:
@@ -159,7 +159,7 @@ def ensure_model(app: App) -> None:
 
     A process that has the store open has a model, too, perhaps another one.
     """
-    if app.urls is not None or not is_shared(app.directory):
+    if app.url is not None or not is_shared(app.directory):
         install_default(app)
 
 

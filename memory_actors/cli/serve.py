@@ -41,7 +41,7 @@ from memory_actors.server import (
 )
 from memory_actors.server import serve as serve_http
 from memory_actors.sharing.address import is_loopback, is_shared, read_address
-from memory_actors.sharing.shards import settings_of_all
+from memory_actors.upkeep.database import settings_in
 
 NEVER = "never"
 
@@ -111,7 +111,7 @@ def serve(
 
     async def whole() -> None:
         async with opening(app, asked=asked, keeps=True, settings=settings) as memory:
-            keys = KeyStore(settings_of(memory) if app.urls else app.directory)
+            keys = KeyStore(settings_of(memory) if app.url else app.directory)
             await keys.refresh()
             if not keys.all():
                 note(
@@ -156,7 +156,7 @@ def show_dashboard(app: App, *, port: int = 0, in_browser: bool = True, at: str 
 
     async def whole() -> None:
         async with opening(app, keeps=True, settings=Settings()) as memory:
-            keys = WithSessionKey(settings_of(memory) if app.urls else app.directory)
+            keys = WithSessionKey(settings_of(memory) if app.url else app.directory)
             on_ready = partial(ready, keys.token)
             await serve_http(memory, keys, host=HOST, port=port, on_ready=on_ready)
 
@@ -184,7 +184,7 @@ def _leading_to(page: str, scratch: Path) -> str:
 
 def _say_owner(app: App) -> None:
     """Say who has the store open: what is served is theirs."""
-    if app.urls is not None:
+    if app.url is not None:
         return
     address = read_address(app.directory)
     if address is not None and is_shared(app.directory):
@@ -249,12 +249,12 @@ def revoke(app: App, /, key_id: str) -> None:
 
 def _with_keys(app: App, work: Callable[[KeyStore], T]) -> T:
     """Run `work` in a thread on the keys, wherever they are."""
-    urls = app.urls
-    if urls is None:
+    url = app.url
+    if url is None:
         return work(KeyStore(app.directory))
 
     async def whole() -> T:
-        async with settings_of_all(urls) as settings:
+        async with settings_in(url) as settings:
             return await anyio.to_thread.run_sync(work, KeyStore(settings))
 
     return run(whole)
@@ -262,7 +262,7 @@ def _with_keys(app: App, work: Callable[[KeyStore], T]) -> T:
 
 def _check_database(app: App) -> None:
     """See that there is a store, where looking for its keys would make one."""
-    if app.urls is not None:
+    if app.url is not None:
         check_store(app)
 
 

@@ -1,73 +1,158 @@
-"""A critic and a reviser that need no model, no network and no data but what comes with them.
+"""A critic and a reviser that need no model: misspelt terms, repetition, wordiness, length.
 
-The same text gets the same critique and the same revision, always. They read English; of other
-languages they judge repetition, length and known terms. The only importer of pyphen.
-
-The critic measures seven kinds of fault, each a rate, and gives one score of them.
-
-Theory. Each kind gives a rate from 0 (none) to 1 (as bad as it counts). The score is 1 less the
-weighted rates, so that whatever is mended raises it. The weights are judgement: what costs every
-reader time (repetition, hard reading) weighs the most, what may be meant (the passive) the least.
-
-Flesch's reading ease (1948) is 206.835 - 1.015 words per sentence - 84.6 syllables per word. 60 to
-70 is plain English, below 30 a scientific paper. Syllables are counted by the hyphenation patterns
-of LibreOffice, which part a word less often than a voice does: at least one for each run of vowels
-but a silent `e` makes up for that. (textstat counts better, but fetches a dictionary at first use.)
+Both read English and find the same faults, by `_Local.faults`. The reviser mends one kind a round,
+by edits that need no understanding. Code, addresses, tables, headings and quotations stay as they
+are. No other file imports rapidfuzz.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import islice
-from typing import Final
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 import anyio.to_thread
-import pyphen
+from rapidfuzz.distance import OSA
 
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.validation import check_count
 from memory_actors.compaction.summarizers.coverage import concepts
-from memory_actors.compaction.summarizers.sentences import count_words
-from memory_actors.improve import faults
-from memory_actors.improve.faults import (
-    Edit,
-    Knowing,
-    Prose,
-    Sentence,
-    edited,
-    quote,
-    without,
-    words_of,
-)
+from memory_actors.compaction.summarizers.sentences import count_words, sentences
 from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding
+from memory_actors.search.indexes.words import STOP_WORDS
 
 WEIGHTS: Final[Mapping[str, float]] = {
-    "repetition": 0.25,
-    "readability": 0.2,
-    "known term": 0.15,
-    "long sentence": 0.15,
-    "wordiness": 0.1,
-    "length": 0.1,
-    "passive voice": 0.05,
-}
-"""They add up to 1."""
-EASE_PLAIN: Final = 60.0
-"""Flesch's reading ease of plain English: from here on down it counts, fully at 0."""
-PASSIVE_SHARE: Final = 0.2
-"""Of all sentences: so many in the passive are nobody's fault."""
-PER_SENTENCE: Final = 0.5
-"""Misspelt terms or wordy phrases for each sentence that count fully."""
-WORDS_KEPT: Final = 4_096
-"""Words whose syllables are remembered: the working vocabulary of a long text."""
-_VOWELS: Final = re.compile(r"[aeiouy]+")
-_SILENT: Final = re.compile(r"(?<=[^aeiouyl])e(?:s|d)?$")
-SHOWN_MAX: Final = 20
-"""Findings of one kind: then there are enough to do."""
+    "known term": 0.3, "repetition": 0.3, "wordiness": 0.15, "length": 0.15, "long sentence": 0.1,
+}  # fmt: skip
+"""The kinds of fault, in the order in which they are mended. The weights add up to 1."""
+SHOWN_MAX: Final = 20  # findings of one kind
+SENTENCE_WORDS_MAX: Final = 30  # guides to plain English say 20 to 30
+REPEAT_WORDS_MIN: Final = 3  # "Yes." may well stand twice
+TERMS_MAX: Final = 1_000
+LETTERS_MIN: Final = 4  # of a term that can be told when it is misspelt
+LONG_LETTERS: Final = 8  # of one that is still told with two edits
+
+# Every pattern takes linear time: what can end a stretch is not in it, or its length is bounded.
+_KEPT: Final = re.compile(
+    r"^(?P<fence>```|~~~).*?(?:^(?P=fence)[^\n]*$|\Z)"  # code between fences
+    r"|^(?:\t|\||\ {0,3}>|\ {0,3}\#{1,6}[ \t])[^\n]*$"  # code, table, quotation, heading
+    r"|^[^\n]++(?=\n\ {0,3}(?:=+|-+)[ \t]*$)"  # a heading that is underlined
+    r"|`[^`\n]+`|https?://\S+|(?<![\w.+\-])[\w.+\-]{1,64}@[\w.\-]{1,255}"
+    r'|(?<!\w)"(?=\S)(?:[^"\n]++|\n(?![ \t]*\n))+"(?!\w)'
+    r"|(?<!\w)'(?=\w)(?:[^'\n]|'(?=\w)){1,200}'(?!\w)"  # bounded: it may be an apostrophe
+    "|\u201c[^\u201c\u201d]*+\u201d|\u00ab[^\u00ab\u00bb]*+\u00bb"
+    r"|\u2018(?:[^\u2018\u2019\n]++|\u2019(?=\w))*\u2019(?!\w)",
+    re.MULTILINE | re.DOTALL,
+)
+_TOKEN: Final = re.compile(r"[^\W\d_]+(?:\d+|[^\W\d_])*")
+_BARE: Final = re.compile(r"[\W_]+")
+_SHORTER: Final[Mapping[str, str]] = {
+    "at this point in time": "now", "each and every": "every", "despite the fact that": "although",
+    "due to the fact that": "because", "for the purpose of": "for", "has the ability to": "can",
+    "have the ability to": "can", "in order to": "to", "in the event that": "if",
+    "is able to": "can", "are able to": "can", "on a regular basis": "regularly",
+    "prior to": "before", "subsequent to": "after", "until such time as": "until",
+    "with regard to": "about", "with the exception of": "except",
+}  # fmt: skip
+"""Wordy phrases, and shorter ones that fit where they stand."""
+_PHRASES: Final = "|".join(one.replace(" ", r"[ \t]+") for one in _SHORTER)
+_WORDY: Final = re.compile(
+    rf"(?<![\w'\u2019-])(?:(?P<phrase>{_PHRASES})"
+    r"|(?P<word>the|and|or|they|we)(?:[ \t]+(?P=word))+)(?![\w'\u2019-])",
+    re.IGNORECASE,
+)
 
 
-class LocalCritic(Knowing):
+class _Edit(NamedTuple):
+    start: int
+    end: int
+    text: str
+    message: str
+    quote: str
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+    text: str
+    words: int
+
+
+class _Local:
+    def __init__(
+        self,
+        terms: Iterable[str] = (),
+        *,
+        right: Iterable[str] = (),
+        words_max: int | None = None,
+    ):
+        given = _texts(terms, "terms")
+        if len(given) > TERMS_MAX:
+            raise InvalidInputError(f"there are {len(given):,} terms (max: {TERMS_MAX:,})")
+        words = {word for term in given for word in _TOKEN.findall(term)}
+        self._terms = {one.casefold(): one for one in sorted(words) if len(one) >= LETTERS_MIN}
+        self._right = {one.casefold() for one in _texts(right, "right")} | STOP_WORDS
+        self._words_max = words_max
+        if words_max is not None:
+            check_count(words_max, "words_max", 1)
+
+    def faults(self, text: str) -> Iterator[tuple[str, float, list[_Edit]]]:
+        """Yield each kind of fault, its rate (1 counts fully), and edits that mend it."""
+        kept = [found.span() for found in _KEPT.finditer(text)]
+        starts, ends = [start for start, _ in kept], [end for _, end in kept]
+
+        def is_free(start: int, end: int) -> bool:
+            return bisect_right(ends, start) == bisect_left(starts, end)
+
+        every = list(_spans(text))
+        free = [span for span in every if is_free(span.start, span.end)]
+        words, half = max(1, sum(span.words for span in every)), max(1, len(every)) / 2
+        misspelt = [one for one in self._misspelt(text) if is_free(one.start, one.end)]
+        yield "known term", len(misspelt) / half, misspelt
+        repeated = list(_repeated(free))
+        said = [_without(text, span, "is a repetition") for span in repeated]
+        yield "repetition", 2 * sum(span.words for span in repeated) / words, said
+        wordy = [one for one in _wordy(text) if is_free(one.start, one.end)]
+        yield "wordiness", len(wordy) / half, wordy
+        most = self._words_max or words
+        over = f"the text has {words:,} words (max: {most:,})"
+        least = _least_central(free, words - most) if words > most else ()
+        yield "length", max(0, words - most) / most, [_without(text, span, over) for span in least]
+        long = [span for span in free if span.words > SENTENCE_WORDS_MAX]
+        message = f"has more than {SENTENCE_WORDS_MAX} words"
+        unmended = [_Edit(*span[:3], message, span.text) for span in long]
+        yield "long sentence", len(long) / (2 * half), unmended
+
+    def _misspelt(self, text: str) -> Iterator[_Edit]:
+        if self._terms:
+            meant = {word: self._meant(word) for word in set(_TOKEN.findall(text))}
+            for found in _TOKEN.finditer(text):
+                if (term := meant[found[0]]) is not None:
+                    yield _Edit(*found.span(), term, f"write {term!r}", found[0])
+
+    def _meant(self, word: str) -> str | None:
+        """Return the term that a word misspells: one edit away, or two from a long one."""
+        folded = word.casefold()
+        if len(word) < LETTERS_MIN or folded in self._right:
+            return None
+        if (term := self._terms.get(folded)) is not None:  # right but for capitals inside, perhaps
+            return term if term != word and term[1:] != term[1:].lower() else None
+        if any(folded.removesuffix(ending) in self._terms for ending in ("s", "es", "ed", "ing")):
+            return None
+        near = []
+        for known, term in self._terms.items():
+            edits_max = 2 if len(known) >= LONG_LETTERS else 1
+            if known[0] == folded[0] and abs(len(known) - len(folded)) <= edits_max:
+                distance = OSA.distance(folded, known, score_cutoff=edits_max)
+                if distance <= edits_max and not (distance > 1 and known.startswith(folded)):
+                    near.append((distance, term))
+        return min(near)[1] if near else None
+
+
+class LocalCritic(_Local):
     """Judges a text by what `WEIGHTS` names.
 
-    `terms` are the names that should be spelt as given, `right` words that look like one but are
-    none, `words_max` how long the text should be at most. Works in a thread.
+    `terms` are names that should be spelt as given, `right` words that look like one but are none,
+    `words_max` how long the text should be at most. Works in a thread.
 
     :raises InvalidInputError: `words_max` is not above 0, or too many terms.
     """
@@ -78,111 +163,16 @@ class LocalCritic(Knowing):
 
     def judge(self, text: str) -> Critique:
         """Return what could be better, at once."""
-        rates: dict[str, float] = {}
-        findings: list[CritiqueFinding] = []
-        for kind, rate, found in self._kinds(Prose(text)):
-            rates[kind] = min(1.0, max(0.0, rate))
-            findings += found[:SHOWN_MAX]
+        rates, findings = dict[str, float](), list[CritiqueFinding]()
+        for kind, rate, edits in self.faults(text):
+            rates[kind] = min(1.0, rate)
+            findings += [_finding(kind, edit) for edit in edits[:SHOWN_MAX]]
         score = 1.0 - sum(WEIGHTS[kind] * rate for kind, rate in rates.items())
-        worst = sorted(WEIGHTS, key=lambda kind: -WEIGHTS[kind] * rates[kind])
-        said = [f"{kind} {rates[kind]:.0%}" for kind in worst if rates[kind] > 0]
+        said = [f"{kind} {rate:.0%}" for kind, rate in rates.items() if rate]
         return Critique(score=round(score, 6), text=", ".join(said), findings=tuple(findings))
 
-    def _kinds(self, prose: Prose) -> Iterator[tuple[str, float, list[CritiqueFinding]]]:
-        """Yield each kind of fault, its rate, and where it is."""
-        words = max(1, sum(span.words for span in prose.sentences))
-        count = max(1, len(prose.sentences))
-        repeats, long = faults.repeated(prose), faults.long_sentences(prose)
-        wordy, misspelt = faults.wordy(prose), faults.misspelt(prose, self._terms)
-        passive = faults.passive(prose)
-        repeated_words = 2 * sum(span.words for span in repeats)
-        said_before = _at("repetition", "stands further ahead already", repeats)
-        yield "repetition", repeated_words / words, said_before
-        yield _readability(prose)
-        yield "known term", len(misspelt) / (PER_SENTENCE * count), _instead("known term", misspelt)
-        over = f"has more than {faults.SENTENCE_WORDS_MAX} words"
-        yield "long sentence", len(long) / count, _at("long sentence", over, long)
-        yield "wordiness", len(wordy) / (PER_SENTENCE * count), _instead("wordiness", wordy)
-        yield self._length(words)
-        beyond = max(0.0, len(passive) / count - PASSIVE_SHARE) / (1 - PASSIVE_SHARE)
-        said = passive if beyond else []
-        yield "passive voice", beyond, _at("passive voice", "does not say who did it", said)
 
-    def _length(self, words: int) -> tuple[str, float, list[CritiqueFinding]]:
-        most = self._words_max
-        if most is None or words <= most:
-            return "length", 0.0, []
-        message = f"has {words:,} words, {words - most:,} too many"
-        return "length", (words - most) / most, [CritiqueFinding(kind="length", message=message)]
-
-
-def _readability(prose: Prose) -> tuple[str, float, list[CritiqueFinding]]:
-    words = [word for span in prose.sentences for word in words_of(span.text)]
-    ease = reading_ease(words, len(prose.sentences))
-    if ease >= EASE_PLAIN or not _is_latin(prose.text):
-        return "readability", 0.0, []
-    message = f"Flesch reading ease {ease:.0f}; plain English has {EASE_PLAIN:.0f} or more"
-    return (
-        "readability",
-        (EASE_PLAIN - ease) / EASE_PLAIN,
-        [CritiqueFinding(kind="readability", message=message)],
-    )
-
-
-def reading_ease(words: Sequence[str], sentences: int) -> float:
-    """Return Flesch's reading ease; 100 of nothing."""
-    if not words or not sentences:
-        return 100.0
-    syllables = sum(syllable_count(word.casefold()) for word in words)
-    return 206.835 - 1.015 * len(words) / sentences - 84.6 * syllables / len(words)
-
-
-@lru_cache(maxsize=WORDS_KEPT)
-def syllable_count(word: str) -> int:
-    """Return how many syllables an English word has, about."""
-    parted = len(_patterns().positions(word)) + 1
-    runs = len(_VOWELS.findall(_SILENT.sub("", word)))
-    return max(1, parted, runs)
-
-
-@lru_cache(maxsize=1)
-def _patterns() -> pyphen.Pyphen:
-    return pyphen.Pyphen(lang="en_US")
-
-
-def _is_latin(text: str) -> bool:
-    """Tell whether most letters are of the alphabet that syllables are counted in."""
-    if text.isascii():
-        return True
-    letters = [one for one in text if one.isalpha()]
-    return 2 * sum(one.isascii() for one in letters) > len(letters)
-
-
-def _at(kind: str, message: str, places: Sequence[Sentence]) -> list[CritiqueFinding]:
-    return [_finding(kind, message, place.text) for place in places]
-
-
-def _instead(kind: str, edits: Sequence[Edit]) -> list[CritiqueFinding]:
-    return [_finding(kind, edit.advice, edit.said) for edit in edits]
-
-
-def _finding(kind: str, message: str, place: str) -> CritiqueFinding:
-    return CritiqueFinding(kind=kind, message=message, quote=quote(place, QUOTE_CHARACTERS))
-
-
-# --- A reviser that makes safe edits: none needs to understand what the text says
-#
-# Each round mends all faults of one kind, the first of these that the critique names and that can
-# be mended: misspelt terms, repeated sentences, wordy phrases, over-long sentences, too many words.
-# One kind a round, so that the score tells what each was good for. It never touches code,
-# addresses, tables, or what stands in quotation marks. Passive voice and hard words it cannot mend:
-# a text with nothing but those comes back as it was.
-
-
-_PARTED: Final = ". "
-
-
-class LocalReviser(Knowing):
+class LocalReviser(_Local):
     """Mends what a critique names, without a model. Takes what `LocalCritic` takes.
 
     :raises InvalidInputError: `words_max` is not above 0, or too many terms.
@@ -194,94 +184,86 @@ class LocalReviser(Knowing):
 
     def revise(self, text: str, critique: Critique) -> str:
         """Return the text, revised, at once."""
-        prose, named = Prose(text), {finding.kind for finding in critique.findings}
-        ways: dict[str, Callable[[], list[Edit]]] = {
-            "known term": lambda: faults.misspelt(prose, self._terms),
-            "repetition": lambda: [without(text, span) for span in faults.repeated(prose)],
-            "wordiness": lambda: faults.wordy(prose),
-            "long sentence": lambda: _parted(prose),
-            "length": lambda: self._fewer(prose),
-        }
-        for kind, edits in ways.items():
-            revised = edited(text, edits()) if kind in named else text
+        named = {finding.kind for finding in critique.findings}
+        for kind, _, edits in self.faults(text):
+            revised = _edited(text, edits) if kind in named else text
             if revised.strip() and revised != text:
                 return revised
         return text
 
-    def _fewer(self, prose: Prose) -> list[Edit]:
-        if self._words_max is None:
-            return []
-        over = sum(span.words for span in prose.sentences) - self._words_max
-        return [without(prose.text, span) for span in _least_central(prose, over)]
+
+def _texts(given: object, what: str) -> list[str]:
+    texts = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if texts is None or any(not isinstance(one, str) for one in texts):
+        raise InvalidInputError(f"{what} must be a collection of texts, not {given!r:.80}")
+    return texts
 
 
-def _parted(prose: Prose) -> list[Edit]:
-    edits = []
-    for span in faults.long_sentences(prose):
-        found = _joint(span.text)
-        if found is None:
-            continue
-        start, end = span.start + found[0], span.start + found[1]
-        if prose.may_change(start, end + 1):
-            edits.append(Edit(start, end + 1, _PARTED + prose.text[end].upper()))
-    return edits
+def _spans(text: str) -> Iterator[_Span]:
+    end = 0
+    for sentence in sentences(text):
+        start = text.index(sentence, end)
+        end = start + len(sentence)
+        yield _Span(start, end, sentence, count_words(sentence))
 
 
-# --- where a long sentence may be parted
-
-_PRONOUN: Final = "it|they|we|he|she|I|you|this|these|there"
-_JOINT: Final = re.compile(rf";[ \t]+(?=(?:{_PRONOUN}|the)\b)|,[ \t]+and[ \t]+(?=(?:{_PRONOUN})\b)")
-_HANGS: Final = re.compile(
-    r"\b(?:because|if|unless|although|though|while|whether|when|whenever|that|which|who|where|as|since"
-    r"|both|either|neither|not only)\b",
-    re.IGNORECASE,
-)
-_PART_WORDS_MIN: Final = 5
-_JOINTS_TRIED: Final = 20
-"""Of one sentence: each is weighed against the whole of it, and a sentence may be a whole text."""
-_BRACKETS: Final = ("()", "[]", "\u201c\u201d", "\u00ab\u00bb")
+def _repeated(spans: Iterable[_Span]) -> Iterator[_Span]:
+    seen = set[str]()
+    for span in spans:
+        bare = _BARE.sub(" ", span.text).strip().casefold()
+        if span.words >= REPEAT_WORDS_MIN:
+            if bare in seen:
+                yield span
+            seen.add(bare)
 
 
-def _joint(sentence: str) -> tuple[int, int] | None:
-    """Return where a sentence can be parted in two: the stretch that a full stop replaces.
+def _wordy(text: str) -> Iterator[_Edit]:
+    for found in _WORDY.finditer(text):
+        put = found["word"] or _SHORTER[" ".join(found[0].split()).casefold()]
+        put = put[:1].upper() + put[1:] if found[0][0].isupper() else put
+        yield _Edit(*found.span(), put, f"write {put!r}", found[0])
 
-    At a semicolon, or at `, and`, before a pronoun; where both parts have five words or more, no
-    bracket or quotation is open, and before `and` nothing hangs on a word such as `because`.
+
+def _least_central(spans: list[_Span], words_over: int) -> Iterator[_Span]:
+    """Yield the sentences that say least for their length, until so many words have gone.
+
+    Never the first; at most a tenth of them, for each changes the worth of the others.
     """
-    for found in islice(_JOINT.finditer(sentence), _JOINTS_TRIED):
-        before, behind = sentence[: found.start()], sentence[found.end() :]
-        long_enough = min(count_words(before), count_words(behind)) >= _PART_WORDS_MIN
-        free = found[0].startswith(";") or not _HANGS.search(before)
-        closed = before.count('"') % 2 == 0 and all(
-            before.count(a) == before.count(b) for a, b in _BRACKETS
-        )
-        if long_enough and free and closed and ":" not in before:
-            return found.span()
-    return None
-
-
-# --- sentences that a text can do without
-
-
-def _least_central(prose: Prose, words_over: int) -> Iterator[Sentence]:
-    """Yield sentences that say least of what the text is about, until so many words have gone.
-
-    Never the first: it says what the text is. At most a tenth of them, for each changes what the
-    others are worth.
-    """
-    spans = [span for span in prose.sentences if prose.may_go(span)]
-    left, count_max = words_over, max(1, len(spans) // 10)
-    for place in _by_worth(spans)[:count_max]:
-        if left <= 0:
-            return
-        left -= spans[place].words
-        yield spans[place]
-
-
-def _by_worth(spans: Sequence[Sentence]) -> list[int]:
-    """Return the places of all sentences but the first, the least worth for its length first."""
     if len(spans) < 2:
-        return []
+        return
     said = concepts([span.text for span in spans], range(len(spans)))
     worth = said.per_sentence(said.weights) / [max(1, span.words) ** 0.5 for span in spans]
-    return sorted(range(1, len(spans)), key=lambda place: (round(float(worth[place]), 9), -place))
+    order = sorted(range(1, len(spans)), key=lambda at: (round(float(worth[at]), 9), -at))
+    for place in order[: max(1, len(spans) // 10)]:
+        if words_over > 0:
+            words_over -= spans[place].words
+            yield spans[place]
+
+
+def _without(text: str, span: _Span, message: str) -> _Edit:
+    """Return an edit that takes a sentence away with the space behind it, or its whole line."""
+    start, end = span.start, span.end
+    while end < len(text) and text[end] in " \t":
+        end += 1
+    if end == len(text) or text[end] in "\r\n":
+        while start and text[start - 1] in " \t":
+            start -= 1
+        if start == 0 or text[start - 1] == "\n":
+            end += 2 if text.startswith("\r\n", end) else end < len(text)
+    return _Edit(start, end, "", message, span.text)
+
+
+def _edited(text: str, edits: Iterable[_Edit]) -> str:
+    """Apply edits to a text; of two that overlap, the first one."""
+    parts, place = [], 0
+    for edit in sorted(edits):
+        if edit.start >= place:
+            parts += [text[place : edit.start], edit.text]
+            place = edit.end
+    return "".join([*parts, text[place:]])
+
+
+def _finding(kind: str, edit: _Edit) -> CritiqueFinding:
+    line = " ".join(edit.quote.split())
+    line = line if len(line) <= QUOTE_CHARACTERS else line[: QUOTE_CHARACTERS - 1] + "…"
+    return CritiqueFinding(kind=kind, message=edit.message, quote=line)

@@ -16,7 +16,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -50,8 +50,6 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     """None: the socket in the directory."""
     host: str = "127.0.0.1"
-    process: str | None = None
-    """Of a node: the name of its process, which is the same at all databases."""
     machine: str | None = None
     """Of a node: what it has in common with the processes that reach its loopback addresses."""
     settings: Mapping[str, str] = {}
@@ -63,30 +61,23 @@ def database_url(place: str | Path) -> str | None:
     return place if isinstance(place, str) and place.startswith(SCHEMES) else None
 
 
-def place_of(place: str | Path | Sequence[str]) -> Path | list[str]:
-    """Return the place of a store: a directory, or the URLs of the databases that it is in.
+def place_of(place: str | Path) -> Path | str:
+    """Return the place of a store: a directory, or the URL of a database.
 
-    In one text, URLs are apart by spaces, which no URL has.
-
-    :raises InvalidInputError: there are several places, and one is no database.
+    :raises InvalidInputError: it is neither.
     """
-    if isinstance(place, str) and database_url(place) is not None:
-        place = place.split()
-    if isinstance(place, str | Path):
-        return named(place)
-    urls = [url for one in place if (url := database_url(one)) is not None]
-    if not urls or len(urls) < len(place):
-        raise InvalidInputError("several places of one memory are the URLs of databases, each")
-    return urls
+    if not isinstance(place, str | Path):
+        raise InvalidInputError(
+            f"a store is in one directory or one database, not in a {type(place).__name__}: name it"
+        )
+    return database_url(place) or named(place)
 
 
-def shown(place: str | Path | Sequence[str]) -> str:
+def shown(place: str | Path) -> str:
     """Return the name of a store as it may be shown: that of a database without its password.
 
     What stands before the last `@` is taken for user and password, however badly it is written.
     """
-    if not isinstance(place, str | Path):
-        return " ".join(map(shown, place))
     url = database_url(place)
     if url is None:
         return str(place)

@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Generator
 from functools import partial
 from inspect import isasyncgen
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from eventlog import MeasuredStore, require
 from memory_actors.api.past import PastMemory
@@ -212,14 +212,6 @@ def _scope(memory: MemorySystem, on: On) -> Scope:
     )
 
 
-class Everywhere(Caller, Protocol):
-    """Carries out calls wherever their users are."""
-
-    def memory_of(self, user_id: str) -> MemorySystem:
-        """Return the system that a user's past is read from."""
-        ...
-
-
 class ClientSession:
     """The things that one client has open: replays, and functions that it gave as arguments."""
 
@@ -228,7 +220,7 @@ class ClientSession:
         answering: Answering,
         client: str,
         send: Callable[[frames.Message], None],
-        everywhere: Everywhere | None = None,
+        everywhere: Caller | None = None,
     ):
         """Make one for a client; `everywhere` carries its calls out where the users are."""
         self._answering = answering
@@ -346,9 +338,7 @@ class ClientSession:
     async def _opened(self, user_id: str, as_of: Any, **how: Any) -> PastMemory:
         if len(self._replays) >= REPLAYS_MAX:
             raise UnavailableError(f"{REPLAYS_MAX} replays are open: close one of them first")
-        everywhere = self._everywhere
-        memory = self._answering.memory if everywhere is None else everywhere.memory_of(user_id)
-        return await memory.replay(user_id, as_of, **how)
+        return await self._answering.memory.replay(user_id, as_of, **how)
 
     async def _iterated(self, number: int, items: AsyncIterator[Any]) -> bytes:
         credit = self._credit[number] = asyncio.Semaphore(frames.WINDOW)

@@ -20,10 +20,10 @@ from memory_actors.api.system import MemorySystem
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import Address
-from memory_actors.sharing.answering import Answering, ClientSession, Everywhere
+from memory_actors.sharing.answering import Answering, ClientSession
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, check
-from memory_actors.sharing.declaration import How
+from memory_actors.sharing.declaration import Caller, How
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.values import error_bytes
@@ -56,10 +56,8 @@ class OwnerServer:
         self.give_up = give_up
         """None: this process keeps the store. Otherwise it goes to the first who wants to."""
         self.answering = Answering(memory)
-        self.everywhere: Everywhere | None = None
+        self.everywhere: Caller | None = None
         """Of a node: carries out what clients ask that are no nodes, wherever the users are."""
-        self.is_part = False
-        """True while this process opens the other databases of the store: clients wait."""
         self.address: Address
         self.closing = False
         self.running: dict[str, asyncio.Future[frames.Message]] = {}
@@ -215,8 +213,6 @@ class _Peer:
                 f"process {os.getpid()} has the store and speaks version {frames.PROTOCOL} of the "
                 f"protocol, this one {hello.protocol}: run one version of memory-actors in both"
             )
-        if server.is_part and not hello.keeps:
-            raise UnavailableError("this process is opening the store's other databases: try again")
         if server.is_full:
             raise UnavailableError(f"{CONNECTIONS_MAX} clients are connected: close some of them")
         if server.give_up is not None and hello.keeps and not server.closing:

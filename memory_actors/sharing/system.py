@@ -43,12 +43,12 @@ MAKE_A_STORE: Final = ("embedder", "encrypt")
 
 
 class MemorySystem(Operations):
-    """The memories of all users in one place, or in several. Open it with `MemorySystem.open`."""
+    """The memories of all users of a store. Open it with `MemorySystem.open`."""
 
     @classmethod
     def open(
         cls,
-        directory: str | Path | Sequence[str],
+        directory: str | Path,
         *,
         share: bool = True,
         embedder: "Embedder | str | None" = None,
@@ -73,11 +73,10 @@ class MemorySystem(Operations):
         Instead of a directory, a URL opens a store in PostgreSQL: "postgresql://…?schema=…". Each
         process that opens it, on whatever machine, is one of its nodes, with all of the engine.
         Each user is live at one of them, and reached from all (docs/internals/nodes.md). It needs
-        the extra `postgres`; `encrypt` and `share=False` are for directories. Several URLs open
-        several databases that have the users between them (docs/scale.md#many-databases): give all
-        of them, in any order. Settings that decide what becomes of a write are kept in the
-        database: those of the nodes that live have to be given again, or none, which takes them as
-        they are; where no node lives, those that are given replace them.
+        the extra `postgres`; `encrypt` and `share=False` are for directories. Settings that decide
+        what becomes of a write are kept in the database: those of the nodes that live have to be
+        given again, or none, which takes them as they are; where no node lives, those that are
+        given replace them.
 
         `async with MemorySystem.open(...) as memory:` does that; so does
         `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
@@ -137,8 +136,6 @@ class MemorySystem(Operations):
             store = place_of(directory)
             if not isinstance(store, Path):
                 return await _node(store, parts, share=share, as_it_is=settings is None)
-            if settings is not None and settings.placement != "leases":
-                raise InvalidInputError("placement is for a store in a database: leave it out")
             if share:
                 return await _shared(store, parts)
             return await _engine().owned_alone(store, parts)
@@ -179,7 +176,7 @@ class MemorySystem(Operations):
 
 
 def open_or_join(
-    place: str | Path | Sequence[str],
+    place: str | Path,
     *,
     asked: Collection[str] = (),
     keeps: bool = False,
@@ -195,8 +192,8 @@ def open_or_join(
     """
     store = place_of(place)
     if not isinstance(store, Path):
-        alone, urls = keeps or bool(asked), store
-        return Opening("open_or_join(...)", lambda: _client_or_node(urls, parts, is_node=alone))
+        alone, url = keeps or bool(asked), store
+        return Opening("open_or_join(...)", lambda: _client_or_node(url, parts, is_node=alone))
     needed = {name: part for name, part in parts.items() if name in {*asked, *MAKE_A_STORE}}
     owning = described(store, StoreParts(**needed))
 
@@ -256,16 +253,16 @@ async def _shared(directory: Path, parts: StoreParts) -> Any:
     return await client.start() or _remote(client)
 
 
-async def _client_or_node(urls: Sequence[str], parts: Mapping[str, Any], *, is_node: bool) -> Any:
-    from memory_actors.sharing.nodes.joining import joined  # psycopg, which most do not need
+async def _client_or_node(url: str, parts: Mapping[str, Any], *, is_node: bool) -> Any:
+    from memory_actors.sharing.nodes.peers import joined  # psycopg, which most do not need
 
-    if not is_node and (client := await joined(urls)) is not None:
+    if not is_node and (client := await joined(url)) is not None:
         return _remote(client)
-    return await _node(urls, StoreParts(**parts), share=True, as_it_is=True)
+    return await _node(url, StoreParts(**parts), share=True, as_it_is=True)
 
 
-async def _node(urls: Sequence[str], parts: StoreParts, *, share: bool, as_it_is: bool) -> Any:
-    """Open a store in a database, or in several, as one of its nodes.
+async def _node(url: str, parts: StoreParts, *, share: bool, as_it_is: bool) -> Any:
+    """Open a store in a database, as one of its nodes.
 
     `as_it_is` leaves the settings that nodes agree on as the store has them.
     """
@@ -275,10 +272,6 @@ async def _node(urls: Sequence[str], parts: StoreParts, *, share: bool, as_it_is
         )
     with collector_at_rest():
         from memory_actors.sharing.nodes.opening import opened_node, with_stored
-        from memory_actors.sharing.nodes.several import opened_several
-    [url, *others] = urls
-    if others:
-        return _remote(await opened_several(urls, parts, as_it_is=as_it_is))
     if as_it_is:
         settings = await with_stored(url, parts.settings or Settings())
         parts = msgspec.structs.replace(parts, settings=settings)

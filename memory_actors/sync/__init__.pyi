@@ -328,7 +328,7 @@ class MemorySystem:
     @classmethod
     def open(
         cls,
-        directory: str | Path | Sequence[str],
+        directory: str | Path,
         *,
         share: bool = True,
         embedder: Embedder | str | None = None,

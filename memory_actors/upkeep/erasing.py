@@ -91,10 +91,6 @@ class Erasing:
         self.elsewhere: Callable[[str], Awaitable[None]] = _nowhere_else
         """Has a user forgotten by other processes that share the log; it returns when they have."""
 
-    def keep_keys_in(self, settings: SettingStore) -> None:
-        """Look for the API keys of users there, where several databases have theirs in one."""
-        self._keys = KeyStore(settings)
-
     def watch(self, forget: Callable[[str], object]) -> None:
         """Have `forget(user id)` called whenever a user is erased: for what others remember.
 

@@ -91,10 +91,6 @@ class RecallAudit:
         self.failed = 0
         """Recalls that could not be written."""
 
-    def keep_key_in(self, settings: SettingStore) -> None:
-        """Take the key of the hashes from there, where several databases have one in common."""
-        self._key = HashKey(settings)
-
     # --- write
 
     async def keep(

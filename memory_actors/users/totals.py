@@ -55,9 +55,6 @@ class Totals:
         self._log = log
         self._limits = limits
         self._claimed: Counter[str] = Counter()
-        self.share = (1, 1)
-        """The part of each limit that holds here: where users are in several databases, each has
-        one, and all of them together come to the limit at most."""
 
     def check(self, changes: Mapping[str, int]) -> None:
         """Refuse what does not fit.
@@ -107,8 +104,7 @@ class Totals:
             raise _refusal(limited, used, more, limit)
 
     def _limit_of(self, limited: _Limited) -> int:
-        part, of = self.share
-        return int(getattr(self._limits, limited.limit)) * part // of
+        return int(getattr(self._limits, limited.limit))
 
 
 def _refusal(limited: _Limited, used: int, more: int, limit: int) -> GlobalQuotaExceededError:

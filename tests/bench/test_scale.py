@@ -34,16 +34,16 @@ def test_the_first_limit_of_a_billion_users():
 
 
 def test_the_load_of_a_database_follows_from_nodes_and_databases():
-    each = load(Use(), Costs(), Machines(), 162, 72)
+    each = load(Use(), Costs(), Machines(), 216, 72)
     assert each.writes_a_s == pytest.approx(69_444 / 72, rel=0.001)
-    assert 1 < each.batch < 1.01  # of 6 appends a second of a node, hardly any come together
-    assert each.tail > 1.2  # so it would have to be locked for longer than there is time
-    assert each.connections == 162 * 11
-    assert each.renewals_a_s == pytest.approx(405)
-    assert each.looks_of_a_node_a_s == pytest.approx(7_200)
+    assert each.connections == 3 * 11
+    assert each.renewals_a_s == pytest.approx(7.5)
+    assert each.looks_of_a_node_a_s == pytest.approx(100)
+    assert each.looks_a_s == pytest.approx(300)
 
-    fewer = load(Use(), Costs(), Machines(), 3, 72)
-    assert fewer.batch > each.batch
+    fewer = load(Use(), Costs(), Machines(), 72, 72)
+    assert 1 < each.batch < fewer.batch
+    assert fewer.tail < each.tail
     assert load(SMALL, Costs(), Machines(), 3, 1).looks_a_s == pytest.approx(20)
 
 

@@ -15,10 +15,9 @@ pytest.importorskip("psycopg", reason="PostgreSQL is not installed: pip install 
 
 from bench.cluster import Outcome, Plan, live, running, stale_commits
 from bench.cluster.cluster import Cluster
-from bench.cluster.faults import plan_for, settle, strike
+from bench.cluster.faults import settle, strike
 
 FAULTS = ("freeze-batch", "kill", "cut-database-one-way")
-BY_RAY = ("ray-actor", "ray-head")
 SEED = 7
 CONTROL_ROUNDS_MAX = 6
 
@@ -46,27 +45,6 @@ def check(outcome: Outcome) -> None:
     assert not outcome.harm
     assert outcome.writes > 0
     assert outcome.reads > 0
-
-
-def test_nothing_is_lost_doubled_or_stale_when_a_mover_of_shards_is_killed(tmp_path) -> None:
-    outcome = Outcome("move")
-    plan = plan_for("move", Plan(nodes=2, users=4, workers=1))
-    with cluster_of(tmp_path, plan) as cluster:
-        live(cluster, outcome, ["move"])
-
-    check(outcome)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", BY_RAY)
-def test_nothing_is_lost_doubled_or_stale_when_ray_loses_a_process(tmp_path, fault) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
-    outcome = Outcome(fault)
-    plan = plan_for(fault, Plan(nodes=2, users=6, workers=1))
-    with cluster_of(tmp_path, plan) as cluster:
-        live(cluster, outcome, [fault] * 2)
-
-    check(outcome)
 
 
 def test_without_the_fence_a_node_that_was_frozen_writes_what_it_may_not(tmp_path) -> None:

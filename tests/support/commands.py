@@ -57,11 +57,9 @@ LINES = {
     "backup": "new-backup",
     "restore-backup": "backup",
     "move": "memory postgresql://nobody@127.0.0.1:9/none",
-    "ray-stop": "postgresql://nobody@127.0.0.1:9/none",
     "export-since": "0 increment",
     "import-since": "lines.jsonl",
     "repair": "repaired",
-    "shards move": "1 --to postgresql://nobody@127.0.0.1:9/none",
     "erase": "--user eve --yes",
     "purge": "--source web",
     "heads": "new-heads.json",
@@ -89,8 +87,6 @@ LINES = {
 """What is said behind the name of each command. It is about ada, if it is about anybody."""
 SERVES = {"serve", "ui"}
 """Commands that go on until they are interrupted."""
-WITH_RAY = {"ray-stop"}
-"""Commands that need a Ray cluster: sharing/test_by_ray.py has one, and tries them."""
 
 
 def arguments_of(name: str, ids: Mapping[str, str]) -> list[str]:

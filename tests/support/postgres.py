@@ -25,7 +25,7 @@ EMPTY = """
     DELETE FROM node; DELETE FROM stream; DELETE FROM event; DELETE FROM event_archive;
     DELETE FROM event_key; DELETE FROM request; DELETE FROM snapshot; DELETE FROM checkpoint;
     DELETE FROM entry; DELETE FROM derived; DELETE FROM setting;
-    DELETE FROM store; DELETE FROM shard; DELETE FROM arriving;
+    DELETE FROM store;
     UPDATE log_tail SET position = 0, revision = 0, era = 0, names = '{{}}', totals = '{{}}';
 """
 _free: list[str] = []

@@ -27,7 +27,6 @@ STORED: Final = (
     "context_hard_tokens", "token_counter", "on_duplicate", "recall_audit",
 )  # fmt: skip
 """The settings that decide what becomes of a write, whichever node carries it out."""
-AGREED: Final = (*STORED, "placement", "ray_actors")
 VALUES_CHARS_MAX: Final = 80
 """Of a setting that differs, both: longer ones are only named."""
 
@@ -58,7 +57,7 @@ class NodeChoices(NamedTuple):
 
 def shown(settings: Settings) -> dict[str, str]:
     """Return the settings that nodes have to agree on, each as a text that says what it is."""
-    return {name: as_text(getattr(settings, name)) for name in AGREED}
+    return {name: as_text(getattr(settings, name)) for name in STORED}
 
 
 def taken(settings: Settings, kept: bytes | None) -> Settings:

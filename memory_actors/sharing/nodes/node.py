@@ -13,8 +13,9 @@ What is no call about one user (events, totals, the past) is answered from the l
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,7 +28,6 @@ from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import (
     MemoryActorsError,
     MovedError,
-    ShardMovedError,
     SystemClosedError,
     UnavailableError,
     WrongLoopError,
@@ -39,7 +39,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.client import Asked
-from memory_actors.sharing.declaration import Caller, Invocation, On, Then
+from memory_actors.sharing.declaration import Invocation, On, Then
 from memory_actors.sharing.invocations import user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
@@ -48,7 +48,6 @@ from memory_actors.sharing.waiting import FORGET
 
 if TYPE_CHECKING:
     from memory_actors.api.past import PastMemory
-    from memory_actors.api.system import MemorySystem
 
 LOOK_S: Final = 0.5
 AGAIN_S: Final = 0.05
@@ -71,7 +70,6 @@ class Node:
         placement: LeasedPlacement,
         peers: Peers,
         close: Callable[[], Coroutine[Any, Any, None]],
-        numbers: Iterator[int],
     ):
         self.answering = server.answering
         self.memory = server.answering.memory
@@ -84,7 +82,7 @@ class Node:
         self.runtime = self.memory._services.runtime  # noqa: SLF001 - this process's own
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self.numbers = numbers
+        self._numbers = count(1)
         self._elsewhere: dict[str, str] = {}
         """The addresses of the nodes that have a user, by stream, as far as this one knows."""
         self._replays: dict[On, PastMemory] = {}
@@ -98,18 +96,10 @@ class Node:
 
         :raises UnavailableError: the node that has the user cannot be reached, and lives.
         """
-        return await self.asked(Asked(self._next()), invocation)
-
-    async def asked(self, asked: Asked, invocation: Invocation) -> Any:
-        """Do so for a call that has a number, and may have been made before, in another database.
-
-        :raises ShardMovedError: its user is in another database.
-        """
         self._check_here()
-        stream = _stream(invocation)
+        stream, asked = _stream(invocation), Asked(next(self._numbers))
         if stream is not None:
             return await self._anywhere(stream, invocation, asked)
-        asked = Asked(asked.number)
         if invocation.name == "system.compact":
             return await self._compact_everywhere(invocation, asked)
         if invocation.name == "system.purge":
@@ -140,7 +130,7 @@ class Node:
         if (address := route.address) is None:
             found: AsyncIterator[Any] = self._carried_out_here(invocation)
             return found
-        return self.peers.at(address).iterate(invocation, Asked(self._next()))
+        return self.peers.at(address).iterate(invocation, Asked(next(self._numbers)))
 
     def at_once(self, invocation: Invocation) -> Any:
         """Carry out an operation that is not awaited: here, for it reads no user."""
@@ -153,7 +143,7 @@ class Node:
         """Open a replay, which any node can; return its handle, moment, and how much is lost."""
         self._check_here()
         past = await self.memory.replay(**kwargs)
-        then = Then(past.moment.at, kwargs["dropped"], self._next())
+        then = Then(past.moment.at, kwargs["dropped"], next(self._numbers))
         past_on = On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then)
         self._replays[past_on] = past
         return past_on, past.moment, past.lost
@@ -168,10 +158,6 @@ class Node:
     def position(self) -> int:
         """A position that all is behind that is written from now on."""
         return self.answering.position
-
-    def memory_of(self, user_id: str) -> "MemorySystem":  # noqa: ARG002 - all users are here
-        """Return the system that a user's past is read from."""
-        return self.memory
 
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         """Have a function called when a user is erased, at whatever node."""
@@ -192,7 +178,7 @@ class Node:
     # --- here or elsewhere
 
     async def _anywhere(self, stream: str, invocation: Invocation, asked: Asked) -> Any:
-        after = self.position if asked.after is None else asked.after
+        after = self.position
         route = _Route(self, stream)
         while True:
             try:
@@ -249,7 +235,7 @@ class Node:
         """
         whole: CompactionReport = await self._here(invocation, asked)
         for other in await self.placement.leases.nodes():
-            peer, number = self.peers.at(other.address.decode()), self._next()
+            peer, number = self.peers.at(other.address.decode()), next(self._numbers)
             try:
                 report = await peer.carried_out(Asked(number), invocation)
             except (PeerLostError, MemoryActorsError, EventLogError) as error:
@@ -267,9 +253,14 @@ class Node:
         progress: Progress | None = None,
     ) -> PurgeReport:
         """Purge user by user, each where they are."""
-        purge_one, users = purging(self, source, trust, dry_run=dry_run), await self.memory.users()
+
+        async def purge_one(user_id: str) -> Purged:
+            how = {"trust": trust, "dry_run": dry_run}
+            purged: Purged = await self.call(Invocation("purge", On(user_id), (source,), how))
+            return purged
+
         return await purge_users(
-            purge_one, users, source, trust, dry_run=dry_run, progress=progress
+            purge_one, await self.memory.users(), source, trust, dry_run=dry_run, progress=progress
         )
 
     async def _forget_elsewhere(self, user_id: str) -> None:
@@ -285,7 +276,7 @@ class Node:
                 peer = self.peers.at(one.address.decode())
                 try:
                     async with asyncio.timeout_at(until_s):  # it may be erasing them itself
-                        await peer.told(Asked(self._next()), FORGET, user_id)
+                        await peer.told(Asked(next(self._numbers)), FORGET, user_id)
                     told.add(one.id)
                 except TimeoutError:
                     break
@@ -302,9 +293,6 @@ class Node:
                 raise SystemClosedError("this replay is closed: open it again")
             return past
         return self.answering.user(on)
-
-    def _next(self) -> int:
-        return next(self.numbers)
 
     def _check_here(self) -> None:
         if os.getpid() != self._pid:
@@ -343,11 +331,8 @@ class _Route:
     async def changed(self, error: Exception) -> None:
         """Look where the user is, after a node was gone, or no longer had them.
 
-        :raises ShardMovedError: the user is in another database.
         :raises UnavailableError: that takes too long.
         """
-        if isinstance(error, ShardMovedError):
-            raise error
         known = error.address if isinstance(error, MovedError) else None
         if isinstance(error, PeerLostError) and self.address is not None:
             self._lost = error
@@ -364,19 +349,6 @@ class _Route:
             await asyncio.sleep(AGAIN_S)
         self._node.note(self._stream, known)
         self.address = known
-
-
-def purging(
-    caller: Caller, source: str | None, trust: Trust | str | None, *, dry_run: bool
-) -> Callable[[str], Coroutine[Any, Any, Purged]]:
-    """Return what purges one user, wherever they are: see `purge_users`."""
-
-    async def purge_one(user_id: str) -> Purged:
-        how = {"trust": trust, "dry_run": dry_run}
-        purged: Purged = await caller.call(Invocation("purge", On(user_id), (source,), how))
-        return purged
-
-    return purge_one
 
 
 def together(one: CompactionReport, other: CompactionReport) -> CompactionReport:

@@ -12,17 +12,16 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import platformdirs
 
-from eventlog import EventStore, Leases, LogUnavailable
+from eventlog import EventStore, LogUnavailable
 from eventlog.core.waiting import to_the_end
 from eventlog.files.datafile import MADE, open_regular
 from eventlog.postgres.database import hosts_of
@@ -47,46 +46,21 @@ NODE_ID_BYTES: Final = 9
 LOOPBACK: Final = "127.0.0.1"
 
 
-class Named(NamedTuple):
-    """The names of what a process asks, the same at whatever database it is asked."""
-
-    node: str
-    numbers: Iterator[int]
-
-    @classmethod
-    def anew(cls) -> "Named":
-        """Return names that nobody else has."""
-        return cls(secrets.token_urlsafe(NODE_ID_BYTES), count(1))
-
-
-async def opened_node(
-    url: str,
-    parts: StoreParts,
-    named: Named | None = None,
-    shard_of: Callable[[str], int] | None = None,
-    place: Callable[[Leases], LeasedPlacement] | None = None,
-    *,
-    replaces: bool = True,
-) -> Node:
+async def opened_node(url: str, parts: StoreParts, *, replaces: bool = True) -> Node:
     """Open a store in a database, as one of its nodes.
 
-    `shard_of` is for one of several databases, whose nodes have the same names in one process;
-    `place` for another placement than the settings name. `replaces` says whether the settings may
-    take the place of those that the store has.
+    `replaces` says whether the settings may take the place of those that the store has.
 
     :raises InvalidInputError: a choice that a store in a database cannot have.
     """
-    is_part, named = named is not None, named or Named.anew()
     _check(parts)
     check_settings(parts.settings or Settings())
-    place = place or await _placement(url, parts)
     held = AsyncExitStack()
     try:
         directory = held.enter_context(_cache())
         settings, embedder = parts.settings or Settings(), embedder_of(parts.embedder)
         listening, address = _listening(settings.node_host or _own_host(url), settings)
         held.callback(listening.close)
-        address = msgspec.structs.replace(address, process=named.node)
         chosen = NodeChoices(address, settings, embedder.fingerprint, parts.reindex, replaces)
         placed: list[LeasedPlacement] = []
         made: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
@@ -94,25 +68,24 @@ async def opened_node(
 
         @asynccontextmanager
         async def placing(log: EventStore) -> AsyncIterator[LeasedPlacement]:
-            async with leased(log, msgspec.json.encode(address), place) as placement:
+            async with leased(log, msgspec.json.encode(address)) as placement:
                 placed.append(placement)
                 await agree(log, placement.leases, chosen)
                 yield placement
 
         parts = msgspec.structs.replace(parts, embedder=embedder)
-        peers = Peers(named.node)
+        peers = Peers(secrets.token_urlsafe(NODE_ID_BYTES))
         held.push_async_callback(peers.close)  # last: what closes may have to tell other nodes
         memory = await open_alone(
-            directory, parts, AsyncExitStack(), LogInDatabase(url, shard_of), placing, scheduled
+            directory, parts, AsyncExitStack(), LogInDatabase(url), placing, scheduled
         )
         held.push_async_callback(memory.close)
         [placement] = placed
         placement.forget = partial(_forget_everybody, memory, placement, chosen)
         server = OwnerServer(memory, {}, listen=lambda: (listening, address))
-        server.is_part = is_part
         held.push_async_callback(server.close)
         await server.start()
-        node = Node(server, placement, peers, held.aclose, named.numbers)
+        node = Node(server, placement, peers, held.aclose)
         made.set_result(node)
         return node
     except BaseException:
@@ -127,14 +100,6 @@ async def with_stored(url: str, settings: Settings) -> Settings:
     """
     [kept] = await settings_at(url, DECIDING.encode())
     return taken(settings, kept)
-
-
-async def _placement(url: str, parts: StoreParts) -> Callable[[Leases], LeasedPlacement]:
-    if parts.settings is None or parts.settings.placement == "leases":
-        return LeasedPlacement
-    from memory_actors.sharing.nodes.by_ray import placed_by_ray  # an extra
-
-    return await placed_by_ray(url, parts)
 
 
 def _listening(host: str, settings: Settings) -> tuple[socket.socket, Address]:

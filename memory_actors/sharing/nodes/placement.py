@@ -11,11 +11,10 @@ from eventlog import (
     LeaseLapsed,
     Leases,
     LeasingStore,
-    StreamElsewhere,
     require,
 )
 from eventlog.core.logs import get_logger
-from memory_actors.base.errors import MovedError, ShardMovedError
+from memory_actors.base.errors import MovedError
 from memory_actors.base.privacy import reason
 
 FORGET_AGAIN_S: Final = 1.0
@@ -34,30 +33,23 @@ class LeasedPlacement:
         self.leases = leases
         self.forget: Callable[[], Awaitable[None]]
         """Forgets every user."""
-        self.claimed: set[str] | None = None
-        """The users who are claimed; None: nobody has asked for them to be noted."""
         self._forgetting: asyncio.Task[None] | None = None
         leases.lapsed = self._lapsed
 
     async def claim(self, key: str) -> int:
         """Claim a user, and return the epoch.
 
-        :raises ShardMovedError: the user is in another database.
         :raises MovedError: another node has them, or this one has no lease now.
         """
         if self._forgetting is not None:
             raise MovedError("the lease of this node had expired: ask again in a moment")
         try:
             claim = await self.leases.claim(key)
-        except StreamElsewhere as elsewhere:
-            raise ShardMovedError("this user's memory is in another database") from elsewhere
         except LeaseLapsed as lapsed:
             raise MovedError(str(lapsed)) from lapsed
         if claim.holder is not None:
             at = claim.holder.address.decode()
             raise MovedError("another node has this user's memory", address=at)
-        if self.claimed is not None:
-            self.claimed.add(key)
         return claim.epoch
 
     async def leave(self, key: str, epoch: int | None) -> None:
@@ -96,17 +88,13 @@ class LeasedPlacement:
 
 
 @asynccontextmanager
-async def leased(
-    log: EventStore,
-    address: bytes,
-    place: Callable[[Leases], LeasedPlacement] = LeasedPlacement,
-) -> AsyncIterator[LeasedPlacement]:
+async def leased(log: EventStore, address: bytes) -> AsyncIterator[LeasedPlacement]:
     """Hold a lease in a store for a node that others reach at an address, and place users by it.
 
     :raises MissingCapability: it is no store that several processes may share.
     """
     async with require(log, LeasingStore).leases(address) as leases:
-        placement = place(leases)
+        placement = LeasedPlacement(leases)
         try:
             yield placement
         finally:

@@ -12,6 +12,6 @@ def test_the_rows_that_every_batch_has_are_packed_as_all_others():
 
     assert rows.events == [row(3, SID, 7, b"header", b"and payload")]
     assert rows.keys == [row(3, SID, KEY, 7)]
-    assert stream_row(SID, -1, b"name", (1, 2, 3, CHAIN), (4, 5, 6, CHAIN, -7)) == row(
-        SID, -1, 1, 2, 3, CHAIN, 4, 5, 6, CHAIN, -7, b"name"
+    assert stream_row(SID, b"name", (1, 2, 3, CHAIN), (4, 5, 6, CHAIN, -7)) == row(
+        SID, 1, 2, 3, CHAIN, 4, 5, 6, CHAIN, -7, b"name"
     )

@@ -205,25 +205,6 @@ async def test_the_target_is_no_store_until_the_move_is_whole(tmp_path, url, mon
         assert await told(moved) == before
 
 
-async def test_a_move_that_an_earlier_version_began_goes_on(tmp_path, url, monkeypatch):
-    """The schema lacks what this version needs: here, the call with whole rows and its types."""
-    import psycopg
-
-    await filled(tmp_path / "log")
-    async with EventLog.open(tmp_path / "log", registry) as log:
-        await cut_off(log, url, monkeypatch)
-        with psycopg.connect(server().url, autocommit=True) as connection:
-            connection.execute(f"SET search_path = {url.rpartition('=')[2]}")
-            connection.execute("DROP PROCEDURE append_batch; DROP TYPE batch_stream CASCADE")
-            connection.execute("DROP TYPE batch_event, batch_key, batch_request")
-            connection.execute("DROP TYPE batch_checkpoint, batch_entry, batch_total")
-        await log.move_to(url, settings={})
-        before = await told(log)
-    async with PgEventStore.open(url, registry) as moved:
-        assert await told(moved) == before
-        await moved.append("new", [Noted("a")], 0)
-
-
 async def test_a_log_that_was_written_to_since_does_not_go_on(tmp_path, url, monkeypatch):
     await filled(tmp_path / "log")
     async with EventLog.open(tmp_path / "log", registry) as log:

@@ -68,8 +68,6 @@ WRONG: list[tuple[str, Any]] = [
     ("recall_audit_days", 1e9),
     ("node_host", 5),
     ("node_port", 65_536),
-    ("placement", "rows"),
-    ("ray_actors", 0),
     ("check_replay", "no"),
 ]
 

@@ -16,13 +16,13 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from support.agent import agent, said
-from support.commands import LINES, SERVES, WITH_RAY, arguments_of
+from support.commands import LINES, SERVES, arguments_of
 from support.fakes import FakeEmbedder
 from support.foreign import mem0_json
 from support.postgres import lent_url
 from support.programs import WITH_FAKE_MODEL
 
-from eventlog.postgres import shards, side_tables, store
+from eventlog.postgres import side_tables, store
 from memory_actors import InvalidInputError, Settings, Tier
 from memory_actors.cli import App, main
 from memory_actors.sharing.address import has_password, shown
@@ -35,7 +35,6 @@ INSTEAD = {
     "import-since": ("InvalidInputError", "replicate the database"),
     "restore-backup": ("InvalidInputError", "pg_restore"),
     "repair": ("InvalidInputError", "standby"),
-    "shards move": ("InvalidInputError", "is one place, and has all shards"),
     "move": ("NotFoundError", "no store in the directory"),
     "demo": ("InvalidInputError", "leave --data out"),
 }
@@ -83,7 +82,7 @@ def in_its_directory(shared: Shared, surroundings: None, monkeypatch: pytest.Mon
     monkeypatch.chdir(shared.directory)
 
 
-@pytest.mark.parametrize("name", sorted(set(LINES) - set(INSTEAD) - SERVES - WITH_RAY))
+@pytest.mark.parametrize("name", sorted(set(LINES) - set(INSTEAD) - SERVES))
 def test_a_command_works_beside_a_node(shared: Shared, name: str) -> None:
     result = shared(*arguments_of(name, shared.ids), "--json")
     assert result.exit_code == 0, result.output
@@ -145,6 +144,13 @@ def test_a_file_of_keys_is_refused(shared: Shared, choice: list[str]) -> None:
     assert "encrypt the disk of the database" in error["message"]
 
 
+def test_several_databases_are_no_store(shared: Shared) -> None:
+    one, other = "postgresql://a.example/app", "postgresql://b.example/app"
+    with pytest.raises(InvalidInputError, match="one directory or one database"):
+        MemorySystem.open([one, other])  # type: ignore[arg-type]
+    assert "no URL of a database" in shared("list", url=f"{one} {other}").output
+
+
 # --- passwords
 
 
@@ -180,7 +186,7 @@ def test_a_url_is_shown_without_its_password(url: str, told: str) -> None:
 def test_no_error_says_a_password(
     shared: Shared, monkeypatch: pytest.MonkeyPatch, url: str, line: str
 ) -> None:
-    for module in (shards, side_tables, store):  # nobody listens there, however long one waits
+    for module in (side_tables, store):  # nobody listens there, however long one waits
         monkeypatch.setattr(module, "CONNECT_S", 0.2)
     result = shared(*line.split(), url=url)
     assert result.exit_code == 1

@@ -19,7 +19,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from support.agent import agent
-from support.commands import LINES, SERVES, WITH_RAY, arguments_of
+from support.commands import LINES, SERVES, arguments_of
 from support.foreign import mem0_json
 from support.programs import INTERRUPTIBLE
 
@@ -99,7 +99,7 @@ def test_there_is_a_line_for_every_command() -> None:
     assert sorted(LINES) == sorted(commands())
 
 
-@pytest.mark.parametrize("name", sorted(set(LINES) - ALONE - SERVES - WITH_RAY - {"shards move"}))
+@pytest.mark.parametrize("name", sorted(set(LINES) - ALONE - SERVES))
 def test_a_command_works_beside_an_agent(live: Live, name: str) -> None:
     result = live(*arguments_of(name, live.ids), "--json")
     assert result.exit_code == 0, result.output
@@ -125,11 +125,6 @@ def test_a_command_that_needs_the_store_alone(live: Live, name: str) -> None:
     assert found is not None, error["message"]
     assert int(found[1]) == live.pid
     assert not (live.directory / "repaired").exists()
-
-
-def test_a_directory_has_no_shards_to_move(live: Live) -> None:
-    error = live.refused("shards", "move", *shlex.split(LINES["shards move"]))
-    assert "is one place, and has all shards" in error["message"]
 
 
 def test_agent_and_commands_find_what_the_other_writes(live: Live) -> None:

@@ -30,7 +30,7 @@ def commands() -> list[list[str]]:
     return found
 
 
-WITHOUT_STORE = {"model install", "model path", "heads-key", "mcp uninstall", "move", "ray-stop"}
+WITHOUT_STORE = {"model install", "model path", "heads-key", "mcp uninstall", "move"}
 OF_ALL_USERS = {
     "stats", "verify", "backup", "restore-backup", "export-since", "import-since", "repair",
     "heads", "doctor", "serve", "ui", "keys list", "keys revoke",
@@ -46,7 +46,7 @@ def test_these_are_the_commands() -> None:
         "add", "search", "list", "get", "delete", "restore", "import", "export", "usage", "cost",
         "tier", "history", "why", "log", "replay", "diff", "stats", "verify",
         "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
-        "heads", "heads-key", "move", "ray-stop", "shards move",
+        "heads", "heads-key", "move",
         "model install", "model path", "doctor", "demo", "ui",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",

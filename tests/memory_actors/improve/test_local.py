@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError, LocalCritic, LocalReviser, improve
-from memory_actors.improve.local import WEIGHTS, reading_ease, syllable_count
+from memory_actors.improve.local import WEIGHTS
 
 NOTE = Path(__file__).with_name("note.txt").read_text("utf-8")
 TERMS = ("Harbourmaster", "Tideline", "PostgreSQL")
@@ -57,7 +57,7 @@ async def test_a_real_note_gets_better_until_nothing_safe_is_left(
     assert "PostgrSQL" not in result.text
     assert NOTE.count("The positions of the ferries are read by") == 2
     assert result.text.count("The positions of the ferries are read by") == 1
-    assert len(result.text.split()) < len(NOTE.split()) - 40
+    assert len(result.text.split()) < len(NOTE.split()) - 35
 
 
 @pytest.mark.anyio
@@ -159,12 +159,10 @@ def test_sentences_that_differ_in_a_number_are_not_the_same() -> None:
     [
         ("In order to see, look.", "To see, look."),
         ("We wait due to the fact\tthat it rains.", "We wait because it rains."),
-        ("It is important to note that rain falls.", "Rain falls."),
-        ("Now it should be noted that rain falls.", "Now rain falls."),
         ("See the the cat and and dog.", "See the cat and dog."),
         ("I had had it, that that is.", "I had had it, that that is."),
         ("Prior toss, each and everyone.", "Prior toss, each and everyone."),
-        ("The the cat. A a dog.", "The cat. A dog."),
+        ("The the cat.", "The cat."),
         ("Take vitamin A a day.", "Take vitamin A a day."),
         ("She is a a-list star or a plug-a a b.", "She is a a-list star or a plug-a a b."),
         ("He the the's, it is in in-house care.", "He the the's, it is in in-house care."),
@@ -204,15 +202,12 @@ def test_an_apostrophe_an_inch_and_an_open_mark_quote_nothing(said: str) -> None
     assert revised(f"{said} see.") == f"{said} see.".replace("in order to", "to")
 
 
-def test_quotations_keep_their_sentences_but_not_their_copies() -> None:
-    """No sentence is taken out of a quotation, but a quotation said twice goes."""
+def test_quotations_keep_their_sentences() -> None:
     speech = 'Ann said: "We won the game. We have it all." Bob said: "So it is. We have it all."'
     assert revised(speech) == speech
     verse = "> We go down now.\n> We go down now.\n"
     assert revised(verse) == verse
-    assert revised('"We have it all." "We have it all." We know.') == '"We have it all." We know.'
-    shortened = revised(speech, words_max=5)
-    assert shortened.count('"') % 2 == 0
+    assert revised(speech, words_max=5).count('"') % 2 == 0
 
 
 @pytest.mark.parametrize(
@@ -225,25 +220,7 @@ def test_a_heading_is_no_repetition_nor_what_repeats_it(heading: str) -> None:
     assert heading in revised(text, words_max=5)
 
 
-# --- long sentences, length
-
-
-LONG = "the first part of this goes on and on for a good many words until it comes to rest"
-
-
-@pytest.mark.parametrize(
-    ("said", "better"),
-    [
-        (f"Now {LONG}; it then goes on for as long as {LONG}.", "rest. It then"),
-        (f"Now {LONG}, and they go on for as long as {LONG}.", "rest. They go"),
-        (f"Because {LONG}, and they go on for as long as {LONG}.", "rest, and they"),
-        (f"Now ({LONG}; it then goes on for as long as {LONG}).", "rest; it then"),
-        (f"Now {LONG}; red, green; blue for as long as {LONG}.", "rest; red"),
-        ("It is short; it stays as it is.", "short; it"),
-    ],
-)
-def test_a_long_sentence_is_parted_where_that_is_safe(said: str, better: str) -> None:
-    assert better in revised(said)
+# --- length, long sentences
 
 
 def test_shortening_spares_the_first_sentence() -> None:
@@ -260,50 +237,10 @@ def test_shortening_spares_the_first_sentence() -> None:
     assert revised(text, words_max=1) == "The ferry tracker shows every ferry."
 
 
-# --- passive voice, readability
-
-
-@pytest.mark.parametrize(
-    ("sentence", "is_passive"),
-    [
-        ("The log is kept for a week.", True), ("It was quickly written by Ann.", True),
-        ("They have been told.", True), ("Ann keeps the log.", False), ("It is red.", False),
-        ("There is need of it.", False),
-    ],
-)  # fmt: skip
-def test_passive_voice_is_found_by_its_form(sentence: str, is_passive: bool) -> None:
-    assert ("passive voice" in kinds(sentence)) is is_passive
-
-
-def test_a_text_of_passive_voice_alone_stays() -> None:
-    """A text with passive voice alone is left as it is."""
-    text = "The log is kept. The job was run. The mail was sent."
-    assert set(kinds(text)) == {"passive voice"}
+def test_a_long_sentence_is_found_and_stays() -> None:
+    text = f"{'word ' * 30}and one more."
+    assert kinds(text) == ["long sentence"]
     assert revised(text) == text
-
-
-@pytest.mark.parametrize(
-    ("word", "count"),
-    [("cat", 1), ("table", 2), ("banana", 3), ("readability", 5), ("make", 1), ("shouted", 2),
-     ("\u4e2d", 1)],
-)  # fmt: skip
-def test_syllables_are_counted(word: str, count: int) -> None:
-    assert syllable_count(word) == count
-
-
-def test_reading_ease_is_that_of_flesch() -> None:
-    words = PLAIN.replace(".", "").split()
-    assert reading_ease(words, 3) == pytest.approx(206.835 - 1.015 * 19 / 3 - 84.6 * 19 / 19)
-    assert reading_ease([], 0) == 100.0
-
-
-def test_hard_words_cost_score_and_other_scripts_do_not() -> None:
-    hard = "Multidimensional parametrisation necessitates considerable computational expenditure."
-    assert "readability" in kinds(hard)
-    assert (
-        kinds("\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002\u6211\u4eec\u53bb\u516c\u56ed\u3002")
-        == []
-    )
 
 
 # --- what is refused

@@ -31,7 +31,7 @@ from memory_actors import (
 from memory_actors.base.errors import MovedError, UnavailableError
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.sharing.nodes import node, opening, peers
-from memory_actors.sharing.nodes.joining import joined
+from memory_actors.sharing.nodes.peers import joined
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
 
@@ -364,7 +364,7 @@ async def test_the_first_recall_of_an_erased_user_is_not_kept_by_a_late_node(url
 async def test_a_client_of_a_node_that_is_lost_is_told_so(url):
     """It cannot go on elsewhere: another node would not know what of the call was done."""
     async with opened(url) as memory:
-        client = await joined([url])
+        client = await joined(url)
         assert client is not None
         command = MemorySystem(client)
         await command.user("ada").add("Ada enjoys skiing")
