@@ -281,6 +281,10 @@ def locomo() -> None:
 @click.option(
     "--ablation", is_flag=True, help="Also without each signal in turn: eight times as long."
 )
+@click.option(
+    "--asked-before", "before", is_flag=True,
+    help="Store every question once, with a reply, before it is asked.",
+)  # fmt: skip
 @plotted
 def recall() -> None:
     """Score recall and what scores say on sets of any kind; exit 1 where a baseline is better."""
@@ -295,6 +299,21 @@ def recall() -> None:
 @click.option("--embedder", "name", type=click.Choice(["default", "hashed"]), default="default")
 def supersedes() -> None:
     """Print the pairs of facts of which the newer one says otherwise, and what that does."""
+
+
+@measurement(runs=1)
+@click.argument(
+    "paths", nargs=-1, required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)  # fmt: skip
+@click.option(
+    "--store", type=click.Path(file_okay=False, path_type=Path), required=True,
+    help="A directory that keeps what is embedded for the next run.",
+)  # fmt: skip
+@click.option("--write", is_flag=True, help="Write memory_actors/base/learned_weights.py.")
+@click.option("--left-out", "judged", is_flag=True, help="Also fit without each set in turn.")
+def learn() -> None:
+    """Learn the weights of the ranking from sets as `recall` takes them."""
 
 
 @measurement(runs=1)

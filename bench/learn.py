@@ -4,8 +4,8 @@ The signals of every question are taken from the index as `user.retrieve` comput
 asked twice: as it is, and after all of its questions were asked before. Weights are those of
 `memory_actors/base/weights.py`: a row of any store, and what each kind of a `Mixture` adds, fitted
 by a softmax over the candidates of a question, drawn towards few and small numbers. The chance that
-a hit answers and the chance that anything does are logistic regressions. Beside the fit stands what
-the sets give when they are left out of it, one at a time, and by users, a quarter at a time.
+a hit answers and the chance that anything does are logistic regressions. `judged` fits again
+without each set in turn, and reports what the set gives then.
 
 What is embedded is kept in `store`, so a second run takes a minute. Needs SciPy (extra `dev`).
 """
@@ -13,7 +13,7 @@ What is embedded is kept in `store`, so a second run takes a minute. Needs SciPy
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +21,9 @@ import numpy as np
 
 from bench.calibration import auroc, calibration_error
 from bench.opened import live_user, opened, services_of
-from bench.recall_sets import Question, RecallSet, Remembered, SetUser, read_set
-from bench.report import Report, Table
+from bench.recall import with_asked
+from bench.recall_sets import Question, RecallSet, read_set
+from bench.report import Options, Report, Table, facts
 from memory_actors import Item, MemorySystem
 from memory_actors.base.weights import SIGNALS, Mixture
 from memory_actors.cli.output import progress_bar
@@ -37,24 +38,9 @@ QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
 CANDIDATES_MAX = 160
 L2 = 1e-4
 FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
-FOLDS = 4
-ASKED_SESSION = "asked before"
-REPLY = "Let me see what I can find about that."
+BARE = -4.4  # few questions of the sets are about names: this one is given
 ROWS = ("any", *Mixture._fields)
 WEIGHTS_FILE = Path(__file__).parents[1] / "memory_actors" / "base" / "learned_weights.py"
-
-
-def asked_before(user: SetUser) -> list[Remembered]:
-    """Return turns in which every question of a user was asked once, each with a reply."""
-    times = [datetime.fromisoformat(one.time) for one in user.memories if one.time]
-    last = max((one.replace(tzinfo=one.tzinfo or UTC) for one in times), default=None)
-    turns = []
-    for number, question in enumerate(user.questions):
-        for role, text in (("user", question.text), ("assistant", REPLY)):
-            at = None if last is None else last + timedelta(minutes=len(turns) + 1)
-            when = None if at is None else at.isoformat()
-            turns.append(Remembered(f"asked {number} {role}", text, role, ASKED_SESSION, when))
-    return turns
 
 
 class Example(NamedTuple):
@@ -96,7 +82,7 @@ async def _of_user(
 ) -> list[Example]:
     known = of_set.users[number]
     name = f"{of_set.name} {number}{' asked' if again else ''}"
-    memories = [*known.memories, *(asked_before(known) if again else ())]
+    memories = with_asked(known) if again else known.memories
     user = memory.user(name)
     if not await user.count():
         for start in range(0, len(memories), BATCH):
@@ -119,7 +105,8 @@ async def _of_user(
     async with live_user(memory, name) as live:
         index = live.indexes.get(long_term)
         assert index is not None
-        await index.indexed()
+        while index._waiting:  # noqa: SLF001 - what an earlier run has not embedded
+            await index.indexed()
         embeddings = services_of(memory).embeddings
         centre = live.indexes.centre(await embeddings.background_mean())
         examples = []
@@ -129,7 +116,9 @@ async def _of_user(
             foreign = foreign_share(
                 one.text, unpack(embedded.tokens).token_ids, embeddings.embedder.unknown_token_id
             )
-            time = datetime.fromisoformat(one.time) if one.time else datetime(2026, 11, 1)
+            time = (
+                datetime.fromisoformat(one.time) if one.time else datetime(2026, 11, 1, tzinfo=UTC)
+            )
             now_us = int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1e6)
             query = Query(one.text, (long_term,), 100, now_us)
             question = EmbeddedQuery(query, embedded, centre, foreign)
@@ -199,7 +188,7 @@ def fitted(examples: Sequence[Example]) -> Any:
     each = np.maximum(np.add.reduceat(answers, starts[:-1]), 1)
     shape = (len(ROWS), len(SIGNALS))
     prior = np.zeros(shape)
-    prior[0, bare] = -2.4
+    prior[0, bare] = BARE
 
     def loss(flat: Any) -> tuple[float, Any]:
         table = flat.reshape(shape)
@@ -218,10 +207,10 @@ def fitted(examples: Sequence[Example]) -> Any:
         away = table - prior
         return float(value) + L2 * float((away**2).sum()), (steps + 2 * L2 * away).ravel()
 
-    found = minimize(
-        loss, prior.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 150}
-    ).x.reshape(shape)
-    return found
+    options = {"maxiter": 150}
+    return minimize(loss, prior.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(
+        shape
+    )
 
 
 def _logistic(columns: Any, weights: Any, answers: Any, l2: float) -> Any:
@@ -289,34 +278,43 @@ def ranked_well(examples: Iterable[Example], table: Any) -> dict[str, tuple[floa
     return {name: tuple(np.mean(each, 0)) for name, each in found.items()}
 
 
-def run(paths: Sequence[Path], store: Path, *, write: bool, judged: bool) -> Report:
+def run(
+    paths: Sequence[Path], store: Path, options: Options, *, write: bool, judged: bool
+) -> Report:
     """Fit the weights of the ranking, say what they give, and write them if asked to."""
-    cached = store / "signals.pickle"
     examples = asyncio.run(collect(paths, store))
-    del cached
     table = fitted(examples)
-    told, leaving = ranked_well(examples, table), {}
-    by_user: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    if judged:
-        names = sorted({one.of_set.removesuffix("+asked") for one in examples})
-        for name in names:
-            others = [one for one in examples if not one.of_set.startswith(name)]
-            mine = [one for one in examples if one.of_set.startswith(name)]
-            leaving |= ranked_well(mine, fitted(others))
-    rows = [[name, *told[name], *leaving.get(name, (None, None))] for name in sorted(told)]
-    del by_user
     chance, answer = chances(examples, table), answering(examples)
     if write:
         WEIGHTS_FILE.write_text(as_python(table, chance, answer))
-    columns = ["set", "R@10", "hit@1", "R@10 left out", "hit@1 left out"]
-    weights = [[name, *map(float, row)] for name, row in zip(ROWS, table, strict=True)]
-    scores = [[*each] for each in _said(examples, table, chance, answer)]
+    told, leaving = ranked_well(examples, table), {}
+    for name in sorted({_plain(one) for one in examples}) if judged else ():
+        others = [one for one in examples if _plain(one) != name]
+        leaving |= ranked_well([one for one in examples if _plain(one) == name], fitted(others))
+    rows = [[name, *told[name], *leaving.get(name, (None, None))] for name in sorted(told)]
+    about = facts(store, options, ("numpy", "scipy"), examples=len(examples), sets=len(paths))
     tables = [
-        Table("Fitted, and with the set left out", columns, rows),
-        Table("What scores say", ["set", "ECE", "AUROC of answered"], scores),
-        Table("Weights", ["of", *SIGNALS], weights),
+        Table(
+            "Fitted, and with the set left out",
+            ["set", "R@10", "hit@1", "R@10 left out", "hit@1 left out"],
+            rows,
+        ),
+        Table(
+            "What scores say",
+            ["set", "ECE", "AUROC of answered"],
+            [[*each] for each in _said(examples, table, chance, answer)],
+        ),
+        Table(
+            "Weights",
+            ["of", *SIGNALS],
+            [[name, *map(float, row)] for name, row in zip(ROWS, table, strict=True)],
+        ),
     ]
-    return Report("Learned weights", {"examples": str(len(examples))}, tables)
+    return Report("Learned weights", about, tables)
+
+
+def _plain(example: Example) -> str:
+    return example.of_set.removesuffix("+asked")
 
 
 def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> Iterable[Any]:
@@ -342,14 +340,14 @@ def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> 
 def as_python(table: Any, chance: Any, answer: Any) -> str:
     """Return the file of learned weights."""
     return (
-        '"""Learned numbers of the ranking: `python -m bench learn` writes them; see weights.py."""\n'
+        '"""Learned numbers of the ranking, written by `python -m bench learn`: see weights.py."""\n'
         "\nfrom typing import Final\n\n# fmt: off\n"
         + _rows(
-            "LEARNED", table, "The weight of each signal: of any store, then what each kind adds."
+            "LEARNED", table, "The weight of each signal, of any store; then what each kind adds."
         )
         + _rows("CHANCE", chance, "Constant and slope of the logit that a passage answers.")
         + _rows(
-            "ANSWERED", answer, "Weights of `ranking.answer_signals`: the logit that anything does."
+            "ANSWERED", answer, "Of `ranking.answer_signals`, for the logit that anything answers."
         )
         + "# fmt: on\n"
     )
@@ -357,7 +355,7 @@ def as_python(table: Any, chance: Any, answer: Any) -> str:
 
 def _rows(name: str, numbers: Any, about: str) -> str:
     lines = [
-        f"    ({', '.join(f'{float(each):.2f}' for each in row)}),  # {of}\n"
+        f"    # {of}\n    ({', '.join(f'{float(each):.2f}' for each in row)}),\n"
         for of, row in zip(ROWS, numbers, strict=True)
     ]
     return f'{name}: Final = (\n{"".join(lines)})\n"""{about}"""\n'

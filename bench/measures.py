@@ -21,7 +21,7 @@ from bench.opened import services_of
 from bench.report import Table, percentile
 from memory_actors import MemorySystem
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.search.embedding.protocol import Vectors
+from memory_actors.search.embedding.protocol import Embedder, Vectors
 
 CUTS = (5, 10, 20)
 MEASURES = (*(f"{name}@{k}" for name in ("R", "any", "all") for k in CUTS), "MRR")
@@ -64,10 +64,19 @@ def means(scores: Sequence[Scores], measures: Sequence[str]) -> list[float]:
 # --- the floor
 
 
-def stored_vectors(memory: MemorySystem, texts: Sequence[str]) -> Vectors:
-    """Return the vectors that a store has for texts, float32 [n, d]."""
+def stored_vectors(
+    memory: MemorySystem, texts: Sequence[str], embedder: Embedder | None = None
+) -> Vectors:
+    """Return the vectors that a store has for texts, float32 [n, d].
+
+    The others are embedded: a text that another one repeats is stored as that one, and a long text
+    as its passages.
+    """
     digests = [text_digest(text) for text in texts]
-    found = services_of(memory).embeddings.stored(digests)
+    found = dict(services_of(memory).embeddings.stored(digests))
+    missing = {d: text for d, text in zip(digests, texts, strict=True) if d not in found}
+    if missing and embedder is not None:
+        found |= dict(zip(missing, embedder.embed(list(missing.values())), strict=True))
     return np.stack([found[digest] for digest in digests])
 
 

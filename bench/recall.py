@@ -13,26 +13,28 @@ A change of the ranking is judged on all sets together, and never tuned on one.
 
 What a score says is measured, too. The calibration error is that of the ten results of each
 question: how far, in ten bins, the mean score is from the share that answers. A question that is
-put to another user of the same set has no answer there: the AUROC says how often the best score of
-a question with an answer is above the best one of a question without (0.5: scores tell nothing).
+put to another user of the same set has no answer there: the AUROC says how often `Hits.answered` of
+a question with an answer is above that of a question without (0.5: it tells nothing).
 What both users are asked is left out.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from rank_bm25 import BM25Okapi
 
 from bench.calibration import auroc, bins, calibration_error
 from bench.hashed import HashedTokens
 from bench.measures import stored_vectors
 from bench.plots import check_matplotlib, reliability
-from bench.recall_sets import Question, RecallSet, SetUser, read_set
+from bench.recall_sets import Question, RecallSet, Remembered, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
 from memory_actors import Hit, Item, MemorySystem
 from memory_actors.api.user import UserMemory
@@ -47,6 +49,7 @@ DEPTH = 10
 BATCH = 200  # memories of one `add_many`
 RESAMPLES = 2_000
 INTERVAL = (2.5, 97.5)
+REPLY = "Let me see what I can find about that."
 WITHIN = 0.005  # half a point: nearer than that is a tie
 FLOORS = ("cosine", "BM25")
 OURS, SUM = "ours", "sum"
@@ -65,6 +68,8 @@ class Asked(NamedTuple):
     """MEASURES by ranking."""
     shown: Sequence[float]
     """The scores of our results."""
+    answered: float
+    """The chance that any of them answers."""
     answers: Sequence[bool]
     """True for each score whose memory is evidence."""
 
@@ -73,7 +78,7 @@ class Unanswered(NamedTuple):
     """A question that was put to a user who cannot know."""
 
     recall_set: str
-    best: float
+    answered: float
 
 
 def run(
@@ -82,12 +87,21 @@ def run(
     options: Options,
     *,
     ablation: bool = False,
+    before: bool = False,
     drawn: Path | None = None,
 ) -> Report:
-    """Score every question of some sets. `drawn` is a directory for the reliability plot."""
+    """Score every question of some sets. `drawn` is a directory for the reliability plot.
+
+    `before` stores every question once, with a reply, before it is asked.
+    """
     if drawn is not None:
         check_matplotlib()  # before minutes of measuring
     sets = [read_set(path) for path in paths]
+    if before:
+        sets = [
+            replace(one, users=[replace(user, memories=with_asked(user)) for user in one.users])
+            for one in sets
+        ]
     embedder = HashedTokens() if name == "hashed" else embedder_of(name)
     with scratch(options) as directory:
         asked, unanswered = asyncio.run(_measure(directory, sets, embedder, _rankings(ablation)))
@@ -107,6 +121,19 @@ def run(
         drawable = {name: bins(*_results(some)) for name, some in sets.items()}
         reliability(report, drawn, "recall_reliability", drawable)
     return report
+
+
+def with_asked(user: SetUser) -> list[Remembered]:
+    """Return what a user remembers, then a chat in which every question was asked once."""
+    times = [datetime.fromisoformat(one.time) for one in user.memories if one.time]
+    last = max((one.replace(tzinfo=one.tzinfo or UTC) for one in times), default=None)
+    turns = list(user.memories)
+    for number, question in enumerate(user.questions):
+        for role, text in (("user", question.text), ("assistant", REPLY)):
+            at = None if last is None else last + timedelta(minutes=len(turns))
+            when = None if at is None else at.isoformat()
+            turns.append(Remembered(f"asked {number} {role}", text, role, "asked before", when))
+    return turns
 
 
 NOTES = (
@@ -189,7 +216,7 @@ class _Asker:
             for one, receipt in zip(some, await user.add_many(items), strict=True):
                 stands_for[receipt.memory_id].add(one.id)
         texts = [spoken(one.text, one.role) for one in known.memories]
-        vectors = stored_vectors(memory, texts)
+        vectors = stored_vectors(memory, texts, embedder)
         return cls(user, of_set, known, stands_for, embedder, vectors)
 
     async def ask(self, question: Question, weights: Mapping[str, Weights]) -> Asked:
@@ -199,13 +226,14 @@ class _Asker:
             hits = await self._retrieved(question, weighing)
             rankings[name] = [self._found_by(hit) for hit in hits]
             if name == OURS:
-                shown = [hit.score for hit in hits]
+                shown, answered = [hit.score for hit in hits], hits.answered
         return Asked(
             self._set.name,
             self._known.id,
             question.category,
             {name: _scored(evidence, ranking) for name, ranking in rankings.items()},
             shown,
+            answered,
             [bool(evidence & ids) for ids in rankings[OURS]],
         )
 
@@ -222,7 +250,7 @@ class _Asker:
     async def ask_in_vain(self, question: Question) -> Unanswered:
         """Put a question that this user cannot answer."""
         hits = await self._retrieved(question, Weights())
-        return Unanswered(self._set.name, max((hit.score for hit in hits), default=0.0))
+        return Unanswered(self._set.name, hits.answered)
 
     async def _retrieved(self, question: Question, weights: Weights) -> Any:
         return await self._user.retrieve(
@@ -333,15 +361,15 @@ def _by_category(sets: Mapping[str, Sequence[Asked]]) -> list[list[Any]]:
 def _said(sets: Mapping[str, Sequence[Asked]], unanswered: Sequence[Unanswered]) -> list[list[Any]]:
     vain: dict[str, list[float]] = defaultdict(list)
     for one in unanswered:
-        vain[one.recall_set].append(one.best)
+        vain[one.recall_set].append(one.answered)
     rows = [_said_by(name, some, vain[name]) for name, some in sets.items()]
     everything = [one for some in sets.values() for one in some]
-    return [*rows, _said_by("all", everything, [one.best for one in unanswered])]
+    return [*rows, _said_by("all", everything, [one.answered for one in unanswered])]
 
 
 def _said_by(name: str, some: Sequence[Asked], vain: Sequence[float]) -> list[Any]:
     scores, answers = _results(some)
-    best = [max(one.shown, default=0.0) for one in some]
+    best = [one.answered for one in some]
     told = auroc(best, vain) if vain else None
     return [name, len(scores), calibration_error(scores, answers), told]
 

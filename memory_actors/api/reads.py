@@ -104,8 +104,8 @@ class UserReads:
         `token_budget` returns as many as fit that many tokens, 4 bytes each, about: up to 1,000,
         and about one for four tokens. `diversity` (0 to 1) makes results that are like better ones
         give way: then they come in the order in which they were chosen. `explain` gives each hit
-        its signals. `weights` multiplies what a signal counts for; 0 switches it off. `reference_time`
-        is what "last week" in a query is relative to (None: now).
+        its signals. `weights` multiplies what a signal counts for; 0 switches it off.
+        `reference_time` is what "last week" in a query is relative to (None: now).
 
         `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
         less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.

@@ -11,7 +11,7 @@ The score of a passage is a sum of signals, each times its weight (`base/weights
 - speaker: 1 if the query names one speaker, or asks what the assistant said, and it is theirs
 - asks: how much of it is a question, 0 to 1: a question seldom answers one
 - echo: of a question, how much of it the query says too, 0 to 1: a repeated question is no answer
-- reply: 1 for a reply of an assistant, unless the query asks for what one said
+- reply: 1 for a reply of an assistant, -1 if the query asks for what one said
 - next_turn: `late` of the turn behind it, which tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
@@ -224,8 +224,9 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
     replies = traits.are_replies(columns.speakers[taken])
     speaker = traits.named(query.text)
     theirs = None if speaker is None else columns.speakers[taken] == speaker
+    said = None if replies is None else replies.astype(np.float32)
     if replies is not None and asks_for_replies(query.text):
-        theirs, replies = replies if theirs is None else theirs | replies, None
+        theirs, said = replies if theirs is None else theirs | replies, -replies.astype(np.float32)
     spans = named_spans(query.text, query.asked_us, traits.years())
     return _First(
         parts,
@@ -238,7 +239,7 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
         date=closeness(spans, columns.occurred_us[taken]) if spans else None,
         speaker=None if theirs is None else theirs.astype(np.float32),
         asks=columns.asks[taken],
-        reply=None if replies is None else replies.astype(np.float32),
+        reply=said,
     )
 
 

@@ -1,0 +1,211 @@
+"""Chats with an assistant, with the default model: what the user states leads."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from memory_actors import Item, MemorySystem, UserMemory
+from memory_actors.kinds.passages import (
+    LONG_BYTES,
+    PASSAGE_BYTES_MAX,
+    PASSAGES_MAX,
+    passages,
+    shown,
+)
+from memory_actors.search.embedding.default import DefaultEmbedder
+
+pytestmark = pytest.mark.anyio
+
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+FACTS = (
+    "My sister Ines lives in Porto and works at the harbour.",
+    "I'm allergic to penicillin.",
+    "We named the puppy Kiwi.",
+    "My flight to Oslo leaves on the 4th of May at seven.",
+    "I drive a grey Skoda, the one with the dent.",
+    "My landlord is called Mr. Okafor.",
+    "The wifi password at the cabin is on the fridge.",
+    "I take my coffee with oat milk.",
+)
+QUESTIONS = (
+    "Where does my sister live?",
+    "Which medicine am I allergic to?",
+    "What is the name of the puppy?",
+    "When does my flight to Oslo leave?",
+    "What car do I drive?",
+    "Who is my landlord?",
+    "Where is the wifi password of the cabin?",
+    "How do I take my coffee?",
+)
+PARAPHRASES = (
+    "In which city is Ines?",
+    "Is there an antibiotic I can't have?",
+    "What did we call the dog?",
+    "What time do I fly to Norway?",
+    "Which vehicle is mine?",
+    "What is my landlord's name?",
+    "Where do I find the cabin's wifi password?",
+    "What milk do I have in my coffee?",
+)
+
+
+@pytest.fixture(scope="module")
+def embedder() -> DefaultEmbedder:
+    return DefaultEmbedder()
+
+
+@pytest.fixture
+async def memory(tmp_path: Path, embedder: DefaultEmbedder):
+    async with MemorySystem.open(tmp_path, embedder=embedder, alerts=[]) as memory:
+        yield memory
+
+
+async def chatted(memory: MemorySystem, turns, name: str = "ada") -> UserMemory:
+    """Store turns of (role, text), a minute apart, in one session."""
+    user = memory.user(name)
+    await user.add_many(
+        [
+            Item(
+                content=text, role=role, session_id="chat",
+                occurred_at=START + timedelta(minutes=minute),
+            )
+            for minute, (role, text) in enumerate(turns)
+        ]
+    )  # fmt: skip
+    return user
+
+
+async def contents(user: UserMemory, query: str, count: int = 3) -> list[str]:
+    hits = await user.retrieve(query, memory_types=["long_term"], top_k=count)
+    return [hit.content for hit in hits]
+
+
+async def asked_before(memory: MemorySystem) -> UserMemory:
+    turns = [("user", fact) for fact in FACTS]
+    for question in QUESTIONS:
+        turns += [("user", question), ("assistant", "Let me check that for you.")]
+    return await chatted(memory, turns)
+
+
+async def test_a_question_that_was_asked_before_is_behind_its_answer(memory) -> None:
+    user = await asked_before(memory)
+    first = [(await contents(user, question))[0] for question in QUESTIONS]
+    assert sum(map(str.__eq__, first, FACTS)) >= 7, first
+
+
+async def test_a_paraphrase_of_a_stored_question_finds_the_answer(memory) -> None:
+    user = await asked_before(memory)
+    found = [await contents(user, question) for question in PARAPHRASES]
+    assert sum(fact in three for fact, three in zip(FACTS, found, strict=True)) >= 7, found
+    assert not any(three[0] in QUESTIONS for three in found)
+
+
+async def test_the_users_statement_is_before_a_long_reply_about_the_same(memory) -> None:
+    reply = " ".join(
+        f"Tip {n}: when you plan a marathon, run easy kilometres in week {n}, then stretch."
+        for n in range(1, 30)
+    )
+    turns = [
+        ("user", "I want to run the Lisbon marathon in October, my goal is 3:45."),
+        ("assistant", reply),
+        ("user", "Thanks, that helps."),
+        ("assistant", "Good luck with your marathon training!"),
+    ]
+    user = await chatted(memory, turns)
+    assert (await contents(user, "Which marathon do I want to run?"))[0] == turns[0][1]
+    assert (await contents(user, "What is my goal for the marathon?"))[0] == turns[0][1]
+
+
+async def test_a_reply_leads_where_the_question_asks_for_it(memory) -> None:
+    turns = [
+        ("user", "Can you recommend a book about sailing?"),
+        ("assistant", "I recommend The Long Way by Bernard Moitessier."),
+        ("user", "I love books about sailing and the sea."),
+        ("assistant", "That sounds wonderful."),
+    ]
+    user = await chatted(memory, turns)
+    found = await contents(user, "Which book about sailing did you recommend to me?")
+    assert found[0] == turns[1][1]
+
+
+async def test_the_newer_turn_is_before_the_older_one_when_the_present_is_asked(memory) -> None:
+    changes = [
+        ("I live in Bern, near the station.", "I moved, I live in Oslo now.", "Where do I live?"),
+        ("I stopped drinking coffee.", "I'm back on coffee, one a day.", "Do I drink coffee?"),
+        ("My gym is FitBox.", "I switched gyms, I go to IronHall now.", "Which gym do I go to?"),
+        ("The budget is 2,400 euros.", "The budget is now 1,800 euros.", "What is our budget?"),
+    ]
+    user = memory.user("ada")
+    for month, side in enumerate((0, 1)):
+        await user.add_many(
+            [
+                Item(content=one[side], role="user", occurred_at=START + timedelta(days=60 * month))
+                for one in changes
+            ]
+        )
+    for old, new, question in changes:
+        found = await contents(user, question, 8)
+        assert found.index(new) < found.index(old), question
+
+
+async def test_a_turn_of_the_user_supersedes_an_older_one(memory) -> None:
+    user = memory.user("ada")
+    old = await user.add("I live in Bern.", role="user", occurred_at=START)
+    new = await user.add("I live in Oslo.", role="user", occurred_at=START + timedelta(days=90))
+    assert new.supersedes == (old.memory_id,)
+    reply = await user.add("You live in Rome.", role="assistant")
+    assert not reply.supersedes
+
+
+async def test_a_score_does_not_depend_on_a_similar_question_that_is_stored(memory) -> None:
+    user = await chatted(memory, [("user", fact) for fact in FACTS])
+    before = (await user.retrieve(QUESTIONS[4], memory_types=["long_term"]))[0]
+    await user.add(QUESTIONS[4], role="user", session_id="later")
+    after = {one.content: one for one in await user.retrieve(QUESTIONS[4], top_k=10)}
+    assert abs(after[FACTS[4]].score - before.score) < 0.15
+
+
+async def test_hits_say_whether_anything_answers(memory) -> None:
+    user = await chatted(memory, [("user", fact) for fact in FACTS])
+    known = [(await user.retrieve(question)).answered for question in QUESTIONS]
+    unknown = [
+        (await user.retrieve(question)).answered
+        for question in (
+            "What is the capital of Mongolia?", "Who won the chess tournament?",
+            "How tall is my brother?", "Which guitar did I buy?",
+        )
+    ]  # fmt: skip
+    assert sum(known) / len(known) > sum(unknown) / len(unknown) + 0.2
+    assert (await memory.user("nobody").retrieve("anything")).answered == 0
+
+
+async def test_a_long_text_is_found_by_its_passage(memory) -> None:
+    filler = "The committee discussed the weather and the agenda of the next meeting. " * 60
+    text = f"# Minutes\n{filler}\n# Decisions\nThe bakery gets the lease at 900 euros.\n{filler}"
+    user = await chatted(memory, [("user", text), ("user", "Lunch was good.")])
+    (hit, *_) = await user.retrieve("How much is the lease of the bakery?", top_k=1)
+    assert hit.content == text
+    assert "900 euros" in hit.passage
+    assert len(hit.passage.encode()) <= PASSAGE_BYTES_MAX + 220
+
+
+async def test_the_passage_of_a_short_text_is_the_text(memory) -> None:
+    user = await chatted(memory, [("user", FACTS[0])])
+    (hit,) = await user.retrieve("my sister")
+    assert hit.passage == hit.content == FACTS[0]
+
+
+def test_passages_cover_a_text_and_are_bounded() -> None:
+    text = "\n".join(f"Line {n} about something else." for n in range(200))
+    parts = passages(text, None)
+    assert "".join(parts) == text
+    assert all(len(part.encode()) <= PASSAGE_BYTES_MAX for part in parts)
+    assert passages("short", "user") == ["user: short"]
+    assert passages("x" * LONG_BYTES, None) == ["x" * LONG_BYTES]
+    assert len(passages("word " * 100_000, None)) == PASSAGES_MAX
+
+
+def test_a_passage_is_shown_below_its_heading() -> None:
+    text = f"# Plans\n{'one two three. ' * 60}\n## Trip\n{'four five six. ' * 60}"
+    assert shown(text, len(passages(text, None)) - 1).startswith("## Trip\n")
