@@ -49,6 +49,7 @@ from memory_actors.base.weights import (
 )
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
+from memory_actors.search.indexes.bm25 import Windows
 from memory_actors.search.indexes.labels import in_order
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import NONE, Columns
@@ -201,6 +202,7 @@ class _First(NamedTuple):
     parts: Parts
     columns: Columns
     mixture: Mixture
+    windows: Windows
     rows: Rows | None
     """None stands for all."""
     summaries: Flags
@@ -216,10 +218,11 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
     traits, query = parts.traits, question.query
     columns = traits.view(parts.size)
     close = None if rows is not None else _close(parts, question)
+    windows = parts.words.windows(query.text)
     if close is None:
-        words = _words(parts, rows, question)
+        words = _words(parts, windows, rows, question)
     else:
-        rows, words = _proposed(parts, close, question)
+        rows, words = _proposed(parts, windows, close, question)
     taken = slice(0, parts.size) if rows is None else rows
     replies = traits.are_replies(columns.speakers[taken])
     speaker = traits.named(query.text)
@@ -232,6 +235,7 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
         parts,
         columns,
         _mixture(parts, question),
+        windows,
         rows,
         summaries=columns.summaries[taken],
         words=words,
@@ -260,14 +264,14 @@ def _mixture(parts: Parts, question: EmbeddedQuery) -> Mixture:
     )
 
 
-def _words(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> Numbers:
+def _words(parts: Parts, windows: Windows, rows: Rows | None, question: EmbeddedQuery) -> Numbers:
     """Return how well the words of rows, or of all, fit; of a foreign query its own ones more.
 
     Those around it, right before it or elsewhere in its session, then decide between rows.
     """
     if rows is not None and not question.foreign:
-        return parts.words.score(question.query.text, rows)
-    around = parts.words.score_all(question.query.text)[1][: parts.size]
+        return windows.of(rows)
+    around = windows.of_all()[: parts.size]
     if not question.foreign:
         return around
     alone = parts.words.score_all(question.query.text, before=0)[1][: parts.size]
@@ -297,14 +301,16 @@ def _close(parts: Parts, question: EmbeddedQuery) -> Rows | None:
     return in_order(parts.size, close, np.flatnonzero(summaries))
 
 
-def _proposed(parts: Parts, close: Rows, question: EmbeddedQuery) -> tuple[Rows, Numbers]:
+def _proposed(
+    parts: Parts, windows: Windows, close: Rows, question: EmbeddedQuery
+) -> tuple[Rows, Numbers]:
     """Return those rows and the ones that words put among the best, in order, with their words."""
     count = _proposed_count(question)
     if not question.foreign:
-        rows, words = parts.words.best(question.query.text, count, close)
+        rows, words = windows.best(count, close)
         known = int(np.searchsorted(rows, parts.size))
         return rows[:known], words[:known]
-    words = _words(parts, None, question)
+    words = _words(parts, windows, None, question)
     worded = np.flatnonzero(words > 0)
     if len(worded) > count:
         worded = worded[np.argpartition(-words[worded], count)[:count]]
@@ -378,7 +384,7 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
         late=late,
         session=session,
         words=words,
-        own_words=parts.words.score(text, rows, before=0) if linked else words,
+        own_words=first.windows.own(rows) if linked else words,
         meaning=first.meaning[places],
         date=None if first.date is None else first.date[places],
         speaker=None if first.speaker is None else first.speaker[places],

@@ -273,12 +273,8 @@ class LexicalIndex:
         A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. So many
         rows `before` each count with it: none, or `ROWS_BEFORE`.
         """
-        scores = self._windows(query, before).of_all()
+        scores = self.windows(query, before).of_all()
         return self._chains.rows.labels[: len(scores)], scores
-
-    def score(self, query: str, rows: Rows, *, before: int = ROWS_BEFORE) -> Scores:
-        """Return the scores of some rows, each with so many rows `before` it."""
-        return self._windows(query, before).of(rows)
 
     @property
     def is_linked(self) -> bool:
@@ -296,14 +292,8 @@ class LexicalIndex:
                 return behind
             behind[same] = after[behind[same]]
 
-    def best(self, query: str, count: int, others: Rows) -> tuple[Rows, Scores]:
-        """Return the `count` rows with the best scores, and `others`, in order, with their scores.
-
-        A frequent word is looked up for those rows alone that may yet be among the best.
-        """
-        return self._windows(query).best(count, others)
-
-    def _windows(self, query: str, before: int = ROWS_BEFORE) -> Windows:
+    def windows(self, query: str, before: int = ROWS_BEFORE) -> Windows:
+        """Return the scores of rows for a query, as they are asked for; of one moment."""
         rarest = self._rarest(words(query))
         terms = (Term(idf, *self._postings.of(term)) for term, idf in rarest)
         return Windows(self._chains, self._steps, terms, before)
