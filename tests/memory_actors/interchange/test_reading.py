@@ -16,6 +16,7 @@ from memory_actors.interchange import plan_import
 from memory_actors.interchange.sources import archives
 from memory_actors.interchange.sources import json_items as module
 from memory_actors.interchange.sources.archives import files_in
+from memory_actors.interchange.sources.found import SourceReading
 from memory_actors.interchange.sources.json_items import json_items, json_lines
 from memory_actors.interchange.sources.markdown import front_matter, passages
 
@@ -186,10 +187,10 @@ def test_an_encrypted_archive_is_told(tmp_path: Path) -> None:
 
 @given(text=st.text())
 def test_any_text_is_markdown(text: str) -> None:
-    _, body = front_matter(text)
+    _, body = front_matter(text, SourceReading())
     for passage in passages(body):
         assert passage.text.strip()
 
 
 def test_a_front_matter_that_never_ends_is_none() -> None:
-    assert front_matter("---\na: b\n") == ({}, "---\na: b\n")
+    assert front_matter("---\na: b\n", SourceReading()) == ({}, "---\na: b\n")
