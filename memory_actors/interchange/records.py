@@ -48,6 +48,7 @@ from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
+from memory_actors.base.surrogates import without_halves
 from memory_actors.base.validation import (
     check_memory_type,
     check_optional_name,
@@ -233,26 +234,20 @@ class LineReader:
         return self._notes.all()
 
     def read(self, data: bytes, place: str) -> ReadLine:
-        """Return what a line says; `place` is named in errors.
+        """Return what a line says. `place` names it.
 
         :raises InvalidInputError: it is not JSON, or not a memory.
         """
-        try:
-            fields = _json_object(data)
-            for other, own in SAME_AS.items():
-                if other in fields and own not in fields:
-                    fields[own] = fields.pop(other)
-            extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
-            self._notes.take(extra, fields)
-            metadata = fields.get("metadata")
-            if extra and (metadata is None or isinstance(metadata, dict)):
-                fields["metadata"] = {**extra, **(metadata or {})}
-            return self.entry(fields, place)
-        except InvalidInputError as error:
-            raise InvalidInputError(
-                f"{place}: {error}. Correct or remove this line and import the file again: what "
-                "came before it is kept, nothing after it was read, nothing is added twice"
-            ) from error
+        fields = _json_object(data)
+        for other, own in SAME_AS.items():
+            if other in fields and own not in fields:
+                fields[own] = fields.pop(other)
+        extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
+        self._notes.take(extra, fields)
+        metadata = fields.get("metadata")
+        if extra and (metadata is None or isinstance(metadata, dict)):
+            fields["metadata"] = {**extra, **(metadata or {})}
+        return self.entry(fields, place)
 
     def entry(self, fields: dict[str, Any], place: str) -> ReadLine:
         """Return what the fields of a line say, all of which are ours.
@@ -298,11 +293,7 @@ class LineReader:
 
 def _json_object(data: bytes) -> dict[str, Any]:
     try:
-        fields = msgspec.json.decode(data.decode())
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(
-            f"this is not UTF-8 text (byte {error.start + 1} of the line): save the file as UTF-8"
-        ) from error
+        fields = msgspec.json.decode(without_halves(data.decode(errors="replace")))
     except (msgspec.DecodeError, RecursionError) as error:
         nested = isinstance(error, RecursionError)
         said = str(error).removeprefix("JSON is malformed: ").lower()

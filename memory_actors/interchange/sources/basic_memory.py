@@ -164,9 +164,7 @@ def _others(place: str, title: str, note: Mapping[str, Any]) -> Iterator[SourceR
         place,
         metadata,
         _when(note["fields"]),
-        but=lambda passage: (
-            _observes(passage) or bool(_relates(passage)) or passage.text == title
-        ),
+        but=lambda passage: _observes(passage) or bool(_relates(passage)) or passage.text == title,
     )
 
 
@@ -174,4 +172,4 @@ def _when(fields: Mapping[str, Any]) -> Any:
     return next((fields[name] for name in TIMES if is_time(fields.get(name))), None)
 
 
-SOURCE: Final = ImportSource("basic-memory", "a directory of notes", read)
+SOURCE: Final = ImportSource("basic-memory", "a directory of notes", read, of_markdown=True)

@@ -102,6 +102,8 @@ class ImportSource(NamedTuple):
     says: str
     """The input that it takes, in a few words."""
     read: Read
+    of_markdown: bool = False
+    """True if any text reads as what it takes."""
 
 
 def words(*of_them: str) -> frozenset[str]:

@@ -5,6 +5,7 @@ link, a heading or a comment in code is none. `PyYAML` reads the front matter. I
 as they are written: a title such as `2026-05-01`, `007` or `no` is a title.
 """
 
+import codecs
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from memory_actors.interchange.sources.found import SourceReading, SourceRecord,
 from memory_actors.kinds.context.markdown import BYTE_ORDER_MARK, entry_text
 
 FILE_BYTES_MAX: Final = 16 << 20
+LINES_MAX: Final = 50_000  # each takes some 4 KB while the file is read
 ENDINGS: Final = (".md", ".markdown")
 FRONT: Final = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 FRONT_CHARACTERS_MAX: Final = 64 << 10  # PyYAML reads some 100 KB a second
@@ -45,7 +47,7 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
     :raises InvalidInputError: there is none, or it cannot be read.
     """
     if not path.is_dir():
-        yield path.name, _text(path)
+        yield path.name, _text(path, reading)
         return
     found = False
     for directory, names, files in os.walk(path):
@@ -56,25 +58,24 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
                 continue
             if one.suffix.casefold() in ENDINGS:
                 found = True
-                yield one.relative_to(path).as_posix(), _text(one)
+                yield one.relative_to(path).as_posix(), _text(one, reading)
             elif not name.startswith("."):
                 reading.note(f"a file {one.suffix[:20]!r} is no Markdown: it was not read")
     if not found:
         raise InvalidInputError(f"the directory {path} has no Markdown files (.md)")
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, reading: SourceReading) -> str:
     with open_file(path) as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
         raise InvalidInputError(f"{path} is over {FILE_BYTES_MAX >> 20} MB: split it")
-    try:
-        return data.decode().removeprefix(BYTE_ORDER_MARK)
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(
-            f"{path} is not UTF-8 text (byte {error.start + 1}). Nothing was added: save it as "
-            "UTF-8"
-        ) from error
+    text = data.decode(errors="replace").removeprefix(BYTE_ORDER_MARK)
+    if len(text.encode()) != len(data.removeprefix(codecs.BOM_UTF8)):
+        reading.note("a file is not UTF-8 throughout: U+FFFD takes the place of the other bytes")
+    if text.count("\n") > LINES_MAX:
+        raise InvalidInputError(f"{path} has over {LINES_MAX:,} lines: split it")
+    return text
 
 
 def front_matter(text: str, reading: SourceReading) -> tuple[dict[str, Any], str]:

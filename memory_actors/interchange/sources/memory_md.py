@@ -28,4 +28,6 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
         yield from facts(body, f"{path}, {name}", {**fields, "file": name}, when)
 
 
-SOURCE: Final = ImportSource("memory-md", "a MEMORY.md, or a directory of Markdown notes", read)
+SOURCE: Final = ImportSource(
+    "memory-md", "a MEMORY.md, or a directory of Markdown notes", read, True
+)
