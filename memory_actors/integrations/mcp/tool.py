@@ -73,7 +73,8 @@ class Tool(NamedTuple):
         try:
             return msgspec.convert(_lenient(dict(given or {}), wanted), self.takes, strict=False)
         except msgspec.ValidationError as error:
-            raise InvalidInputError(f"{self.name}: {_reason(error, wanted)}") from error
+            reason = _reason(error, given or {}, wanted)
+            raise InvalidInputError(f"{self.name}: {reason}") from error
 
 
 DEPTH: Final = 8  # no tool takes deeper objects
@@ -109,17 +110,20 @@ def _own_name(name: str, given: Mapping[str, Any], fields: Mapping[str, Any]) ->
     return own if own in fields and own not in given and name not in fields else name
 
 
-def _reason(error: msgspec.ValidationError, wanted: Mapping[str, Any]) -> str:
+def _reason(
+    error: msgspec.ValidationError, given: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> str:
     """Return what is wrong with arguments, and what the tool takes."""
-    required = wanted.get("required", ())
-    takes = [name if name in required else f"{name} (optional)" for name in wanted["properties"]]
+    fields, required = wanted["properties"], wanted.get("required", ())
+    takes = [name if name in required else f"{name} (optional)" for name in fields]
     takes_all = f"It takes {', '.join(takes)}" if takes else "It takes no arguments"
-    unknown = UNKNOWN.fullmatch(str(error))
-    if unknown is None:
+    nested = UNKNOWN.fullmatch(str(error))
+    unknown = [nested[1]] if nested else [name for name in given if name not in fields]
+    if not unknown:
         return f"{str(error).replace(' - at `$', ' - at `')}. {takes_all}"
-    name, known = unknown[1], dict.fromkeys(_names(wanted))
-    meant = f": did you mean `{process.extractOne(name, known.keys())[0]}`?" if known else "."
-    return f"there is no argument `{name:.80}`{meant} {takes_all}"
+    known = [*(_names(wanted) if nested else fields)]
+    meant = f": did you mean `{process.extractOne(unknown[0], known)[0]}`?" if known else "."
+    return f"there is no argument `{unknown[0]:.80}`{meant} {takes_all}"
 
 
 def _names(wanted: Mapping[str, Any]) -> Iterator[str]:

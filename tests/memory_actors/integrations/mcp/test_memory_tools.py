@@ -127,13 +127,14 @@ def test_arguments_are_read_as_clients_write_them(name: str, given: Any, plain: 
         ("recall", {"query": "x", "max": 3}, "there is no argument `max`: did you mean `"),
         ("recall", {"query": "x", "limits": 3}, "`limits`: did you mean `limit`? It takes query, "),
         ("remember_many", {"items": [{"contents": "x"}]}, "`contents`: did you mean `content`?"),
+        ("create_entities", {"entity": []}, "`entity`: did you mean `entities`? It takes entities"),
         ("remember", {"content": None}, "Expected `str`, got `null`"),
         ("recall", {"query": "x", "limit": 3.5}, "Expected `int"),
         ("recall", {"query": "x", "limit": "many"}, "Expected `int"),
     ],
 )
 def test_an_argument_that_is_refused_is_named_with_the_closest_one(name, given, said) -> None:
-    (tool,) = [one for one in TOOLS if one.name == name]
+    (tool,) = [one for tools in TOOL_SETS.values() for one in tools if one.name == name]
     with pytest.raises(InvalidInputError) as refused:
         tool.arguments(given)
     assert str(refused.value).startswith(f"{name}: ")
