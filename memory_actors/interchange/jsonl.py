@@ -59,29 +59,27 @@ async def import_jsonl(
     :raises InvalidInputError: no line of the file is understood, or it cannot be read.
     :raises QuotaExceededError: no room for what a line says; what came before it is kept.
     """
-    reader, reading = LineReader(), SourceReading()
+    reading = SourceReading()
     adder = Adder(user, reading.leave_out_line)
     with open_file(Path(path)) as file:
         total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
         batches = in_batches(
-            _entries(reader, file, str(path), reading), lambda entry: entry.size_bytes,
+            _entries(file, str(path), reading), lambda entry: entry.size_bytes,
             count_max=BATCH_LINES, size_max=BATCH_BYTES_MAX,
         )  # fmt: skip
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             await adder.add([entry.line for entry in batch])
             if progress is not None:
                 progress(batch[-1].end_bytes, total_bytes)
-    report = adder.report((*reading.notes(), *reader.notes()))
+    report = adder.report(reading.notes())
     if reading.left_out and not report.added + report.unchanged:
         raise nothing_understood(Path(path), "our own JSON lines", reading)
     return msgspec.structs.replace(report, left_out=reading.left_out)
 
 
-def _entries(
-    reader: LineReader, file: IO[bytes], name: str, reading: SourceReading
-) -> Iterator[_Entry]:
+def _entries(file: IO[bytes], name: str, reading: SourceReading) -> Iterator[_Entry]:
     """Yield each line that is a memory as an entry; the others are left out."""
-    done_bytes, number = 0, 0
+    reader, done_bytes, number = LineReader(reading), 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):
         number, done_bytes = number + 1, done_bytes + len(data)
         place = f"{name}, line {number}"

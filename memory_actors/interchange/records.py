@@ -56,7 +56,7 @@ from memory_actors.base.validation import (
     json_copy,
     metadata_copy,
 )
-from memory_actors.interchange.noting import ImportNote, Notes, datetime_of, micros_of
+from memory_actors.interchange.noting import Notes, datetime_of, field_note, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
     HAVE_VALUE,
@@ -225,13 +225,9 @@ def _said(memory: Memory) -> dict[str, Any]:
 class LineReader:
     """Turns lines into entries. One for each file: it counts equal lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: Notes | None = None) -> None:
         self._seen: Counter[bytes] = Counter()
-        self._notes = Notes()
-
-    def notes(self) -> tuple[ImportNote, ...]:
-        """Return what was not understood of the lines read so far."""
-        return self._notes.all()
+        self._notes = Notes() if notes is None else notes
 
     def read(self, data: bytes, place: str) -> ReadLine:
         """Return what a line says. `place` names it.
@@ -243,7 +239,8 @@ class LineReader:
             if other in fields and own not in fields:
                 fields[own] = fields.pop(other)
         extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
-        self._notes.take(extra, fields)
+        for name, value in extra.items():
+            self._notes.note(field_note(name, value, fields))
         metadata = fields.get("metadata")
         if extra and (metadata is None or isinstance(metadata, dict)):
             fields["metadata"] = {**extra, **(metadata or {})}
