@@ -36,6 +36,7 @@ report says which: what they mean was not understood.
 """
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -289,12 +290,14 @@ class LineReader:
 
 
 def _json_object(data: bytes) -> dict[str, Any]:
+    text = without_halves(data.decode(errors="replace"))
     try:
-        fields = msgspec.json.decode(without_halves(data.decode(errors="replace")))
-    except (msgspec.DecodeError, RecursionError) as error:
-        nested = isinstance(error, RecursionError)
-        said = str(error).removeprefix("JSON is malformed: ").lower()
-        why = "nested too deeply" if nested else said
+        try:
+            fields = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            fields = json.loads(text, strict=False)  # lets control characters stand in texts
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error).lower()
         raise InvalidInputError(f"this is not JSON ({why}): {_shown(data)}") from error
     if not isinstance(fields, dict):
         raise InvalidInputError(

@@ -25,7 +25,9 @@ from memory_actors.kinds.context.markdown import BYTE_ORDER_MARK, entry_text
 FILE_BYTES_MAX: Final = 16 << 20
 LINES_MAX: Final = 50_000  # each takes some 4 KB while the file is read
 ENDINGS: Final = (".md", ".markdown")
-FRONT: Final = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+FRONT: Final = re.compile(
+    r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
 FRONT_CHARACTERS_MAX: Final = 64 << 10  # PyYAML reads some 100 KB a second
 FIELD: Final = re.compile(r"^([\w.-]+):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 NO_YAML: Final = "a front matter is no YAML: its lines `name: text` were taken over as they are"

@@ -109,13 +109,13 @@ async def test_a_bad_line_costs_that_line_alone(store, file, before: int, bad: s
 async def test_a_bad_character_costs_itself_alone(store, file) -> None:
     path = file(
         b'{"content": "cut \\ud83d"}', b'{"content": "\\uDE00\\uD83D"}', b'{"content": "caf\xe9"}',
-        b'{"content": "\\ud83d\\ude00"}', b'{"content": "\\\\ud83d"}',
+        b'{"content": "\\ud83d\\ude00"}', b'{"content": "\\\\ud83d"}', b'{"content": "a\tb"}',
     )  # fmt: skip
     async with store() as memory:
         report = await import_jsonl(memory.user("u"), path)
         held = {m.content for m in await memory.user("u").list_memories()}
     assert report.left_out == 0
-    assert held == {"cut \ufffd", "\ufffd\ufffd", "caf\ufffd", "\U0001f600", "\\ud83d"}
+    assert held == {"cut \ufffd", "\ufffd\ufffd", "caf\ufffd", "\U0001f600", "\\ud83d", "a\tb"}
 
 
 async def test_a_corrected_file_adds_what_was_left_out(store, file) -> None:

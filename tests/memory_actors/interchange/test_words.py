@@ -120,6 +120,12 @@ async def test_links_name_notes_and_pictures_are_none(texts, tmp_path: Path) -> 
     assert not [text for text in names if "png" in text and text != links]
 
 
+async def test_a_note_of_fields_alone_is_kept(texts, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\nname: prefs\ndescription: likes tea\n...\n")
+    held, _ = await texts("memory-md", tmp_path / "a.md")
+    assert held == [("name: prefs\ndescription: likes tea", None)]
+
+
 async def test_notes_of_other_encodings_cost_their_bytes_alone(texts, tmp_path: Path) -> None:
     (tmp_path / "n").mkdir()
     (tmp_path / "n" / "a.md").write_bytes(b"- caf\xe9\n")
