@@ -8,9 +8,9 @@ plain JSON with every place unchanged, which the standard library reads.
     changed = with_member("{}", ("servers", "memory"), {"command": "memory-actors"})
     without_member(changed, ("servers", "memory"))     # "{}"
 
-What is taken out later has to leave what was there before, and nobody keeps that. So the text says
-it: what goes into an empty object stands right behind its brace, and what an object was made for
-stands on a line of its own. An object goes with its last member in the second case only.
+A member goes right behind the brace of its object, with the blanks of the next member before it. So
+taking it out leaves what was there before. An object that was made for its member has it on a line
+of its own, which no other empty object would: it goes with that member.
 """
 
 import json
@@ -144,29 +144,14 @@ def _depth_of(text: str) -> str:
 
 
 def _put(text: str, into: JsonObject, key: str, data: Any, unit: str) -> str:
-    """Put a member behind the last one, or right behind the brace."""
-    line_feed = _line_feed(text)
-    members = into.members
-    outer = _indent_at(text, into.start)
-    if not members:
-        said = _said(key, data, outer, unit, line_feed)
-        return f"{text[: into.start + 1]}{said}{text[into.start + 1 :]}"
-    last = members[-1]
-    begin, end = text[into.start + 1 : members[0].start], text[last.end : into.end - 1]
-    tail = len(text[: into.end - 1].rstrip())
-    comma = "," if last.comma is None else ""
-    more = "" if last.comma is None else ","
-    if "\n" not in begin and "//" not in end:  # all on one line
-        said = f" {_said(key, data, outer, unit, line_feed)}"
-    else:
-        inner = _indent_at(text, last.start)
-        said = f"{line_feed}{inner}{_said(key, data, inner, unit, line_feed)}"
-    before = f"{text[: last.end]}{comma}{text[last.end : tail]}"
-    return f"{before}{said}{more}{text[tail:]}"
-
-
-def _said(key: str, data: Any, indent: str, unit: str, line_feed: str) -> str:
-    return f"{json.dumps(key)}: {_value(data, indent, unit, line_feed)}"
+    """Put a member behind the brace of an object, before the others and the blanks before them."""
+    at = into.start + 1
+    found = _BLANK.match(text, at)
+    blank = found[0] if found and into.members else ""
+    indent = blank.rpartition("\n")[2] if "\n" in blank else _indent_at(text, into.start)
+    value = _value(data, indent, unit, _line_feed(text))
+    comma = "," if into.members else ""
+    return f"{text[:at]}{blank}{json.dumps(key)}: {value}{comma}{text[at:]}"
 
 
 def _value(data: Any, indent: str, unit: str, line_feed: str) -> str:

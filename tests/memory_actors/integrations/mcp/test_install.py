@@ -197,7 +197,8 @@ def test_comments_and_trailing_commas_stay(home: Path, client: str) -> None:
     path.write_text(text)
     assert config_path(client) == path
     assert run("install", client, "--yes").exit_code == 0
-    assert path.read_text().startswith('// mine, "a"\n{\n  "theme": "dark", /* x */\n')
+    assert path.read_text().startswith('// mine, "a"\n{\n  "')
+    assert path.read_text().endswith('\n  },\n  "theme": "dark", /* x */\n}\n')
     assert run("uninstall", client, "--yes").exit_code == 0
     assert path.read_text() == text
 
@@ -248,7 +249,8 @@ def test_mode_link_and_mark_stay(home: Path) -> None:
     assert path.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     changed = real.read_bytes()
-    assert changed.startswith(b'\xef\xbb\xbf{\r\n\t"a": 1,\r\n\t')
+    assert changed.startswith(b'\xef\xbb\xbf{\r\n\t"mcpServers": {\r\n\t\t')
+    assert changed.endswith(b'\r\n\t},\r\n\t"a": 1\r\n}\r\n')
     assert changed.count(b"\n") == changed.count(b"\r\n")
     assert run("uninstall", "claude-code", "--yes").exit_code == 0
     assert real.read_bytes() == before
