@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.sources.archives import files_in
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord, as_object, present
 from memory_actors.interchange.sources.json_items import json_items
@@ -18,6 +19,8 @@ FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 """Large exports have several."""
 CONVERSATIONS: Final = ("", "conversations")
 MESSAGES: Final = "chat_messages"
+MESSAGES_MAX: Final = 50_000  # of a conversation that is a file by itself: it is read whole
+MEMBERS_MAX: Final = 100
 UNSPOKEN: Final = frozenset((
     "thinking", "redacted_thinking", "reasoning", "redacted_reasoning", "omitted_reasoning",
     "summarized_reasoning", "thoughts", "reasoning_recap", "tool_use", "tool_call", "token_budget",
@@ -48,8 +51,10 @@ def conversations(
         for number, (member, value) in enumerate(json_items(file, f"{path}, {name}"), start=1):
             if member == MESSAGES:
                 only.setdefault(member, []).append(value)
+                if len(only[member]) > MESSAGES_MAX:
+                    raise InvalidInputError(f"{path} has over {MESSAGES_MAX:,} messages: split it")
             elif member not in CONVERSATIONS:
-                only[member] = value
+                only |= {member: value} if len(only) < MEMBERS_MAX else {}
             else:
                 place = f"{path}, {name}, {number}"
                 record = as_object(value, place, reading)
