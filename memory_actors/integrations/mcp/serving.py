@@ -74,6 +74,7 @@ RECENT_MAX: Final = 50
 MEMORY: Final = "memory://memories/"
 PROMPT: Final = "recall_context"
 JSON: Final = "application/json"
+REQUEST_ID: Final = re.compile(r'"id"\s*:\s*(-?\d{1,18}\b|"(?:[^"\\]|\\.){0,200}")')
 BYTE_ORDER_MARK: Final = "\ufeff"
 LISTS_FRESH_MS: Final = 300_000  # lists change with the version of the program only
 AGENT_LENGTH_MAX: Final = 100
@@ -143,10 +144,12 @@ class _Messages:
 
 def _refused(line: str, error: ValueError) -> types.JSONRPCError:
     """Return the answer to a line that is no message of the protocol."""
-    code, said = types.PARSE_ERROR, None
+    code, its_id = types.PARSE_ERROR, None
+    found = REQUEST_ID.search(line)  # also where the rest cannot be read
     with suppress(ValueError, RecursionError):
-        code, said = types.INVALID_REQUEST, json.loads(line)
-    its_id = said.get("id") if isinstance(said, dict) else None
+        its_id = json.loads(found[1]) if found else None
+        said = json.loads(line)
+        code, its_id = types.INVALID_REQUEST, said.get("id") if isinstance(said, dict) else None
     told = types.ErrorData(code=code, message=f"This is no message of MCP: {error!s:.200}")
     known = its_id if isinstance(its_id, str | int) else None
     return types.JSONRPCError(jsonrpc="2.0", id=known, error=told)

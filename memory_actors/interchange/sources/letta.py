@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from memory_actors.base.surrogates import without_halves
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken
@@ -57,16 +58,21 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     agents = _agents(path)
     shelf = _Shelf(agents, together=reading.user_field != "agent")
     names = iter(agents.names)
+    known = (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages")
+    is_known = False
     with open_file(path) as file:
         for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
             place = f"{path}, {member or 'record'} {number}"
-            if member in (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages"):
+            if member in known:
+                is_known = True
                 agent = next(names) if member == "agents" else agents.only
                 record = as_object(value, place, reading)
                 if record is not None:
                     yield from _of(member, record, agent, shelf, place, reading)
             elif isinstance(value, dict | list) and value and member != "metadata":
                 reading.note(f"{member[:60]!r} is not memory: it was not taken over")
+    if not is_known:
+        reading.note(f"there is none of {', '.join(filter(None, known))} in it")
 
 
 # --- whose
@@ -267,7 +273,7 @@ def _unwrapped(message: Mapping[str, Any], text: str, reading: SourceReading) ->
 
 def _json(text: object) -> dict[str, Any]:
     try:
-        said = json.loads(str(text))
+        said = json.loads(without_halves(str(text)), strict=False)
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}

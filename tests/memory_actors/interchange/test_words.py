@@ -220,7 +220,8 @@ async def test_the_machine_of_letta_is_not_the_user(texts) -> None:
     def said(role: str, text: str, **more: Any) -> dict[str, Any]:
         return {"role": role, "content": [{"type": "text", "text": text}], "created_at": AT, **more}
 
-    send = {"function": {"name": "send_message", "arguments": json.dumps({"message": "Hello."})}}
+    cut = json.dumps({"message": "Hello \ud83d"})
+    send = {"function": {"name": "send_message", "arguments": cut}}
     search = {"function": {"name": "search", "arguments": "{}"}}
     messages = [
         said("user", json.dumps({"type": "login", "last_login": "Never", "time": "now"})),
@@ -238,7 +239,7 @@ async def test_the_machine_of_letta_is_not_the_user(texts) -> None:
     held, told = await texts("letta", {"agents": [{"name": "a", "messages": messages}]})
     assert sorted(held) == sorted([
         ("I ski", "user"), ("I swim", "user"), ('{"type": "cheese", "name": "Brie"}', "user"),
-        ("Hello.", "assistant"), ("It snows", "tool"), ("It snows there.", "assistant"),
+        ("Hello \ufffd", "assistant"), ("It snows", "tool"), ("It snows there.", "assistant"),
     ])  # fmt: skip
     for word in ("login", "heartbeat", "system_alert", "reminder"):
         assert word in told
@@ -286,6 +287,7 @@ async def test_a_row_that_is_no_unicode_costs_its_characters_alone(texts, tmp_pa
         ("chatgpt", [{"chat_messages": [{"sender": "human", "text": "hi"}]}], "--from claude"),
         ("mcp-memory", {"content": "hi"}, "no --from"),
         ("letta", [{"memory": "likes tea"}], "--from mem0"),
+        ("letta", {"title": "t", "chat": "x"}, "No other format fits"),
     ],
 )  # fmt: skip
 async def test_nothing_understood_is_a_failure_that_names_the_formats_that_fit(

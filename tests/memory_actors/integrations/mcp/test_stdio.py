@@ -103,7 +103,7 @@ class Raw:
         self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
 
-    def hear(self, number: int | None = None) -> Any:
+    def hear(self, number: int | str | None = None) -> Any:
         """Return the answer to a request; each line before it must be JSON-RPC, too."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -184,6 +184,11 @@ def test_every_request_is_answered_also_with_half_a_pair_or_a_mark(tmp_path: Pat
         raw.write(b'{"jsonrpc": "1.0", "id": 20, "method": "ping"}')
         assert raw.hear(20)["error"]["code"] == -32600
         raw.write(b'{"jsonrpc": "2.0", "id": 21, ')
+        assert raw.hear(21)["error"]["code"] == -32700
+        nested = b"[" * 5_000 + b"]" * 5_000
+        raw.write(b'{"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": %s}' % nested)
+        assert raw.hear("x")["error"]["code"] < 0
+        raw.write(b"no message")
         assert raw.hear(None)["error"]["code"] == -32700
 
 
