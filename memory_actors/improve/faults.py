@@ -166,7 +166,7 @@ def without(text: str, span: Sentence) -> Edit:
     return Edit(start, end, "")
 
 
-# --- known terms, and the words that misspell them
+# --- known terms, and the words that misspell them: the only use of rapidfuzz
 #
 # A word is taken for a misspelt term when it begins with the same letter and is one edit away (a
 # letter more, less, another, or two in the wrong order), two where the term has eight letters or
