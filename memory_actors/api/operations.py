@@ -139,8 +139,11 @@ def struct_of(
     parameters: Sequence[Parameter],
     instead: Mapping[str, Any] | None = None,
     doc: str | None = None,
+    rename: Mapping[str, str] | None = None,
 ) -> type[msgspec.Struct]:
     """Return a struct of the values of parameters; `instead` says other types by name.
+
+    `rename` gives the names that JSON has for some of them.
 
     A field that is not known is refused: a misspelt one would otherwise be left out in silence.
     """
@@ -154,7 +157,7 @@ def struct_of(
             fields.append(field if parameter.is_required else (*field, _default(parameter)))
     made = msgspec.defstruct(
         name, fields,
-        frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True,
+        frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename=rename,
     )  # fmt: skip
     made.__doc__ = doc
     return made

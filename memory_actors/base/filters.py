@@ -17,6 +17,9 @@ Operators:  eq ne   gt gte lt lte   in nin (a list)   contains   exists (true or
 - Equality is JSON's, at any depth: 1 equals 1.0, and true is not 1. A list equals a list.
 - `gt gte lt lte` compare two numbers, or two strings by code point. Anything else is no match, not
   an error; a boolean is no number.
+- A string such as `2026-03-01T12:00:00+02:00` is a time (ISO 8601, in UTC without a zone). The
+  operators `eq in gt gte lt lte` compare it with other times only. A date alone is the whole day in
+  UTC: `eq` and `lte` take all of it in, `gt` begins on the next day.
 - `contains`: a list has the element, a string has the substring, an object has the key.
 - `ne`, `nin` and `not` are true exactly where `eq`, `in` and the inner filter are false. So a
   missing field matches `ne`, `nin`, `exists: false` and `not`, and nothing else. null is there.
@@ -35,12 +38,15 @@ then costs little and never fails.
 """
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
+from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import json_copy
 
@@ -56,9 +62,32 @@ SEGMENTS_MAX = 32  # no JSON here is deeper; the ways to read a path grow with t
 GROUPS = ("and", "or", "not")
 NEGATED = {"ne": "eq", "nin": "in"}
 ESCAPE = "\\"
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]|\Z)")
+_DAY_US = 24 * 60 * 60 * 1_000_000
 _MISSING = object()
 _Test = Callable[[Any], bool]
 """Of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
+
+
+class TimeSpan(NamedTuple):
+    """A time as a filter compares it, in microseconds since 1970."""
+
+    first: int
+    last: int
+    """The last microsecond of a day; of a moment, itself."""
+
+
+def time_span(value: object) -> TimeSpan | None:
+    """Return the time that a string says, None if it says none."""
+    if not isinstance(value, str) or not _TIME.match(value):
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+        first = to_us(time if time.tzinfo else time.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
+        return None
+    is_day = len(value) == len("2026-03-01")
+    return TimeSpan(first, first + _DAY_US - 1 if is_day else first)
 
 
 class FilterPart(NamedTuple):
@@ -165,7 +194,7 @@ class _Compiler:
         return _all_of(parts)
 
     def _condition(self, path: str, name: str, given: object, where: str) -> FilterPart:
-        operand = json_copy(given, where)
+        operand = json_copy(given.isoformat() if isinstance(given, date) else given, where)
         self._spend(where, len(msgspec.json.encode((path, operand))))
         negative = name in NEGATED or (name == "exists" and not _flag(operand, where))
         name = NEGATED.get(name, name)
@@ -281,23 +310,39 @@ def _same_types(held: Any, wanted: Any) -> bool:
     return isinstance(held, bool) == isinstance(wanted, bool)
 
 
+def _is(wanted: Any, _where: str = "") -> _Test:
+    """Return the test of `eq`: of equality, or of a time that is within another one."""
+    span = time_span(wanted)
+    if span is None:
+        return _equals(wanted)
+    first, last = span
+    return lambda held: (at := time_span(held)) is not None and first <= at.first <= last
+
+
 def _is_in(wanted: Any, where: str) -> _Test:
     values = _list_of(wanted, where)
     if len(values) > IN_VALUES_MAX:
         raise InvalidInputError(f"{where} has {len(values):,} values (max: {IN_VALUES_MAX:,})")
     plain = frozenset(v for v in values if not isinstance(v, list | dict | bool))
     others = _any_passes([_equals(v) for v in values if isinstance(v, list | dict | bool)])
+    times = _any_passes([_is(v) for v in values if time_span(v)])
 
     def matches(held: Any) -> bool:
         if isinstance(held, list | dict | bool):
             return others(held)
-        return held in plain
+        return held in plain or times(held)
 
     return matches
 
 
-def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, str], _Test]:
+def _comparison(name: str) -> Callable[[Any, str], _Test]:
+    compare = getattr(operator, {"gte": "ge", "lte": "le"}.get(name, name))
+
     def compile_(limit: Any, _where: str) -> _Test:
+        span = time_span(limit)
+        if span is not None:
+            end = span.last if name in ("gt", "lte") else span.first
+            return lambda held: (at := time_span(held)) is not None and compare(at.first, end)
         if isinstance(limit, str):
             return lambda held: isinstance(held, str) and compare(held, limit)
         if not _is_number(limit):
@@ -327,11 +372,8 @@ def _exists(_wanted: Any, _where: str) -> _Test:
 
 
 _OPERATORS: dict[str, Callable[[Any, str], _Test]] = {
-    "eq": _equals,
-    "gt": _comparison(operator.gt),
-    "gte": _comparison(operator.ge),
-    "lt": _comparison(operator.lt),
-    "lte": _comparison(operator.le),
+    "eq": _is,
+    **{name: _comparison(name) for name in ("gt", "gte", "lt", "lte")},
     "in": _is_in,
     "contains": _contains,
     "exists": _exists,

@@ -1,9 +1,11 @@
 """mcp: the memory as tools for models, and the clients that shall know of it."""
 
+import os
 import sys
 from pathlib import Path
 
 import click
+import platformdirs
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.cli import options
@@ -15,7 +17,6 @@ from memory_actors.integrations.mcp.clients import (
     CLIENTS,
     ConfigurationChange,
     config_path,
-    entry,
     installing,
     removing,
 )
@@ -45,12 +46,14 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the cha
 def mcp(context: click.Context, /, tool_sets: tuple[str, ...]) -> None:
     """Serve the memory over MCP, on stdin and stdout: a client starts this by itself.
 
-    Needs the extra `mcp`. Several may run on one directory. `install` tells a client of it.
+    Needs the extra `mcp`. Several may run on one directory. `install` tells a client of it. Without
+    --data the memory is in your data directory.
     """
     if context.invoked_subcommand is not None:
         return
     check_installed()
     app = context.ensure_object(App)
+    _in_data_directory(app)
 
     async def whole() -> None:
         async with opening(app, keeps=True) as memory:
@@ -77,13 +80,20 @@ def install(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Tell CLIENT of the memory in --data: show the change to its configuration, then write it."""
+    """Tell CLIENT of the memory: show the change to its configuration, then write it.
+
+    Without --data the memory is in your data directory. With --project no absolute path is written,
+    so that the file can be shared: each who works on the project has a memory of their own.
+    """
     check_installed()
-    path = config_path(client, Path.cwd() if project else None)
-    change = installing(client, path, entry(_command(app, tool_sets)), replace=replace)
+    directory, is_named = Path.cwd() if project else None, app.data is not None
+    _in_data_directory(app)
+    command = _command(app, tool_sets, directory, is_named=is_named)
+    change = installing(client, config_path(client, directory), command, replace=replace)
     if _carried_out(app, change, dry_run, yes, "Installed"):
         ensure_model(app)
         if not app.json:
+            note(f"The memory is in {app.shown}.")
             note(f"{CLIENTS[client].next_step}.")
 
 
@@ -117,19 +127,31 @@ def _carried_out(
     return is_written or (change.is_none and not dry_run)
 
 
-def _command(app: App, tool_sets: tuple[str, ...]) -> list[str]:
-    """Return the command line that serves what this one names, wherever it is run."""
-    program = Path(sys.executable).parent / "memory-actors"
-    start = [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
+def _in_data_directory(app: App) -> None:
+    """Keep the memory in the user's data directory, if nothing names another place."""
+    if app.data is None and not os.environ.get(options.DATA_VARIABLE):
+        app.data = platformdirs.user_data_path("memory-actors") / "memory"
+
+
+def _command(
+    app: App, tool_sets: tuple[str, ...], project: Path | None, *, is_named: bool
+) -> list[str]:
+    """Return the command line that serves what this one names, wherever it is run.
+
+    In a `project` it is run in its directory, by whoever has it: it names nothing of this machine.
+    """
     if app.url is not None and has_password(app.url):
         raise InvalidInputError(
             "the command line of a server can be seen by others: leave the password out of the "
             "URL, and keep it in ~/.pgpass"
         )
-    store = app.url or str(app.directory.absolute())
-    named = [*start, "mcp", "--data", store, "--user", _user_id(app)]
+    named = [*(_program() if project is None else ["memory-actors"]), "mcp"]
+    if project is None or is_named:
+        named += ["--data", app.url or _place(app.directory, project)]
+    if project is None or app.user is not None:
+        named += ["--user", _user_id(app)]
     if app.keys is not None:
-        named += ["--key-file", str(app.keys.absolute())]
+        named += ["--key-file", _place(app.keys, project)]
     if app.encrypt_new:
         named.append("--encrypt")
     if isinstance(app.embedder, str):
@@ -140,6 +162,27 @@ def _command(app: App, tool_sets: tuple[str, ...]) -> list[str]:
     if tool_sets != TOOL_SETS[:1]:
         named += [part for name in tool_sets for part in ("--tools", name)]
     return named
+
+
+def _program() -> list[str]:
+    program = Path(sys.executable).parent / "memory-actors"
+    return [str(program)] if program.exists() else [sys.executable, "-m", "memory_actors.cli"]
+
+
+def _place(path: Path, project: Path | None) -> str:
+    """Return a path as a configuration has it: one of a project is relative to it.
+
+    :raises InvalidInputError: it is elsewhere.
+    """
+    if project is None:
+        return str(path.absolute())
+    place = Path(os.path.relpath(path.absolute(), project))
+    if ".." in place.parts:
+        raise InvalidInputError(
+            f"{path} is outside of the project, and the file of a project has no absolute paths: "
+            "name a place in it, or leave it out"
+        )
+    return str(place)
 
 
 def _user_id(app: App) -> str:

@@ -83,7 +83,8 @@ def import_(app: App, /, file: Path, form: str, program: str | None, **foreign: 
 
     jsonl: one JSON object a line, with `content` and, if you like, `timestamp`, `session`, `role`,
     `metadata`, `memory_type`, `key`, `pinned`, `id`; `data` in place of the content for entities,
-    relationships, episodes and documents, as an export writes it. Nothing is added twice.
+    relationships, episodes and documents, as an export writes it. Nothing is added twice. A bad
+    line is left out and named; a file of which nothing is understood is a failure.
 
     locomo: each conversation becomes a user of its own, each turn a memory; --user has no say.
 

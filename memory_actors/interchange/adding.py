@@ -76,21 +76,19 @@ class Entries:
 class Adder(Entries):
     """Adds the entries of one file to one user's memory, in their order, and counts them."""
 
-    def __init__(self, user: UserMemory, leave_out: LeaveOut | None = None):
+    def __init__(self, user: UserMemory, leave_out: LeaveOut):
         super().__init__(user)
         self._given = user
         self._leave_out = leave_out
-        """Hears of an entry that can never be added, so that others may be; None: it is raised."""
+        """Hears of an entry that can never be added, so that others may be."""
         self._entity_ids: dict[str, str] = {}
         """Ids of entities here, by those in the file. Bounded by the quota of entities."""
         self._other_metadata = self._other_names = 0
 
     async def add(self, entries: Sequence[ReadLine]) -> None:
-        """Add entries, up to the first that is refused.
+        """Add entries, up to the first that there is no room for.
 
-        :raises InvalidInputError: one can never be added; the message names its place.
-        :raises NotFoundError: a relationship of an entity that is not there.
-        :raises QuotaExceededError: no room for one.
+        :raises QuotaExceededError: no room for one; the message names its place.
         """
         for (is_fact, origins), run in groupby(
             entries,
@@ -141,11 +139,10 @@ class Adder(Entries):
                 item = msgspec.structs.replace(entry.item, memory_id=entry.other_id)
                 await self._add_one(entry._replace(item=item, other_id=None))
                 return
-            if self._leave_out is not None and not isinstance(error, QuotaExceededError):
-                self._leave_out(entry, error)
-                return
-            error.args = (f"{entry.place}: {error}",)
-            raise
+            if isinstance(error, QuotaExceededError):
+                error.args = (f"{entry.place}: {error}",)
+                raise
+            self._leave_out(entry, error)
 
     async def _carried_out(self, entry: ReadLine) -> Receipt | None:
         match entry.parts:
@@ -228,7 +225,7 @@ class Adder(Entries):
             )
         except InvalidInputError:
             there = named_otherwise(await self._living(str(item.memory_id)), parts)
-            if there is None or self._leave_out is None:
+            if there is None:
                 raise
             receipt = await self._user.entities.add_entity(*there, parts.observations, **more)
             self._other_names += 1

@@ -18,8 +18,10 @@ and trust is data, kept as metadata.
 """
 
 import hashlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,15 +33,20 @@ from memory_actors.base.origins import origin
 from memory_actors.base.records import Trust
 from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder
+from memory_actors.interchange.files import open_file
 from memory_actors.interchange.looking import Looker
 from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources import SOURCES, ImportSource
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord
+from memory_actors.interchange.sources.markdown import ENDINGS
 from memory_actors.sharing.system import MemorySystem
 
 BATCH_RECORDS: Final = 200  # as of lines: embedded together, one commit
 BATCH_CHARACTERS_MAX: Final = 8 << 20
+NOTES_SHOWN_MAX: Final = 3
+NAMES_MAX: Final = 40  # of fields, that an error names
+NAME_CHARACTERS_MAX: Final = 60
 OURS: Final[Mapping[str, str]] = {
     "user": "user",
     "user_id": "user",
@@ -71,6 +78,10 @@ class ImportPlan:
         self.records = self.nobodys = 0
         """The number of records that are memories, and of those that name no user."""
         self.users: Counter[str] = Counter()
+        self._found: set[str] = set()
+        """The fields of theirs in `fields` that a record has."""
+        self._names: set[str] = set()
+        """The names of their fields, some of them."""
         self._reading = self._new_reading()
 
     async def report(self, user_id: str | None = None) -> ImportReport:
@@ -94,6 +105,15 @@ class ImportPlan:
                     self.users[entry.user] += 1
             if progress is not None:
                 progress(self.records, 0)
+        if not self.records and self._reading.notes():
+            raise nothing_understood(self._path, self._source.name, self._reading)
+        named = {theirs for theirs, ours in self._fields.items() if ours != "user"}
+        unknown = sorted(named - self._found)
+        if unknown and self.records:
+            raise InvalidInputError(
+                f"no record of {self._path} has a field {unknown[0]!r:.80}. They have "
+                f"{', '.join(sorted(self._names))}: say which of them it is"
+            )
 
     async def add(
         self,
@@ -157,11 +177,11 @@ class ImportPlan:
 
     def _batches(self, reading: SourceReading) -> Iterator[list[UnderstoodRecord]]:
         return in_batches(
-            self._entries(reading), lambda entry: len(entry.line.item.content),
+            self.entries(reading), lambda entry: len(entry.line.item.content),
             count_max=BATCH_RECORDS, size_max=BATCH_CHARACTERS_MAX,
         )  # fmt: skip
 
-    def _entries(self, reading: SourceReading) -> Iterator[UnderstoodRecord]:
+    def entries(self, reading: SourceReading) -> Iterator[UnderstoodRecord]:
         """Yield the records that are memories; the others are left out."""
         lines, seen = LineReader(), Counter[bytes]()
         for found in self._source.read(self._path, reading):
@@ -178,10 +198,13 @@ class ImportPlan:
     ) -> UnderstoodRecord:
         fields = {**found.fields, **self._origins}
         user = found.user
+        if len(self._names) < NAMES_MAX:
+            self._names.update(name[:NAME_CHARACTERS_MAX] for name in found.raw)
         for theirs, ours in self._fields.items():
             value = looked_up(found.raw, theirs)
             if value is None:
                 continue
+            self._found.add(theirs)
             if ours == "user":
                 user = str(value) if isinstance(value, int) else value
             else:
@@ -243,6 +266,39 @@ def looked_up(record: Any, name: str) -> Any:
     else:
         inner = record.get(first) if isinstance(record, Mapping) else None
     return looked_up(inner, rest) if dot else inner
+
+
+# --- what is not understood
+
+
+def nothing_understood(path: Path, name: str, reading: SourceReading) -> InvalidInputError:
+    """Return the error of a file that has nothing which the reader of a program understands."""
+    said = "; ".join(one.says for one in reading.notes()[:NOTES_SHOWN_MAX])
+    options = [f"--from {source.name}" for source in SOURCES.values() if _fits(source, path)]
+    options += ["no --from" for _ in filter(None, [_is_ours(path)])]
+    advice = (
+        f"It reads with {' or '.join(options)}"
+        if options
+        else f"No other format fits, of {', '.join(SOURCES)}: is this the right file?"
+    )
+    return InvalidInputError(f"nothing in {path} is understood as {name}: {said}. {advice}")
+
+
+def _fits(source: ImportSource, path: Path) -> bool:
+    """Say whether a source understands a record of a file; any text would be Markdown."""
+    if source.of_markdown and path.is_file() and path.suffix.casefold() not in ENDINGS:
+        return False
+    with suppress(InvalidInputError):
+        return next(ImportPlan(source, path, {}, {}).entries(SourceReading()), None) is not None
+    return False
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether the first line of a file is one of our own."""
+    with suppress(InvalidInputError), open_file(path) as file:
+        line = file.readline(BATCH_CHARACTERS_MAX).removeprefix(BOM_UTF8)
+        return bool(LineReader().read(line, str(path)))
+    return False
 
 
 # --- the API

@@ -1,9 +1,10 @@
 """Import from and export to files of JSON lines. The format of a line is in `records`.
 
-Importing. Lines are read and added in batches, so memory does not grow with the file. At the first
-bad line what came before it is added, and the import ends with an error that names file and line.
-An id that the user has used before adds nothing, so an import that was cut off, by an error or a
-crash, is simply run again. What joins what is there already is told in `adding`.
+Importing. Lines are read and added in batches, so memory does not grow with the file. A bad line is
+left out, and the report names it; a bad character in a text becomes U+FFFD. A file of which no line
+is understood is refused. An id that the user has used before adds nothing, so an import that was
+cut off, by a full quota or a crash, is simply run again. What joins what is there already is told
+in `adding`.
 
 Exporting. One line for each living memory, kind by kind: long-term memory, entities, the
 relationships between them, episodes, documents, each oldest first; then the messages of each
@@ -21,12 +22,15 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 import anyio.to_thread
+import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.adding import Adder
 from memory_actors.interchange.files import open_file, replacing
+from memory_actors.interchange.importing import nothing_understood
 from memory_actors.interchange.noting import ImportReport
 from memory_actors.interchange.records import LineReader, Progress, ReadLine, in_batches, line_of
+from memory_actors.interchange.sources.found import SourceReading
 from memory_actors.sharing.system import UserMemory
 
 BATCH_LINES: Final = 200  # embedded together, one commit: 0.7 s of the default model
@@ -50,29 +54,32 @@ async def import_jsonl(
 ) -> ImportReport:
     """Add the memories of a file to a user's; `progress` hears bytes.
 
-    Errors name file and line; what came before it is kept.
+    A line that cannot be added is left out: the report says why.
 
-    :raises InvalidInputError: a bad file or line.
-    :raises NotFoundError: a line that relates an entity which is not there.
-    :raises QuotaExceededError: no room for what a line says.
+    :raises InvalidInputError: no line of the file is understood, or it cannot be read.
+    :raises QuotaExceededError: no room for what a line says; what came before it is kept.
     """
-    adder, reader = Adder(user), LineReader()
+    reading = SourceReading()
+    adder = Adder(user, reading.leave_out_line)
     with open_file(Path(path)) as file:
         total_bytes = os.fstat(file.fileno()).st_size  # 0 of a pipe
         batches = in_batches(
-            _entries(reader, file, str(path)), lambda entry: entry.size_bytes,
+            _entries(file, str(path), reading), lambda entry: entry.size_bytes,
             count_max=BATCH_LINES, size_max=BATCH_BYTES_MAX,
         )  # fmt: skip
         while batch := await anyio.to_thread.run_sync(next, batches, None):
             await adder.add([entry.line for entry in batch])
             if progress is not None:
                 progress(batch[-1].end_bytes, total_bytes)
-    return adder.report(reader.notes())
+    report = adder.report(reading.notes())
+    if reading.left_out and not report.added + report.unchanged:
+        raise nothing_understood(Path(path), "our own JSON lines", reading)
+    return msgspec.structs.replace(report, left_out=reading.left_out)
 
 
-def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[_Entry]:
-    """Yield each line that is not blank as an entry."""
-    done_bytes, number = 0, 0
+def _entries(file: IO[bytes], name: str, reading: SourceReading) -> Iterator[_Entry]:
+    """Yield each line that is a memory as an entry; the others are left out."""
+    reader, done_bytes, number = LineReader(reading), 0, 0
     while data := file.readline(LINE_BYTES_MAX + 1):
         number, done_bytes = number + 1, done_bytes + len(data)
         place = f"{name}, line {number}"
@@ -83,7 +90,13 @@ def _entries(reader: LineReader, file: IO[bytes], name: str) -> Iterator[_Entry]
         if number == 1:
             data = data.removeprefix(_BYTE_ORDER_MARK)
         if data.strip():
-            yield _Entry(reader.read(data, place), len(data), done_bytes)
+            try:
+                entry = reader.read(data, place)
+            except InvalidInputError as error:
+                reading.leave_out(place, error)
+            else:
+                reading.understood += 1
+                yield _Entry(entry, len(data), done_bytes)
 
 
 # --- export

@@ -23,6 +23,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item
+from memory_actors.base.surrogates import without_halves
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import Progress
@@ -98,8 +99,8 @@ def read_locomo(path: str | Path) -> list[LocomoConversation]:
         )
     name = str(path)
     try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = msgspec.json.decode(without_halves(data.decode("utf-8-sig", "replace")))
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInputError(
             f"{name} is no LoCoMo file: it is not JSON ({error}). JSON lines go with --format jsonl"
         ) from error

@@ -59,24 +59,22 @@ def together(
 
 
 class Notes:
-    """The fields of other programs that lines have."""
+    """Counts what was not understood or not taken over."""
 
     def __init__(self) -> None:
         self._counted: Counter[str] = Counter()
 
-    def take(self, extra: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-        """Count what a line has besides its fields."""
-        for name, value in extra.items():
-            says = _says(name, value, fields)
-            known = says in self._counted or len(self._counted) < NOTES_MAX
-            self._counted[says if known else "other fields of it are no fields of ours"] += 1
+    def note(self, says: str) -> None:
+        """Count one thing."""
+        known = says in self._counted or len(self._counted) < NOTES_MAX
+        self._counted[says if known else "other things were not understood, either"] += 1
 
-    def all(self) -> tuple[ImportNote, ...]:
-        """Return what was counted, in order of the fields."""
+    def notes(self) -> tuple[ImportNote, ...]:
+        """Return what was counted, in order."""
         return tuple(ImportNote(says, lines) for says, lines in sorted(self._counted.items()))
 
 
-def _says(name: str, value: object, fields: Mapping[str, Any]) -> str:
+def field_note(name: str, value: object, fields: Mapping[str, Any]) -> str:
     """Return what became of a field that is none of ours."""
     shown, metadata = repr(name[:NAME_CHARACTERS_MAX]), fields.get("metadata")
     if isinstance(metadata, dict) and name in metadata:

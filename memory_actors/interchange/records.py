@@ -36,6 +36,7 @@ report says which: what they mean was not understood.
 """
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -48,6 +49,7 @@ from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
+from memory_actors.base.surrogates import without_halves
 from memory_actors.base.validation import (
     check_memory_type,
     check_optional_name,
@@ -55,7 +57,7 @@ from memory_actors.base.validation import (
     json_copy,
     metadata_copy,
 )
-from memory_actors.interchange.noting import ImportNote, Notes, datetime_of, micros_of
+from memory_actors.interchange.noting import Notes, datetime_of, field_note, micros_of
 from memory_actors.interchange.parts import (
     HAVE_DATA,
     HAVE_VALUE,
@@ -224,35 +226,26 @@ def _said(memory: Memory) -> dict[str, Any]:
 class LineReader:
     """Turns lines into entries. One for each file: it counts equal lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: Notes | None = None) -> None:
         self._seen: Counter[bytes] = Counter()
-        self._notes = Notes()
-
-    def notes(self) -> tuple[ImportNote, ...]:
-        """Return what was not understood of the lines read so far."""
-        return self._notes.all()
+        self._notes = Notes() if notes is None else notes
 
     def read(self, data: bytes, place: str) -> ReadLine:
-        """Return what a line says; `place` is named in errors.
+        """Return what a line says. `place` names it.
 
         :raises InvalidInputError: it is not JSON, or not a memory.
         """
-        try:
-            fields = _json_object(data)
-            for other, own in SAME_AS.items():
-                if other in fields and own not in fields:
-                    fields[own] = fields.pop(other)
-            extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
-            self._notes.take(extra, fields)
-            metadata = fields.get("metadata")
-            if extra and (metadata is None or isinstance(metadata, dict)):
-                fields["metadata"] = {**extra, **(metadata or {})}
-            return self.entry(fields, place)
-        except InvalidInputError as error:
-            raise InvalidInputError(
-                f"{place}: {error}. Correct or remove this line and import the file again: what "
-                "came before it is kept, nothing after it was read, nothing is added twice"
-            ) from error
+        fields = _json_object(data)
+        for other, own in SAME_AS.items():
+            if other in fields and own not in fields:
+                fields[own] = fields.pop(other)
+        extra = {name: fields.pop(name) for name in [*fields] if not _is_ours(name, fields)}
+        for name, value in extra.items():
+            self._notes.note(field_note(name, value, fields))
+        metadata = fields.get("metadata")
+        if extra and (metadata is None or isinstance(metadata, dict)):
+            fields["metadata"] = {**extra, **(metadata or {})}
+        return self.entry(fields, place)
 
     def entry(self, fields: dict[str, Any], place: str) -> ReadLine:
         """Return what the fields of a line say, all of which are ours.
@@ -297,16 +290,14 @@ class LineReader:
 
 
 def _json_object(data: bytes) -> dict[str, Any]:
+    text = without_halves(data.decode(errors="replace"))
     try:
-        fields = msgspec.json.decode(data.decode())
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(
-            f"this is not UTF-8 text (byte {error.start + 1} of the line): save the file as UTF-8"
-        ) from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        nested = isinstance(error, RecursionError)
-        said = str(error).removeprefix("JSON is malformed: ").lower()
-        why = "nested too deeply" if nested else said
+        try:
+            fields = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            fields = json.loads(text, strict=False)  # lets control characters stand in texts
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error).lower()
         raise InvalidInputError(f"this is not JSON ({why}): {_shown(data)}") from error
     if not isinstance(fields, dict):
         raise InvalidInputError(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.filters import ESCAPE, checked_path, steps_of, values_at
+from memory_actors.base.filters import ESCAPE, checked_path, steps_of, time_span, values_at
 
 SortKey = Callable[[Mapping[str, Any]], Any]
 
@@ -18,7 +18,7 @@ def ordering(fields: str | Sequence[str]) -> SortKey:
     r"""Return a key for `sorted`: by one path, or by several, the first counting most.
 
     A leading `-` sorts that field downwards (a field whose name begins so is written `\-name`).
-    Types are ordered null, boolean, number, string, then list and object by their JSON text;
+    Types are ordered null, boolean, number, time, string, then list and object by their JSON text;
     documents without the field come last in both directions. Of several values the first counts.
 
     :raises InvalidInputError: no field, over 8 of them, or a bad path.
@@ -69,5 +69,6 @@ def _rank(value: Any) -> tuple[int, Any]:
     if isinstance(value, bool | int | float):
         return 1 if isinstance(value, bool) else 2, value
     if isinstance(value, str):
-        return 3, value
+        span = time_span(value)
+        return 3, (span is None, value if span is None else span.first)
     return 4, msgspec.json.encode(value, order="sorted")

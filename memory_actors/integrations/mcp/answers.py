@@ -9,14 +9,24 @@ from typing import Any, TypeVar
 import msgspec
 
 from memory_actors.base.records import Memory, Receipt, Relationship, Trust
+from memory_actors.integrations.mcp.tool import SYNONYMS
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class ShownMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory. What it does not have is left out."""
+class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of an answer."""
+
+
+class _OfMemory(_Answer, frozen=True, kw_only=True, rename=SYNONYMS):
+    """An answer about one memory."""
 
     memory_id: str
+
+
+class ShownMemory(_OfMemory, frozen=True, kw_only=True):
+    """A memory. What it does not have is left out."""
+
     memory_type: str
     content: str
     occurred_at: datetime
@@ -33,7 +43,7 @@ class ShownMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     sources: list[str] = []
 
 
-class SearchedIn(msgspec.Struct, frozen=True, kw_only=True):
+class SearchedIn(_Answer, frozen=True, kw_only=True):
     """The place and the words of a search: an empty answer names them, too."""
 
     user: str
@@ -44,7 +54,7 @@ class SearchedIn(msgspec.Struct, frozen=True, kw_only=True):
     until: str | float | None = None
 
 
-class Memories(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Memories(_Answer, frozen=True, kw_only=True):
     """The memories that a search found."""
 
     searched: SearchedIn
@@ -52,10 +62,9 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
 
 
-class WrittenMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WrittenMemory(_OfMemory, frozen=True, kw_only=True):
     """The outcome of a write."""
 
-    memory_id: str
     operation: str
     """add, seen (known already), update, delete, or unchanged."""
     memory_type: str
@@ -70,10 +79,9 @@ class AllWritten(msgspec.Struct, frozen=True):
     memories: list[WrittenMemory]
 
 
-class Relation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Relation(_OfMemory, frozen=True, kw_only=True):
     """One thing relates to another."""
 
-    memory_id: str
     source: str
     relation: str
     target: str
@@ -82,10 +90,11 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     valid_to: datetime | None = None
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class About(_Answer, frozen=True, kw_only=True, rename=SYNONYMS):
     """All facts about a person, thing or place."""
 
     searched: SearchedIn
+    memory_id: str | None = None
     name: str | None = None
     type: str | None = None
     observations: list[str] = []
@@ -95,10 +104,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Explained(_OfMemory, frozen=True, kw_only=True):
     """Why a memory is there, or no longer is."""
 
-    memory_id: str
     memory_type: str
     alive: bool
     says: str

@@ -1,23 +1,41 @@
 """The clients that are told of our MCP server: where their configuration is, and what goes into it.
 
 A change is made first and shown (`Change.diff`), and written only if the file still is what was
-shown. Everything else in the file stays, byte for byte (`jsonc.py`); a damaged file is refused.
+shown. Everything else in the file stays, byte for byte (`jsonc.py`, `toml_table.py`); a damaged
+file is refused.
 """
 
 import difflib
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.integrations.mcp.jsonc import parsed, with_member, without_member
+from memory_actors.integrations.mcp import jsonc, toml_table
 
 NAME: Final = "memory-actors"
 BYTES_MAX: Final = 64 << 20  # one of them also keeps the history of its projects
+
+
+def _stdio(command: Sequence[str]) -> dict[str, Any]:
+    return {"type": "stdio", **_plain(command)}
+
+
+def _plain(command: Sequence[str]) -> dict[str, Any]:
+    return {"command": command[0], "args": list(command[1:])}
+
+
+def _of_opencode(command: Sequence[str]) -> dict[str, Any]:
+    return {"type": "local", "command": list(command), "enabled": True}
+
+
+def _of_zed(command: Sequence[str]) -> dict[str, Any]:
+    return {"source": "custom", **_plain(command), "env": {}}
 
 
 class McpClient(NamedTuple):
@@ -26,45 +44,68 @@ class McpClient(NamedTuple):
     title: str
     key: str
     """The object of its configuration that has a member for each server."""
-    comments: bool
-    """True if its configuration may have comments."""
-    of_user: Mapping[str, str]
-    """The file of a user's configuration, by platform; relative to the home directory."""
+    of_user: str | Mapping[str, str]
+    """The file of a user's configuration, if need be by platform; relative to the home directory.
+    """
     of_project: str | None
     """The file of a project's configuration, relative to its directory."""
     next_step: str
+    entry: Callable[[Sequence[str]], dict[str, Any]] = _stdio
+    """From the command line of our server to what the client is told."""
+    comments: bool = True
+    """True if its configuration may have comments, where it is JSON."""
 
 
-def _everywhere(path: str) -> Mapping[str, str]:
-    return {"linux": path, "darwin": path, "win32": path}
+def _application(directory: str, file: str) -> Mapping[str, str]:
+    """Return where applications keep their files, by platform."""
+    return {
+        "linux": f".config/{directory}/{file}",
+        "darwin": f"Library/Application Support/{directory}/{file}",
+        "win32": f"AppData/Roaming/{directory}/{file}",
+    }
 
 
 CLIENTS: Final[Mapping[str, McpClient]] = {
         "claude-code": McpClient(
-            "Claude Code", "mcpServers", False, _everywhere(".claude.json"), ".mcp.json",
-            "Start a new session: `claude`",
+            "Claude Code", "mcpServers", ".claude.json", ".mcp.json",
+            "Start a new session: `claude`", comments=False,
         ),
         "claude-desktop": McpClient(
-            "Claude Desktop", "mcpServers", False,
-            {
-                "linux": ".config/Claude/claude_desktop_config.json",
-                "darwin": "Library/Application Support/Claude/claude_desktop_config.json",
-                "win32": "AppData/Roaming/Claude/claude_desktop_config.json",
-            },
-            None, "Quit Claude Desktop and start it again",
+            "Claude Desktop", "mcpServers", _application("Claude", "claude_desktop_config.json"),
+            None, "Quit Claude Desktop and start it again", comments=False,
+        ),
+        "codex": McpClient(
+            "Codex", "mcp_servers", ".codex/config.toml", ".codex/config.toml",
+            "Start Codex again. It reads a project's file if the project is trusted", _plain,
         ),
         "cursor": McpClient(
-            "Cursor", "mcpServers", True, _everywhere(".cursor/mcp.json"), ".cursor/mcp.json",
+            "Cursor", "mcpServers", ".cursor/mcp.json", ".cursor/mcp.json",
             "Cursor sees it by itself; if not, restart it",
         ),
+        "gemini-cli": McpClient(
+            "Gemini CLI", "mcpServers", ".gemini/settings.json", ".gemini/settings.json",
+            "Start Gemini CLI again: `/mcp` lists the server", _plain,
+        ),
+        "opencode": McpClient(
+            "opencode", "mcp", ".config/opencode/opencode.json", "opencode.json",
+            "Start opencode again", _of_opencode,
+        ),
         "vscode": McpClient(
-            "VS Code", "servers", True,
+            "VS Code", "servers", _application("Code/User", "mcp.json"), ".vscode/mcp.json",
+            "Run `MCP: List Servers` in VS Code and start it",
+        ),
+        "windsurf": McpClient(
+            "Windsurf", "mcpServers", ".codeium/windsurf/mcp_config.json", None,
+            "Refresh the MCP servers in Windsurf's Cascade panel", _plain, comments=False,
+        ),
+        "zed": McpClient(
+            "Zed", "context_servers",
             {
-                "linux": ".config/Code/User/mcp.json",
-                "darwin": "Library/Application Support/Code/User/mcp.json",
-                "win32": "AppData/Roaming/Code/User/mcp.json",
+                "linux": ".config/zed/settings.json",
+                "darwin": ".config/zed/settings.json",
+                "win32": "AppData/Roaming/Zed/settings.json",
             },
-            ".vscode/mcp.json", "Run `MCP: List Servers` in VS Code and start it",
+            ".zed/settings.json", "Zed sees it by itself", _of_zed,
         ),
     }  # fmt: skip
 
@@ -117,42 +158,48 @@ def _write(path: Path, data: bytes | None) -> None:
 def config_path(client: str, project: Path | None = None) -> Path:
     """Return the file of a client's configuration: the user's, or a project's.
 
+    A `.jsonc` file is taken where there is one, and no `.json`.
+
     :raises InvalidInputError: the client has none for projects.
     """
     it = CLIENTS[client]
     if project is None:
-        return Path.home() / it.of_user.get(sys.platform, it.of_user["linux"])
-    if it.of_project is None:
+        of_user = it.of_user
+        plain = of_user if isinstance(of_user, str) else of_user.get(sys.platform, of_user["linux"])
+        path = Path.home() / plain
+    elif it.of_project is None:
         raise InvalidInputError(f"{it.title} has no configuration for projects: leave it out")
-    return project / it.of_project
-
-
-def entry(command: Sequence[str]) -> dict[str, Any]:
-    """Return what a client is told of our server: how to start it."""
-    return {"type": "stdio", "command": command[0], "args": list(command[1:])}
+    else:
+        path = project / it.of_project
+    commented = path.with_suffix(".jsonc")
+    return commented if commented.exists() and not path.exists() else path
 
 
 def installing(
-    client: str, path: Path, data: Mapping[str, Any], *, replace: bool
+    client: str, path: Path, command: Sequence[str], *, replace: bool
 ) -> ConfigurationChange:
-    """Return the change that tells a client of our server.
+    """Return the change that tells a client how to start our server.
 
     :raises InvalidInputError: the file is damaged, or has another server of this name, and not
         `replace`.
     """
     it, before = CLIENTS[client], _read(path)
-    text, where = _text(path, before or b""), (it.key, NAME)
-    known = _known(path, text, it)
+    text, where, data = _text(path, before or b""), (it.key, NAME), it.entry(command)
+    with _telling(path):
+        known = _known(path, text, it)
     if known == data:
         return ConfigurationChange(path, before, before)
     if known is not None and not replace:
         raise InvalidInputError(
             f"{path} has a server {NAME!r} already, started otherwise: say --replace to change it"
         )
-    after = _changed(path, with_member, text, where, it, data)
-    return ConfigurationChange(
-        path, before, f"{after}\n".encode() if before is None else _as(after, before)
-    )
+    with _telling(path):
+        if _is_toml(path):
+            after = toml_table.with_table(None if before is None else text, where, data)
+        else:
+            after = jsonc.with_member(text, where, data, comments=it.comments)
+    ended = before is not None or after.endswith("\n")
+    return ConfigurationChange(path, before, _as(after if ended else f"{after}\n", before))
 
 
 def removing(client: str, path: Path) -> ConfigurationChange:
@@ -164,36 +211,40 @@ def removing(client: str, path: Path) -> ConfigurationChange:
     if before is None:
         return ConfigurationChange(path, None, None)
     had = _text(path, before)
-    left = _changed(path, without_member, had, (it.key, NAME), it)
-    if had.startswith("{") and left == "\n":  # `installing` made the file for our server
+    with _telling(path):
+        if _is_toml(path):
+            left = toml_table.without_table(had, (it.key, NAME))
+        else:
+            left = jsonc.without_member(had, (it.key, NAME), comments=it.comments)
+    alone = "" if _is_toml(path) else "\n"
+    if had.startswith(("{", "[")) and left == alone:  # `installing` made the file for our server
         return ConfigurationChange(path, before, None)
     return ConfigurationChange(path, before, _as(left, before))
+
+
+def _is_toml(path: Path) -> bool:
+    return path.suffix == ".toml"
 
 
 def _known(path: Path, text: str, it: McpClient) -> Any:
     """Return the server of our name that is there, or None."""
     if not text.strip():
         return None
-    try:
-        whole = parsed(text, comments=it.comments).plain
-    except InvalidInputError as error:
-        raise _damaged(path, error) from error
+    is_toml = _is_toml(path)
+    whole = toml_table.parsed(text) if is_toml else jsonc.parsed(text, comments=it.comments)
     servers = whole.get(it.key) if isinstance(whole, dict) else None
     return servers.get(NAME) if isinstance(servers, dict) else None
 
 
-def _changed(path: Path, change: Any, text: str, where: Any, it: McpClient, *data: Any) -> str:
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
     try:
-        made: str = change(text, where, *data, comments=it.comments)
+        yield
     except InvalidInputError as error:
-        raise _damaged(path, error) from error
-    return made
-
-
-def _damaged(path: Path, error: InvalidInputError) -> InvalidInputError:
-    return InvalidInputError(
-        f"{path} is damaged and was left as it is: {error}. Mend it, or move it away, and try again"
-    )
+        raise InvalidInputError(
+            f"{path} is damaged and was left as it is: {error}. Mend it, or move it away, and try "
+            "again"
+        ) from error
 
 
 def _read(path: Path) -> bytes | None:

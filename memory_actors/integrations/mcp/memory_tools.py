@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from memory_actors.api.operations import OPERATIONS, in_json, struct_of
+from memory_actors.api.operations import OPERATIONS, Parameter, in_json, struct_of
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item, MemoryType
-from memory_actors.base.validation import check_name, content_bytes, time_us
+from memory_actors.base.validation import check_count, check_name, content_bytes, time_us
 from memory_actors.integrations.mcp.answers import (
     About,
     AllWritten,
@@ -27,7 +27,7 @@ from memory_actors.integrations.mcp.answers import (
     shown,
     told,
 )
-from memory_actors.integrations.mcp.tool import Run, Tool, ToolAnswer, ToolCall
+from memory_actors.integrations.mcp.tool import SYNONYMS, Run, Tool, ToolAnswer, ToolCall
 from memory_actors.sharing.system import UserMemory
 
 MANY_MAX: Final = 1_000
@@ -46,42 +46,43 @@ WORDS: Final[Mapping[str, str]] = {
     "occurred_at": "When it was true, ISO 8601 (2026-03-01). Leave out for now.",
     "pinned": "True for what must never make room for newer memories.",
     "query": "What you want to know, in words: a question or a topic.",
-    "top_k": "How many at most (5 if left out).",
-    "memory_types": f"Only these kinds, of: {', '.join(KINDS)}. Leave out for all.",
+    "memory_types": "Only these kinds. Leave out for all.",
     "filters": (
         'Only memories with this metadata: {"topic": "travel"}, or with operators: '
         '{"price": {"lt": 20}}.'
     ),
     "since": "Only what was true from then on, ISO 8601.",
     "until": "Only what was true up to then, ISO 8601.",
-    "limit": "How many at most.",
+    "top_k": "How many at most. Default: 5.",
+    "limit": "How many at most. Default: 100.",
     "offset": "How many to skip: for the next page.",
-    "memory_id": "The memory_id that another tool returned.",
+    "memory_id": "The id that another tool returned.",
     "source": "The name of the first person, thing or place.",
     "relation": "How it relates to the second: a verb such as works_at.",
     "target": "The name of the second.",
     "fact": "The same as a sentence, if there is more to say.",
     "valid_from": "Since when it is true, ISO 8601. Leave out for now.",
     "valid_to": "When it stopped being true, ISO 8601. Leave out if it goes on.",
-    "entity_ref": "The name of a person, thing or place.",
+    "entity_ref": "The name or the id of a person, thing or place.",
     "ended": "True to include what is no longer true.",
     "as_of": "As it was then, ISO 8601. Leave out for now.",
 }
 """Parameters, for models."""
 KIND: Final = Literal[KINDS]
+LIMIT: Final = next(one for one in OPERATIONS["list_memories"].parameters if one.name == "limit")
 
 
-def _takes(operation: str, *names: str, **instead: Any) -> type[msgspec.Struct]:
-    """Return a struct of some parameters of an operation, each with its words."""
+def _takes(operation: str, *names: str, more: Sequence[Parameter] = ()) -> type[msgspec.Struct]:
+    """Return a struct of some parameters of an operation, and of more, each with its words."""
     declared = [one for one in OPERATIONS[operation].parameters if one.name in names]
-    types = {one.name: in_json(one.type) for one in declared}
+    types = {one.name: in_json(one.type) for one in [*declared, *more]}
     if "memory_types" in types:
         types["memory_types"] = list[KIND] | None  # type: ignore[valid-type]
-    types |= instead
     worded = {
         name: Annotated[kind, msgspec.Meta(description=WORDS[name])] for name, kind in types.items()
     }
-    return struct_of(operation.title().replace(".", ""), declared, worded)
+    name = operation.title().replace(".", "")
+    return struct_of(name, [*declared, *more], worded, rename=SYNONYMS)
 
 
 def _given(call: ToolCall) -> dict[str, Any]:
@@ -187,8 +188,8 @@ async def _is_there(user: UserMemory, name: str) -> bool:
     except NotFoundError as error:
         if AN_ID.fullmatch(name):
             raise NotFoundError(
-                f"no entity has the memory_id {name!r}: give the name of a person, thing or place, "
-                "or the memory_id of one as another tool returned it"
+                f"no entity has the id {name!r}: give the name of a person, thing or place, "
+                "or the id of one as another tool returned it"
             ) from error
         return False
     return True
@@ -205,15 +206,18 @@ async def _look_up(call: ToolCall) -> ToolAnswer:
         near = await call.user.retrieve(where.query or "", memory_types=["entity"], top_k=SIMILAR)
         note = f"Nothing is named {where.query!r}. See `similar`, or try recall."
         return ToolAnswer(About(searched=where, similar=[hit.content for hit in near], note=note))
-    how = {name: value for name, value in given.items() if name != "entity_ref"}
+    how = {name: given[name] for name in ("relation", "as_of", "ended")}
     links = await call.user.entities.relationships(entity.memory_id, **how)
+    left = max(0, len(links) - check_count(given["limit"], "limit", 1))
     return ToolAnswer(
         About(
             searched=where,
+            memory_id=entity.memory_id,
             name=entity.name,
             type=entity.type,
             observations=list(entity.observations),
-            relationships=[told(one, Relation) for one in links],
+            relationships=[told(one, Relation) for one in links[: given["limit"]]],
+            note=f"{left:,} older relationships are left out: raise limit." if left else None,
         )
     )
 
@@ -284,7 +288,7 @@ TOOLS: Final[Sequence[Tool]] = (
                 "the user refers to something from before, or an answer may depend on who they are "
                 "and what they like. Ask before you say that you do not know."
             ),
-            '{"query": "Which seat does Ann like?", "top_k": 3}',
+            '{"query": "Which seat does Ann like?", "limit": 3}',
         ),
         reads=True,
     ),
@@ -302,8 +306,8 @@ TOOLS: Final[Sequence[Tool]] = (
         "get_memory", "Get a memory", _get, _takes("get", "memory_id"), ShownMemory,
         (
             "Return one memory in full.",
-            "you have its memory_id and need its present text or metadata.",
-            '{"memory_id": "mem_0123"}',
+            "you have its id and need its present text or metadata.",
+            '{"id": "mem_0123"}',
         ),
         reads=True,
     ),
@@ -313,7 +317,7 @@ TOOLS: Final[Sequence[Tool]] = (
         (
             _says("update"),
             "a memory was wrong from the start. If it was right and things changed, use remember.",
-            '{"memory_id": "mem_0123", "content": "Ann prefers the window seat"}',
+            '{"id": "mem_0123", "content": "Ann prefers the window seat"}',
         ),
         destroys=True, repeats=True,
     ),
@@ -322,8 +326,8 @@ TOOLS: Final[Sequence[Tool]] = (
         _takes("delete", "memory_id"), WrittenMemory,
         (
             _says("delete"),
-            "the user asks you to forget something. Find its memory_id with recall first.",
-            '{"memory_id": "mem_0123"}',
+            "the user asks you to forget something. Find its id with recall first.",
+            '{"id": "mem_0123"}',
         ),
         destroys=True,
     ),
@@ -332,7 +336,7 @@ TOOLS: Final[Sequence[Tool]] = (
         (
             _says("why"),
             "the user asks where you know something from, or why you no longer do.",
-            '{"memory_id": "mem_0123"}',
+            '{"id": "mem_0123"}',
         ),
         reads=True,
     ),
@@ -351,11 +355,12 @@ TOOLS: Final[Sequence[Tool]] = (
     ),
     _tool(
         "look_up", "Look up a name", _look_up,
-        _takes("entities.relationships", "entity_ref", "relation", "as_of", "ended"), About,
+        _takes("entities.relationships", "entity_ref", "relation", "as_of", "ended", more=[LIMIT]),
+        About,
         (
             "Return what is known of a person, thing or place by name, and what it relates to.",
             "the question is about one name: 'Who is Ann?', 'What depends on billing?'",
-            '{"entity_ref": "Ann"}',
+            '{"id": "Ann"}',
         ),
         reads=True,
     ),

@@ -5,10 +5,16 @@ of the API key. What a caller did wrong is the result of the call, for the model
 wrong on this side is told in fixed words, and logged.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
 
+import anyio
 import mcp_types as types
 import msgspec
 from mcp.server.caching import CacheHint
@@ -17,6 +23,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import (
@@ -26,10 +33,18 @@ from memory_actors.base.errors import (
     QuotaExceededError,
 )
 from memory_actors.base.privacy import reason
+from memory_actors.base.surrogates import without_halves
 from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
 from memory_actors.integrations.mcp.answers import shown
-from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall, builtins, schema
+from memory_actors.integrations.mcp.tool import (
+    SYNONYMS,
+    Tool,
+    ToolAnswer,
+    ToolCall,
+    builtins,
+    schema,
+)
 from memory_actors.integrations.memory_tool import MemoryToolError
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -59,6 +74,8 @@ RECENT_MAX: Final = 50
 MEMORY: Final = "memory://memories/"
 PROMPT: Final = "recall_context"
 JSON: Final = "application/json"
+REQUEST_ID: Final = re.compile(r'"id"\s*:\s*(-?\d{1,18}\b|"(?:[^"\\]|\\.){0,200}")')
+BYTE_ORDER_MARK: Final = "\ufeff"
 LISTS_FRESH_MS: Final = 300_000  # lists change with the version of the program only
 AGENT_LENGTH_MAX: Final = 100
 BY_US: Final = (
@@ -75,6 +92,8 @@ RESOURCES: Final = (
 """The set of tools that a resource belongs to, its name, title, address and description."""
 CALLERS: Final = (InvalidInputError, NotFoundError, QuotaExceededError, MemoryToolError)
 """The errors whose words are made for callers."""
+NAMES: Final = {**SYNONYMS, "`why`": "explain_memory", "add_entity": "relate"}
+PYTHON_NAME: Final = re.compile("|".join(rf"(?<!\w){name}(?!\w)" for name in NAMES))
 
 _logger = get_logger("memory_actors.mcp")
 
@@ -99,8 +118,41 @@ async def serve_stdio(
         return memory.user(user_id, agent_id=agent_of(context))
 
     server = new_server(whose, tool_sets, watched=True)
-    async with stdio_server() as (reads, writes):
+    messages = _Messages()
+    async with stdio_server(stdin=messages) as (reads, writes):  # type: ignore[arg-type]
+        messages.answers = writes
         await server.run(reads, writes, server.create_initialization_options())
+
+
+class _Messages:
+    """The messages on stdin, repaired; a line that is none is answered with an error."""
+
+    answers: Any = None
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        stdin = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+        async for line in anyio.wrap_file(stdin):
+            message = without_halves(line.lstrip(BYTE_ORDER_MARK))
+            try:
+                types.jsonrpc_message_adapter.validate_json(message, by_name=False)
+            except ValueError as error:
+                if message.strip():
+                    await self.answers.send(SessionMessage(_refused(message, error)))
+            else:
+                yield message
+
+
+def _refused(line: str, error: ValueError) -> types.JSONRPCError:
+    """Return the answer to a line that is no message of the protocol."""
+    code, its_id = types.PARSE_ERROR, None
+    found = REQUEST_ID.search(line)  # also where the rest cannot be read
+    with suppress(ValueError, RecursionError):
+        its_id = json.loads(found[1]) if found else None
+        said = json.loads(line)
+        code, its_id = types.INVALID_REQUEST, said.get("id") if isinstance(said, dict) else None
+    told = types.ErrorData(code=code, message=f"This is no message of MCP: {error!s:.200}")
+    known = its_id if isinstance(its_id, str | int) else None
+    return types.JSONRPCError(jsonrpc="2.0", id=known, error=told)
 
 
 def agent_of(context: Context) -> str | None:
@@ -294,7 +346,7 @@ def _described(tool: Tool) -> types.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=schema(tool.takes),
-        output_schema=schema(tool.returns),
+        output_schema=schema(tool.returns, depth=1),
         annotations=types.ToolAnnotations(
             read_only_hint=tool.reads,
             destructive_hint=tool.destroys,
@@ -318,8 +370,12 @@ def _result(answer: ToolAnswer) -> types.CallToolResult:
 
 
 def _told(error: Exception, tool: str = "") -> str:
-    """Return what a caller is told of an error."""
-    if isinstance(error, CALLERS):
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    _logger.warning("call failed", tool=tool, error=reason(error))
-    return BY_US
+    """Return an error in the words of the tools; those of the memory tool are specified."""
+    if isinstance(error, MemoryToolError):
+        return str(error)
+    said = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    if not isinstance(error, CALLERS):
+        _logger.warning("call failed", tool=tool, error=reason(error))
+        said = BY_US
+    said = PYTHON_NAME.sub(lambda found: NAMES[found[0]], said)
+    return said if not tool or said.startswith(f"{tool}:") else f"{tool}: {said}"

@@ -1,13 +1,18 @@
 """The notion of a tool, without the protocol: a name, words for models, schemas, and a function.
 
-What it takes and returns are structs: their JSON schemas are shown to models, and arguments are
-read as them, so a schema and what is accepted cannot differ.
+A tool takes and returns structs. `schema` makes the JSON schemas that models see, in the subset
+that all clients accept. Arguments are converted to the same structs, and read leniently, as clients
+and models write numbers, nulls and nested JSON in several ways.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
+from rapidfuzz import process
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.sharing.system import UserMemory
@@ -60,29 +65,104 @@ class Tool(NamedTuple):
     """True if to call it again changes nothing more."""
 
     def arguments(self, given: Mapping[str, Any] | None) -> msgspec.Struct:
-        """Return arguments as a model gave them.
+        """Return the arguments that a model gave as a struct.
 
-        :raises InvalidInputError: they are not what the tool takes.
+        :raises InvalidInputError: the tool does not take them.
         """
+        wanted = schema(self.takes)
         try:
-            return msgspec.convert(dict(given or {}), self.takes)
+            return msgspec.convert(_lenient(dict(given or {}), wanted), self.takes, strict=False)
         except msgspec.ValidationError as error:
-            wanted = ", ".join(
-                field.encode_name + ("" if field.required else " (optional)")
-                for field in msgspec.structs.fields(self.takes)
-            )
-            raise InvalidInputError(
-                f"{self.name}: {str(error).replace(' - at `$', ' - at `')}. It takes {wanted}"
-            ) from error
+            reason = _reason(error, given or {}, wanted)
+            raise InvalidInputError(f"{self.name}: {reason}") from error
 
 
-def schema(of: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON schema of a struct, with `type: object` at its root, as tools need it."""
-    root, shared = msgspec.json.schema_components([of], ref_template="#/$defs/{name}")
-    name = root[0]["$ref"].rpartition("/")[2]
-    found = {key: value for key, value in shared.pop(name).items() if key != "title"}
-    found.pop("description", None)  # that is the tool's
-    return {**found, "$defs": shared} if shared else found
+DEPTH: Final = 8  # no tool takes deeper objects
+UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*?)`( - at `\$.*)?", re.DOTALL)
+SYNONYMS: Final = {"top_k": "limit", "memory_id": "id", "entity_ref": "id"}
+"""Names of the Python API that a tool takes for its own."""
+
+
+def _lenient(value: Any, wanted: Mapping[str, Any]) -> Any:
+    """Return a value without nulls for optional fields, and with JSON in texts decoded."""
+    kind = wanted.get("type")
+    if kind in ("array", "object") and isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            decoded = json.loads(value)
+            value = decoded if isinstance(decoded, list | dict) else value
+    if kind == "array" and value is not None:
+        items = value if isinstance(value, list | tuple) else [value]
+        return [_lenient(one, wanted["items"]) for one in items]
+    fields = wanted.get("properties")
+    if not isinstance(value, dict) or fields is None:
+        return value
+    named = {_own_name(name, value, fields): one for name, one in value.items()}
+    required = wanted.get("required", ())
+    return {
+        name: _lenient(one, fields.get(name, {}))
+        for name, one in named.items()
+        if one is not None or name in required or name not in fields
+    }
+
+
+def _own_name(name: str, given: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
+    own = SYNONYMS.get(name, name)
+    return own if own in fields and own not in given and name not in fields else name
+
+
+def _reason(
+    error: msgspec.ValidationError, given: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> str:
+    """Return what is wrong with arguments, and what the tool takes."""
+    fields, required = wanted["properties"], wanted.get("required", ())
+    takes = [name if name in required else f"{name} (optional)" for name in fields]
+    takes_all = f"It takes {', '.join(takes)}" if takes else "It takes no arguments"
+    nested = UNKNOWN.fullmatch(str(error))
+    unknown = [nested[1]] if nested else [name for name in given if name not in fields]
+    if not unknown:
+        return f"{str(error).replace(' - at `$', ' - at `')}. {takes_all}"
+    known = [*(_names(wanted) if nested else fields)]
+    meant = f": did you mean `{process.extractOne(unknown[0], known)[0]}`?" if known else "."
+    return f"there is no argument `{unknown[0]:.80}`{meant} {takes_all}"
+
+
+def _names(wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of a schema's properties, at any depth."""
+    for name, one in wanted.get("properties", {}).items():
+        yield name
+        yield from _names(one.get("items", one))
+
+
+def schema(of: type[msgspec.Struct], *, depth: int = DEPTH) -> dict[str, Any]:
+    """Return the JSON schema of a struct, in the subset that all clients accept.
+
+    Each value has one `type`: references are replaced by what they name, a union by its first
+    text or other member, and every array says what its items are. `depth` levels of objects say
+    what they hold.
+    """
+    root, shared = msgspec.json.schema_components([of], ref_template="{name}")
+    found = _one_type(root[0], shared, depth)
+    found.pop("description", None)  # the tool has its own
+    return {"properties": {}, **found}
+
+
+def _one_type(said: Mapping[str, Any], shared: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    if "$ref" in said:
+        said = {**shared[said["$ref"]], "description": said.get("description")}
+    members = [one for one in said.get("anyOf", ()) if one.get("type") != "null"]
+    if members:
+        texts = [one for one in members if one.get("type") == "string"]
+        said = {**(texts or members)[0], "description": said.get("description")}
+        return _one_type(said, shared, depth)
+    kept = {name: said[name] for name in ("type", "description", "enum") if said.get(name)}
+    kept.setdefault("type", "string")  # of an enumeration
+    if kept["type"] == "array":
+        kept["items"] = _one_type(said.get("items", {}), shared, depth)
+    if depth and said.get("properties"):
+        fields = said["properties"].items()
+        kept["properties"] = {name: _one_type(one, shared, depth - 1) for name, one in fields}
+        kept |= {"required": said["required"]} if said.get("required") else {}
+    return kept
 
 
 def builtins(value: Any) -> Any:

@@ -36,7 +36,9 @@ from memory_actors.kinds.entity.graph import name_key
 
 OBSERVATION: Final = re.compile(r"\[(?![ xX\-]\])([^\[\]()]+)\][ \t]+\S")
 SPECIAL: Final = re.compile(r"[\[\]\n]")
-LINK: Final = re.compile(r"\[\[([^\[\]\n]+)\]\]")
+LINK: Final = re.compile(r"(!?)\[\[([^\[\]\n]+)\]\]")
+PICTURE: Final = re.compile(r".*\.(?!md\b)\w{2,5}", re.DOTALL)
+"""The name of a file that is embedded, and is no note."""
 LINKS_TO: Final = "links_to"
 RELATES_TO: Final = "relates_to"
 MISSING: Final = "a note is linked to that is not there: it was added as an entity"
@@ -50,7 +52,8 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     known: Known = {}
     for place, title, note in _notes(path, reading):
         key = _key(title, note)
-        for name in (title, note["permalink"], PurePosixPath(note["file"]).stem):
+        file = PurePosixPath(note["file"])
+        for name in (title, note["permalink"], file.stem, file.with_suffix("")):
             known.setdefault(str(name).casefold(), (title, key))
         check_names(known, str(path))
         yield _entity(place, title, note)
@@ -62,7 +65,7 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
 def _notes(path: Path, reading: SourceReading) -> Iterator[tuple[str, str, dict[str, Any]]]:
     titles: set[str] = set()
     for name, text in markdown_files(path, reading):
-        fields, body = front_matter(text)
+        fields, body = front_matter(text, reading)
         title = str(fields.get("title") or PurePosixPath(name).stem)
         title = f"{title} ({name})" if name_key(title) in titles else title
         titles.add(name_key(title))
@@ -95,7 +98,7 @@ def _entity(place: str, title: str, note: Mapping[str, Any]) -> SourceRecord:
 def _relations(
     place: str, title: str, note: Mapping[str, Any], known: Known, reading: SourceReading
 ) -> Iterator[SourceRecord]:
-    for relation, link in dict.fromkeys(_links(note["body"])):
+    for relation, link in dict.fromkeys(_links(note["body"], known)):
         if link.casefold() not in known:
             missing = {"fields": {}, "body": "", "file": note["file"]}
             known[link.casefold()] = link, _key(link, missing)
@@ -120,29 +123,38 @@ def _observes(passage: MarkdownBlock) -> bool:
 
 def _relates(passage: MarkdownBlock) -> tuple[str, str] | None:
     """Return the relation and the link of an item that has nothing else but a context."""
-    relation, _, rest = passage.text.partition("[[")
+    relation, _, rest = passage.prose.partition("[[")
     link, closed, context = rest.partition("]]")
     if not (passage.is_item and closed and link) or SPECIAL.search(relation + link):
         return None
     text = context.strip(" \t")
     in_brackets = len(text) > 1 and text[0] == "(" and text[-1] == ")" and "\n" not in text
-    return (relation, link) if in_brackets or not text else None
+    is_embed = relation.endswith("!")
+    return (relation, link) if (in_brackets or not text) and not is_embed else None
 
 
-def _links(body: str) -> Iterator[tuple[str, str]]:
-    """Yield each relation of a note, and whom it names; a link may have words after a bar."""
+def _links(body: str, known: Known) -> Iterator[tuple[str, str]]:
+    """Yield each relation of a note, and whom it names."""
     for passage in passages(body):
         related = _relates(passage)
         if related:
             relation, link = related
-            yield relation.strip().strip("\"'") or RELATES_TO, _named(link)
-            continue
-        for link in LINK.findall(passage.text):
-            yield LINKS_TO, _named(link)
+            links = [(relation.strip().strip("\"'") or RELATES_TO, link)]
+        else:
+            found = LINK.findall(passage.prose)
+            links = [
+                (LINKS_TO, link) for embeds, link in found
+                if not (embeds and PICTURE.fullmatch(_named(link, known)))
+            ]  # fmt: skip
+        yield from ((relation, name) for relation, link in links if (name := _named(link, known)))
 
 
-def _named(link: str) -> str:
-    return link.partition("|")[0].strip() or link
+def _named(link: str, known: Known) -> str:
+    """Return the note that a link names: before a bar, and before an anchor in the note."""
+    name = link.partition("|")[0].strip(" \\")
+    if name.casefold() in known or name.endswith("#"):
+        return name
+    return name.partition("#")[0].strip().removesuffix(".md")
 
 
 def _others(place: str, title: str, note: Mapping[str, Any]) -> Iterator[SourceRecord]:
@@ -152,7 +164,7 @@ def _others(place: str, title: str, note: Mapping[str, Any]) -> Iterator[SourceR
         place,
         metadata,
         _when(note["fields"]),
-        but=lambda passage: _observes(passage) or bool(_relates(passage)),
+        but=lambda passage: _observes(passage) or bool(_relates(passage)) or passage.text == title,
     )
 
 
@@ -160,4 +172,4 @@ def _when(fields: Mapping[str, Any]) -> Any:
     return next((fields[name] for name in TIMES if is_time(fields.get(name))), None)
 
 
-SOURCE: Final = ImportSource("basic-memory", "a directory of notes", read)
+SOURCE: Final = ImportSource("basic-memory", "a directory of notes", read, of_markdown=True)

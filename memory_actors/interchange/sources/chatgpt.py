@@ -2,18 +2,20 @@
 
 A conversation is a tree: a message that was edited has several answers. The branch that was shown
 last, up to `current_node`, is taken over; how many messages are on others is told. A message is
-kept if the user or the model said it in words: not what tools, the system and thoughts say.
+kept if the user, the model or one of its tools said it in words, also in speech: not what the
+system says, what is hidden, thoughts and calls of tools.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from memory_actors.interchange.sources.chats import conversations, message
+from memory_actors.interchange.sources.chats import UNSPOKEN, conversations, message, spoken
 from memory_actors.interchange.sources.found import ImportSource, SourceReading, SourceRecord
 
-SPEAKERS: Final = ("user", "assistant")
-IN_WORDS: Final = ("text", "multimodal_text")
+SPEAKERS: Final = ("user", "assistant", "tool")
+SETTINGS: Final = ("user_editable_context", "model_editable_context")
+"""Forms of messages that are in each conversation, and said in none."""
 OTHER_BRANCHES: Final = "a message on a branch that was edited away was not taken over"
 
 
@@ -63,33 +65,23 @@ def _message(
         reading.leave_out(place, "a message must have an author and a content")
         return
     role, form = author.get("role"), content.get("content_type", "text")
-    if role not in SPEAKERS or form not in IN_WORDS or said.get("weight") == 0:
+    about = said.get("metadata") if isinstance(said.get("metadata"), dict) else {}
+    is_hidden = said.get("weight") == 0 or about.get("is_visually_hidden_from_conversation")
+    is_call = role == "assistant" and said.get("recipient", "all") != "all"
+    if role not in SPEAKERS or form in (*UNSPOKEN, *SETTINGS) or is_hidden or is_call:
         reading.note(f"a message of {role!r:.40} in the form {form!r:.40} was not taken over")
         return
-    text = _text(content, reading)
-    if text.strip():
-        yield message(
-            place,
-            {**said, "conversation": {k: v for k, v in conversation.items() if k != "mapping"}},
-            role=role,
-            text=text,
-            conversation=conversation.get("conversation_id") or conversation.get("id"),
-            title=conversation.get("title"),
-            own_id=said.get("id") or node.get("id"),
-            said_at=said.get("create_time") or conversation.get("create_time"),
-            program="chatgpt",
-        )
-
-
-def _text(content: Mapping[str, Any], reading: SourceReading) -> str:
-    parts = content.get("parts")
-    words: list[str] = []
-    for part in parts if isinstance(parts, list) else [content.get("text")]:
-        if isinstance(part, str):
-            words.append(part)
-        elif part is not None:
-            reading.note("a picture, a sound or a file in a message was not taken over")
-    return "\n".join(words)
+    yield from message(
+        place,
+        {**said, "conversation": {k: v for k, v in conversation.items() if k != "mapping"}},
+        role=role,
+        text="\n".join(spoken(content, reading)),
+        conversation=conversation.get("conversation_id") or conversation.get("id"),
+        title=conversation.get("title"),
+        own_id=said.get("id") or node.get("id"),
+        said_at=said.get("create_time") or conversation.get("create_time"),
+        program="chatgpt",
+    )
 
 
 SOURCE: Final = ImportSource(

@@ -1,7 +1,8 @@
 """Helpers for exports of chats: a conversation is a session, each message a memory.
 
-The words of the user and of the model are taken over. Those of tools are not: nobody vouches for
-them, and they are long. Both speak as `user` and `assistant`.
+The words of the user, the model and its tools are taken over, wherever the export keeps them: in
+parts, in a transcript of speech, in a pasted attachment. A machine says other things in the name of
+a speaker: thoughts, calls of tools, reminders. They are told, and not taken over.
 """
 
 import re
@@ -9,44 +10,106 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.sources.archives import files_in
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord, as_object, present
 from memory_actors.interchange.sources.json_items import json_items
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
 """Large exports have several."""
+CONVERSATIONS: Final = ("", "conversations")
+MESSAGES: Final = "chat_messages"
+MESSAGES_MAX: Final = 50_000  # of a conversation that is a file by itself: it is read whole
+MEMBERS_MAX: Final = 100
+UNSPOKEN: Final = frozenset((
+    "thinking", "redacted_thinking", "reasoning", "redacted_reasoning", "omitted_reasoning",
+    "summarized_reasoning", "thoughts", "reasoning_recap", "tool_use", "tool_call", "token_budget",
+))  # fmt: skip
+"""Types of parts that hold no words of a speaker."""
+WORDS: Final = ("text", "extracted_content", "transcript", "parts", "content", "result")
+"""The fields of a part that hold its words; the first that is there does."""
+DEPTH_MAX: Final = 20
+REMINDER: Final = re.compile(
+    r"<([a-z_-]*reminder)>(?:(?!<[a-z_-]*reminder>).)*?</\1>\s*", re.DOTALL
+)
+TEXT_CHARACTERS_MAX: Final = 64 << 10  # of one memory, at 4 bytes each
 
 
 def conversations(
     path: Path, reading: SourceReading, others: Callable[[str], bool] = lambda _name: False
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield each conversation of an export with its place and the name of its file."""
+    """Yield each conversation of an export with its place and the name of its file.
+
+    A file may be a list of them, or one of them.
+    """
 
     def wanted(name: str) -> bool:
         return bool(FILES.fullmatch(name)) or others(name)
 
     for name, file in files_in(path, wanted):
-        for number, (_, value) in enumerate(json_items(file, f"{path}, {name}"), start=1):
-            place = f"{path}, {name}, {number}"
-            record = as_object(value, place, reading)
-            if record is not None:
-                yield place, name, record
+        only: dict[str, Any] = {}
+        for number, (member, value) in enumerate(json_items(file, f"{path}, {name}"), start=1):
+            if member == MESSAGES:
+                only.setdefault(member, []).append(value)
+                if len(only[member]) > MESSAGES_MAX:
+                    raise InvalidInputError(f"{path} has over {MESSAGES_MAX:,} messages: split it")
+            elif member not in CONVERSATIONS:
+                only |= {member: value} if len(only) < MEMBERS_MAX else {}
+            else:
+                place = f"{path}, {name}, {number}"
+                record = as_object(value, place, reading)
+                if record is not None:
+                    yield place, name, record
+        if only:
+            yield f"{path}, {name}", name, only
+
+
+def spoken(part: Any, reading: SourceReading, depth: int = 0) -> Iterator[str]:
+    """Yield the words of a part of a message; a part without words is told."""
+    if isinstance(part, str):
+        text, reminders = REMINDER.subn("", part)
+        if reminders:
+            reading.note("a reminder in a message is none of its words: it was not taken over")
+        yield text
+    elif isinstance(part, list) and depth < DEPTH_MAX:
+        for one in part:
+            yield from spoken(one, reading, depth + 1)
+    elif isinstance(part, dict) and depth < DEPTH_MAX:
+        form = part.get("type") or part.get("content_type")
+        said = next((part[name] for name in WORDS if part.get(name)), None)
+        if form in UNSPOKEN or not isinstance(said, str | list):
+            reading.note(f"a part of a message of the type {form!r:.60} was not taken over")
+        else:
+            yield from spoken(said, reading, depth + 1)
+    elif part is not None:
+        reading.note("a part of a message that has no words was not taken over")
 
 
 def message(
     place: str, raw: dict[str, Any], *, role: str, text: str, conversation: Any, title: Any,
-    own_id: Any, said_at: Any, program: str,
-) -> SourceRecord:  # fmt: skip
-    """Return one message as a record."""
-    return SourceRecord(
-        place=place,
-        raw=raw,
-        key=None if own_id is None else [conversation, own_id],
-        fields=present(
-            content=text,
-            timestamp=said_at,
-            session=conversation,
-            role=role,
-            metadata=present(**{"title": title, f"{program}_id": own_id}),
-        ),
-    )
+    own_id: Any, said_at: Any, program: str, part: Any = None, **metadata: Any,
+) -> Iterator[SourceRecord]:  # fmt: skip
+    """Yield a message as a record; a long one as several.
+
+    `part` tells one text of a message from another.
+    """
+    left, number = text, 0
+    while left.strip():
+        room = left[:TEXT_CHARACTERS_MAX]
+        end = len(left) if room == left else max(room.rfind("\n"), room.rfind(" ")) + 1 or len(room)
+        said, left = left[:end], left[end:]
+        which = [one for one in (part, number or None) if one is not None]
+        if said.strip():
+            yield SourceRecord(
+                place=place,
+                raw=raw,
+                key=None if own_id is None else [conversation, own_id, *which],
+                fields=present(
+                    content=said,
+                    timestamp=said_at,
+                    session=conversation,
+                    role=role,
+                    metadata=present(**{"title": title, f"{program}_id": own_id}, **metadata),
+                ),
+            )
+        number += 1

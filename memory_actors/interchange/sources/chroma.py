@@ -51,7 +51,7 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     elif path.name == FILE or _is_database(path):
         yield from _read_database(path)
     else:
-        for place, batch in json_lines(path):
+        for place, batch in json_lines(path, reading):
             yield from _of_batch(batch, place, reading)
 
 

@@ -1,15 +1,16 @@
 """Claude: the archive of an export of one's data, its directory, or a `conversations.json` of it.
 
-Messages become memories of their conversation; `memories.json`, what Claude has noted of its user,
-becomes facts, a paragraph each. Thoughts, the use of tools and attachments are not taken over, and
-told.
+Messages become memories of their conversation, and so do the texts that were pasted as attachments
+and the results of tools. `memories.json`, what Claude has noted of its user, becomes facts, a
+paragraph each. Thoughts, calls of tools and files are not taken over, and told. A conversation by
+itself, as browser extensions export it, is read too.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from memory_actors.interchange.sources.chats import conversations, message
+from memory_actors.interchange.sources.chats import MESSAGES, conversations, message, spoken
 from memory_actors.interchange.sources.found import (
     ImportSource,
     SourceReading,
@@ -34,7 +35,7 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
 def _conversation(
     record: Mapping[str, Any], place: str, reading: SourceReading
 ) -> Iterator[SourceRecord]:
-    messages = record.get("chat_messages")
+    messages = record.get(MESSAGES)
     if not isinstance(messages, list):
         reading.leave_out(place, "a conversation must have a list of 'chat_messages'")
         return
@@ -44,39 +45,58 @@ def _conversation(
         if role is None:
             reading.leave_out(one, "a message must have a 'sender', human or assistant")
             continue
-        for _ in [*_list(said, "attachments"), *_list(said, "files")]:
-            reading.note("an attachment of a message was not taken over")
-        text = _text(said, reading)
-        if text.strip():
-            yield message(
+        about = {**said, "conversation": {k: v for k, v in record.items() if k != MESSAGES}}
+        for part, speaker, text in _texts(said, role, reading):
+            yield from message(
                 one,
-                {**said, "conversation": {k: v for k, v in record.items() if k != "chat_messages"}},
-                role=role,
+                about,
+                role=speaker,
                 text=text,
                 conversation=record.get("uuid"),
                 title=record.get("name"),
                 own_id=said.get("uuid"),
                 said_at=said.get("created_at") or record.get("created_at"),
                 program="claude",
+                part=part,
             )
+
+
+def _texts(
+    said: Mapping[str, Any], role: str, reading: SourceReading
+) -> Iterator[tuple[str | None, str, str]]:
+    """Yield the texts of a message: which one, who says it, and its words.
+
+    First the results of tools, then what its speaker says in its parts or else its plain text, and
+    in what is attached.
+    """
+    parts = _list(said, "content")
+    others: list[Any] = []
+    for number, part in enumerate(parts):
+        if isinstance(part, dict) and part.get("type") == "tool_result":
+            yield f"result {number}", "tool", "\n\n".join(spoken(part.get("content"), reading))
+        else:
+            others.append(part)
+    words = [*filter(str.strip, spoken(others, reading))]
+    # Beside other parts the plain text only says that they are not shown.
+    if not words and all(isinstance(one, dict) and one.get("type") == "text" for one in parts):
+        words = [*filter(str.strip, spoken(said.get("text"), reading))]
+    yield None, role, "\n\n".join([*words, *_attached(said, reading)])
+
+
+def _attached(said: Mapping[str, Any], reading: SourceReading) -> Iterator[str]:
+    """Yield the words of what is attached to a message: long texts that were pasted are."""
+    for one in [*_list(said, "attachments"), *_list(said, "files")]:
+        words = one.get("extracted_content") if isinstance(one, dict) else None
+        if isinstance(words, str) and words.strip():
+            reading.note("the text of an attachment was added to its message")
+            yield words
+        else:
+            reading.note("an attachment of a message has no text in the export: left behind")
 
 
 def _list(record: Mapping[str, Any], name: str) -> list[Any]:
     value = record.get(name)
     return value if isinstance(value, list) else []
-
-
-def _text(said: Mapping[str, Any], reading: SourceReading) -> str:
-    """Return the words of a message: those of its parts, else its plain text."""
-    words: list[str] = []
-    for part in _list(said, "content"):
-        form = part.get("type") if isinstance(part, dict) else type(part).__name__
-        if form == "text" and isinstance(part.get("text"), str):
-            words.append(part["text"])
-        else:
-            reading.note(f"a part of a message of the type {form!r:.60} was not taken over")
-    text = said.get("text")
-    return "\n\n".join(words) or (text if isinstance(text, str) else "")
 
 
 def _memories(

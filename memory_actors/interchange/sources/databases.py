@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -29,6 +30,7 @@ def database(path: Path, *tables: str) -> Iterator[sqlite3.Connection]:
             f"file:{quote(str(path.resolve()))}?{way}", uri=True, check_same_thread=False
         )
         try:
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
             connection.execute("PRAGMA trusted_schema = OFF")
             missing = set(tables) - _tables(connection)

@@ -7,7 +7,6 @@ a record says that has no place here.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -15,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.interchange.noting import NOTES_MAX, ImportNote
+from memory_actors.interchange.noting import NOTES_MAX, ImportNote, Notes
 from memory_actors.interchange.records import ReadLine
 from memory_actors.kinds.entity.graph import name_key
 
@@ -49,20 +48,15 @@ class SourceRecord(msgspec.Struct, kw_only=True):
     """True if it stays the same memory when it says something else: its key alone makes its id."""
 
 
-class SourceReading:
+class SourceReading(Notes):
     """Hears from a reader what it did not understand."""
 
     def __init__(self, user_field: str | None = None) -> None:
+        super().__init__()
         self.user_field = user_field
         """The field that is to name the user, where the caller says so."""
         self.left_out = self.understood = 0
-        self._noted: Counter[str] = Counter()
         self._first: dict[str, str] = {}
-
-    def note(self, says: str) -> None:
-        """Count something that a record has, and that was not taken over."""
-        known = says in self._noted or len(self._noted) < NOTES_MAX
-        self._noted[says if known else "other things were not understood, either"] += 1
 
     def leave_out(self, place: str, why: object) -> None:
         """Count a record that was not understood at all.
@@ -84,12 +78,13 @@ class SourceReading:
         self.leave_out(line.place, why)
 
     def notes(self) -> tuple[ImportNote, ...]:
-        """Return what was counted, in order."""
-        notes = []
-        for says, count in sorted(self._noted.items()):
-            first = f" (first: {self._first[says]})" if says in self._first else ""
-            notes.append(ImportNote(says + first, count))
-        return tuple(notes)
+        """Return what was counted, in order, each with the first place that was left out for it."""
+        return tuple(
+            ImportNote(f"{one.says} (first: {self._first[one.says]})", one.lines)
+            if one.says in self._first
+            else one
+            for one in super().notes()
+        )
 
 
 Read: TypeAlias = Callable[[Path, SourceReading], Iterator[SourceRecord]]
@@ -102,6 +97,8 @@ class ImportSource(NamedTuple):
     says: str
     """The input that it takes, in a few words."""
     read: Read
+    of_markdown: bool = False
+    """True if any text reads as what it takes."""
 
 
 def words(*of_them: str) -> frozenset[str]:

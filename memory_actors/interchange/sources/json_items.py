@@ -3,6 +3,9 @@
 The elements of an array are handed over one by one, and so are those of the arrays that an object
 has as its members. Only one of them is in memory at a time: as text it has at most
 `ITEM_CHARACTERS_MAX`, and so many commas and brackets that its objects stay below some 300 MB.
+
+A bad character costs nothing but itself: U+FFFD takes the place of bytes that are no UTF-8 and of
+halves of surrogate pairs, and control characters may stand in texts.
 """
 
 import codecs
@@ -13,8 +16,10 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.surrogates import without_halves
 from memory_actors.base.validation import JSON_INT_MAX
 from memory_actors.interchange.files import open_file
+from memory_actors.interchange.sources.found import SourceReading
 
 ITEM_CHARACTERS_MAX: Final = 32 << 20  # a conversation of years; its images are elsewhere
 ITEM_PARTS_MAX: Final = 2_000_000
@@ -28,7 +33,7 @@ def json_items(file: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
 
     A file that is one string, with JSON in it, is read as that JSON.
 
-    :raises InvalidInputError: it is not JSON, not UTF-8, or too much at once.
+    :raises InvalidInputError: it is not JSON, or too much at once.
     """
     text = _Text(file, name)
     match text.peek():
@@ -44,37 +49,28 @@ def json_items(file: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
     text.end()
 
 
-def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the value of each line that is not blank, and its place.
+def json_lines(path: Path, reading: SourceReading) -> Iterator[tuple[str, Any]]:
+    """Yield the value of each line that is not blank, and its place. One that is no JSON is told.
 
-    :raises InvalidInputError: one is not JSON, not UTF-8, or too much at once.
+    :raises InvalidInputError: one is too much at once.
     """
     with open_file(path) as file:
         number = 0
         while line := file.readline(ITEM_CHARACTERS_MAX + 1):
             number += 1
-            if line.strip():
-                place = f"{path}, line {number}"
-                yield place, _of_line(line, place)
+            text, place = line.decode("utf-8-sig", "replace"), f"{path}, line {number}"
+            if not text.strip():
+                continue
+            if len(line) > ITEM_CHARACTERS_MAX or _parts(text) > ITEM_PARTS_MAX:
+                raise InvalidInputError(_too_large(place))
+            try:
+                yield place, json.loads(without_halves(text), parse_int=_integer, strict=False)
+            except (ValueError, RecursionError) as error:
+                reading.leave_out(place, f"no JSON: {str(error)[:100]}")
 
 
-def _of_line(line: bytes, place: str) -> Any:
-    try:
-        if len(line) > ITEM_CHARACTERS_MAX or _parts(line) > ITEM_PARTS_MAX:
-            raise InvalidInputError(_too_large(place))
-        return json.loads(line, parse_int=_integer)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(
-            f"{place} is not JSON ({str(error)[:100]}). Nothing was added: each line must be whole"
-        ) from error
-
-
-def _parts(text: bytes | str) -> int:
+def _parts(text: str) -> int:
     """Return about how many values a text holds, at most."""
-    if isinstance(text, bytes):
-        return sum(map(text.count, (b",", b"[", b"{")))
     return sum(map(text.count, ",[{"))
 
 
@@ -129,8 +125,8 @@ class _Text:
 
     def __init__(self, file: IO[bytes], name: str):
         self._file, self._name = file, name
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._json = json.JSONDecoder(parse_int=_integer)
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._json = json.JSONDecoder(parse_int=_integer, strict=False)
         self._text, self._at, self._before = "", 0, 0
 
     def peek(self) -> str:
@@ -172,8 +168,10 @@ class _Text:
             else:
                 size = end - self._at
                 if not self._is_near_end(end) or not self._more():  # a number may go on
+                    said = self._text[self._at : self._at + size]
+                    whole = without_halves(said)
                     self._at += size
-                    return value
+                    return value if whole is said else self._json.decode(whole)
 
     def _is_near_end(self, at: int) -> bool:
         return at >= len(self._text) - _MARGIN
@@ -185,10 +183,7 @@ class _Text:
         if len(self._text) > ITEM_CHARACTERS_MAX or _parts(self._text) > ITEM_PARTS_MAX:
             raise InvalidInputError(_too_large(f"a value in {self._name}"))
         data = self._file.read(max(CHUNK_BYTES, len(self._text)))
-        try:
-            self._text += self._decoder.decode(data, final=not data)
-        except UnicodeDecodeError as error:
-            raise self.wrong("it is not UTF-8") from error
+        self._text += self._decoder.decode(data, final=not data)
         return bool(data)
 
     def wrong(self, why: str, place: int | None = None) -> InvalidInputError:

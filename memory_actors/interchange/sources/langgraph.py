@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.core.records import to_us
+from memory_actors.base.surrogates import without_halves
 from memory_actors.interchange.sources.databases import columns, database, rows
 from memory_actors.interchange.sources.found import (
     ImportSource,
@@ -70,8 +71,9 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
 
 
 def _decoded(value: object) -> Any:
+    value = value.decode(errors="replace") if isinstance(value, bytes) else value
     try:
-        return json.loads(value) if isinstance(value, str | bytes) else None
+        return json.loads(without_halves(value)) if isinstance(value, str) else None
     except (ValueError, RecursionError):
         return None
 

@@ -2,9 +2,11 @@
 
 An agent file is JSON, or a JSON string that holds it. Its blocks become documents of the collection
 `letta`, by their labels: what an agent always has before it is replaced, not added to. The messages
-of the user and the agent become memories of a session for each agent; what tools and the system
-said is left out, and told. A passage, `{"text", "created_at", "tags", ...}`, becomes a fact: agent
-files have none, so ask the server for them.
+of the user, the agent and its tools become memories of a session for each agent. What the system
+said is left out, and told: its prompts, the logins, heartbeats and alerts that it sends in the name
+of the user, and the inner monologue beside a call of a tool. A passage,
+`{"text", "created_at", "tags", ...}`, becomes a fact: agent files have none, so ask the server for
+them.
 
 An agent has no user: `--user-field agent` makes one of each, which has its messages and blocks.
 Without it all is of one user, where the blocks of several agents are in a collection of each,
@@ -19,7 +21,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from memory_actors.base.surrogates import without_halves
 from memory_actors.interchange.files import open_file
+from memory_actors.interchange.sources.chats import message as chat_message
+from memory_actors.interchange.sources.chats import spoken
 from memory_actors.interchange.sources.found import (
     ImportSource,
     SourceReading,
@@ -34,7 +41,9 @@ from memory_actors.interchange.sources.found import (
 from memory_actors.interchange.sources.json_items import json_items
 
 COLLECTION: Final = "letta"
-SPEAKERS: Final = ("user", "assistant")
+SPEAKERS: Final = ("user", "assistant", "tool")
+MACHINE: Final = ("login", "heartbeat", "system_alert", "reminder")
+"""Types of messages that the server sends in the name of the user, as JSON."""
 PASSAGE: Final = words(
     "id text created_at tags metadata metadata_ embedding embedding_config organization_id",
     "is_deleted updated_at created_by_id last_updated_by_id file_id source_id archive_id file_name",
@@ -49,16 +58,21 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     agents = _agents(path)
     shelf = _Shelf(agents, together=reading.user_field != "agent")
     names = iter(agents.names)
+    known = (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages")
+    is_known = False
     with open_file(path) as file:
         for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
             place = f"{path}, {member or 'record'} {number}"
-            if member in (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages"):
+            if member in known:
+                is_known = True
                 agent = next(names) if member == "agents" else agents.only
                 record = as_object(value, place, reading)
                 if record is not None:
                     yield from _of(member, record, agent, shelf, place, reading)
             elif isinstance(value, dict | list) and value and member != "metadata":
                 reading.note(f"{member[:60]!r} is not memory: it was not taken over")
+    if not is_known:
+        reading.note(f"there is none of {', '.join(filter(None, known))} in it")
 
 
 # --- whose
@@ -217,47 +231,60 @@ def _message(
     if role not in SPEAKERS:
         reading.note(f"a message of the role {role!r:.60} was not taken over")
         return
-    text = _text(message)
+    which = [message.get("id"), message.get("created_at")]
+    text = _text(message, reading)
     if not text.strip():
         reading.note("a message without words (a tool call, a thought, a picture) was left out")
-        return
-    which = [message.get("id"), message.get("created_at")]
-    yield SourceRecord(
-        place=place,
-        raw={**message, "agent": agent},
-        key=["message", agent, *which] if any(which) else None,
-        fields=present(
-            content=text,
-            timestamp=message.get("created_at"),
-            session=agent,
-            role=role,
-            metadata=present(agent=agent, letta_id=message.get("id")),
-        ),
-    )
+    for one in chat_message(
+        place, {**message, "agent": agent}, role=role, text=text, conversation=agent, title=None,
+        own_id=message.get("id"), said_at=message.get("created_at"), program="letta", agent=agent,
+    ):  # fmt: skip
+        more = one.key[2:] if one.key else []
+        key = ["message", agent, *which, *more] if any(which) else None
+        yield msgspec.structs.replace(one, key=key)
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    """Return what a message says, also if it is said through the tool for that."""
-    content = message.get("content", message.get("text"))
-    parts = content if isinstance(content, list) else [content]
-    said = [
-        part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part
-        for part in parts
-    ]
+def _text(message: Mapping[str, Any], reading: SourceReading) -> str:
+    """Return the words of a message: of its parts, or of the tool that speaks to the user."""
     calls = message.get("tool_calls")
-    spoken = [_spoken(one) for one in calls] if isinstance(calls, list) else []
-    return "\n".join(one for one in [*said, *spoken] if isinstance(one, str) and one)
+    if isinstance(calls, list) and calls:
+        return "\n".join(filter(None, map(_spoken, calls)))
+    words = spoken(message.get("content", message.get("text")), reading)
+    if message.get("role") == "assistant":
+        return "\n".join(words)
+    return "\n".join(_unwrapped(message, one, reading) for one in words)
+
+
+def _unwrapped(message: Mapping[str, Any], text: str, reading: SourceReading) -> str:
+    """Return the words in the JSON in which the server wraps what users and tools say."""
+    said = _json(text)
+    sort = said.get("type")
+    if message.get("role") == "tool":
+        is_wrapped = "status" in said and isinstance(said.get("message"), str)
+        is_sent = message.get("name") == TOOL_THAT_SPEAKS
+        return "" if is_sent else said["message"] if is_wrapped else text
+    if sort == "user_message" and isinstance(said.get("message"), str):
+        return str(said["message"])
+    if sort in MACHINE or (isinstance(sort, str) and "time" in said):
+        reading.note(f"a message of the server, {sort!r:.60}, was not taken over")
+        return ""
+    return text
+
+
+def _json(text: object) -> dict[str, Any]:
+    try:
+        said = json.loads(without_halves(str(text)), strict=False)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _spoken(call: object) -> str | None:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or function.get("name") != TOOL_THAT_SPEAKS:
         return None
-    try:
-        given = json.loads(str(function.get("arguments")))
-    except (ValueError, RecursionError):
-        return None
-    return given.get("message") if isinstance(given, dict) else None
+    said = _json(function.get("arguments")).get("message")
+    return said if isinstance(said, str) else None
 
 
 SOURCE: Final = ImportSource("letta", "an agent file (.af), or JSON of archival passages", read)

@@ -1,25 +1,46 @@
 """Markdown files as sources have them: their front matter, and what they say block by block.
 
-Of YAML only what notes use is understood: `name: text`, and lists in one line or in several.
+The only reader of Markdown for importers. `markdown-it-py` finds the blocks, and so what is code: a
+link, a heading or a comment in code is none. `PyYAML` reads the front matter. Its values stay texts
+as they are written: a title such as `2026-05-01`, `007` or `no` is a title.
 """
 
+import codecs
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import yaml
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord, present
-from memory_actors.kinds.context.markdown import BYTE_ORDER_MARK, ITEM, entry_text, parse
+from memory_actors.kinds.context.markdown import BYTE_ORDER_MARK, entry_text
 
 FILE_BYTES_MAX: Final = 16 << 20
+LINES_MAX: Final = 50_000  # each takes some 4 KB while the file is read
 ENDINGS: Final = (".md", ".markdown")
-FRONT: Final = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-FIELD: Final = re.compile(r"([\w.-]+):[ \t]*(.*)")
-LIST_ITEM: Final = re.compile(r"[ \t]*-[ \t]+(.*)")
-COMMENT: Final = ("<!--", "-->")
+FRONT: Final = re.compile(
+    r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
+FRONT_CHARACTERS_MAX: Final = 64 << 10  # PyYAML reads some 100 KB a second
+FIELD: Final = re.compile(r"^([\w.-]+):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+NO_YAML: Final = "a front matter is no YAML: its lines `name: text` were taken over as they are"
+ALIASES_MAX: Final = 10  # each may repeat what has others in it
+MARKDOWN: Final = MarkdownIt("commonmark").disable(["reference", "inline"])
+SPECIAL: Final = re.compile(  # bounded, so that texts of backticks alone take no time
+    r"(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*\n).){1,2000}?(?<!`)(?P=ticks)(?!`)|\\[\\`\[<]"
+    r"|(?P<comment><!--(?:(?!<!--).)*?-->)",
+    re.DOTALL,
+)
+"""Code in a line, an escaped character, or a comment."""
+RULE: Final = re.compile(r"[ \t]*-{1,3}[ \t]*")
+"""A line below a text that makes it a heading, and is meant as a rule: `---`."""
 
 
 def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, str]]:
@@ -28,7 +49,7 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
     :raises InvalidInputError: there is none, or it cannot be read.
     """
     if not path.is_dir():
-        yield path.name, _text(path)
+        yield path.name, _text(path, reading)
         return
     found = False
     for directory, names, files in os.walk(path):
@@ -39,54 +60,53 @@ def markdown_files(path: Path, reading: SourceReading) -> Iterator[tuple[str, st
                 continue
             if one.suffix.casefold() in ENDINGS:
                 found = True
-                yield one.relative_to(path).as_posix(), _text(one)
+                yield one.relative_to(path).as_posix(), _text(one, reading)
             elif not name.startswith("."):
                 reading.note(f"a file {one.suffix[:20]!r} is no Markdown: it was not read")
     if not found:
         raise InvalidInputError(f"the directory {path} has no Markdown files (.md)")
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, reading: SourceReading) -> str:
     with open_file(path) as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
         raise InvalidInputError(f"{path} is over {FILE_BYTES_MAX >> 20} MB: split it")
-    try:
-        return data.decode().removeprefix(BYTE_ORDER_MARK)
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(
-            f"{path} is not UTF-8 text (byte {error.start + 1}). Nothing was added: save it as "
-            "UTF-8"
-        ) from error
+    text = data.decode(errors="replace").removeprefix(BYTE_ORDER_MARK)
+    if len(text.encode()) != len(data.removeprefix(codecs.BOM_UTF8)):
+        reading.note("a file is not UTF-8 throughout: U+FFFD takes the place of the other bytes")
+    if text.count("\n") > LINES_MAX:
+        raise InvalidInputError(f"{path} has over {LINES_MAX:,} lines: split it")
+    return text
 
 
-def front_matter(text: str) -> tuple[dict[str, Any], str]:
+def front_matter(text: str, reading: SourceReading) -> tuple[dict[str, Any], str]:
     """Return the fields that a text begins with, and the rest of it."""
     found = FRONT.match(text)
     if found is None:
         return {}, text
-    fields: dict[str, Any] = {}
-    name = ""
-    for line in found[1].splitlines():
-        item, field = LIST_ITEM.fullmatch(line), FIELD.fullmatch(line)
-        if item and isinstance(fields.get(name), list):
-            fields[name].append(_plain(item[1]))
-        elif field:
-            name = field[1]
-            fields[name] = _value(field[2].strip())
-    return fields, text[found.end() :]
+    try:
+        if len(found[1]) > FRONT_CHARACTERS_MAX:
+            raise yaml.YAMLError("too long")
+        fields = yaml.load(found[1], _Texts) or {}  # noqa: S506 - it makes nothing but texts
+    except (yaml.YAMLError, ValueError, RecursionError):
+        reading.note(NO_YAML)
+        fields = dict(FIELD.findall(found[1]))
+    if not isinstance(fields, dict):
+        return {}, text
+    return {str(name): value for name, value in fields.items()}, text[found.end() :]
 
 
-def _value(text: str) -> Any:
-    if not text:
-        return []
-    if text[0] == "[" and text[-1] == "]":
-        return [_plain(one) for one in text[1:-1].split(",") if one.strip()]
-    return _plain(text)
+class _Texts(yaml.BaseLoader):
+    """Makes texts, and lists and dicts of them, of bounded size."""
 
+    aliases = 0
 
-def _plain(text: str) -> str:
-    return text.strip().strip("\"'")
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.aliases += self.check_event(yaml.AliasEvent)
+        if self.aliases > ALIASES_MAX:
+            raise yaml.YAMLError("too many aliases")
+        return super().compose_node(parent, index)
 
 
 class MarkdownBlock(NamedTuple):
@@ -95,33 +115,75 @@ class MarkdownBlock(NamedTuple):
     text: str
     headings: tuple[str, ...]
     is_item: bool
+    prose: str
+    """The text with blanks for its code."""
 
 
 def passages(text: str) -> Iterator[MarkdownBlock]:
-    """Yield what each block says that is no heading."""
-    headings: dict[int, str] = {}
-    for block in parse(_without_comments(text)):
-        raw = block.raw.lstrip("\r\n")
-        if block.heading is not None:
-            depth = len(raw) - len(raw.lstrip("#"))
+    """Yield what each block says, and each heading that has nothing below it."""
+    lines = re.sub(r"\r\n?", "\n", text).split("\n")
+    headings = dict[int, str]()
+    is_bare = False  # nothing is below the last heading so far
+    for block, inside in _blocks(MARKDOWN.parse("\n".join(lines))):
+        is_heading = block.type == "heading_open"
+        said, prose = _said(lines, inside[1] if is_heading else block, inside)
+        if is_heading and not RULE.fullmatch(lines[(block.map or [0, 0])[1] - 1]):
+            depth = int(block.tag[1:])
+            if is_bare and depth <= max(headings):
+                yield _bare(headings)
             headings = {level: title for level, title in headings.items() if level < depth}
-            headings[depth] = block.heading
-        elif said := entry_text(block.raw).strip():
-            yield MarkdownBlock(said, tuple(headings.values()), bool(ITEM.match(raw)))
+            title = _without_comments(inside[1].content).strip()
+            headings |= {depth: title} if title else {}
+            is_bare = bool(title)
+        elif said:
+            is_bare = False
+            is_item = block.type == "list_item_open"
+            yield MarkdownBlock(said, tuple(headings.values()), is_item, prose)
+    if is_bare:
+        yield _bare(headings)
+
+
+def _bare(headings: Mapping[int, str]) -> MarkdownBlock:
+    *above, title = headings.values()
+    return MarkdownBlock(title, tuple(above), is_item=False, prose=title)
+
+
+def _blocks(tokens: Sequence[Token]) -> Iterator[tuple[Token, list[Token]]]:
+    """Yield each block at the top, and each item of a list there, with all tokens of it."""
+    level, inside = 0, list[Token]()
+    for token in tokens:
+        if token.level == 0 and token.type.partition("_")[0] in ("bullet", "ordered"):
+            level = int(token.nesting == 1)
+            continue
+        if token.level == level and token.nesting >= 0:
+            inside = []
+        inside.append(token)
+        if token.level == level and token.nesting <= 0 and token.type != "hr":
+            yield inside[0], inside
+
+
+def _said(lines: Sequence[str], block: Token, inside: Sequence[Token]) -> tuple[str, str]:
+    """Return what a block says, without comments, and the same with blanks for its code."""
+    first, end = block.map or (0, 0)
+    coded = {
+        number
+        for token in inside
+        if token.type in ("fence", "code_block")
+        for number in range(*(token.map or (0, 0)))
+    }
+    text, prose = list[str](), list[str]()
+    for is_code, run in groupby(range(first, end), coded.__contains__):
+        said = "\n".join(lines[number] for number in run)
+        text.append(said if is_code else _without_comments(said))
+        prose.append("" if is_code else SPECIAL.sub(" ", said))
+    said, meant = "\n".join(text), "\n".join(prose)
+    if block.type == "list_item_open":
+        said, meant = entry_text(said), entry_text(meant)
+    return said.strip(), meant.strip()
 
 
 def _without_comments(text: str) -> str:
-    """Return a text without its comments, in time that grows with it also if many never end."""
-    begins, ends = COMMENT
-    kept: list[str] = []
-    at = 0
-    while (begin := text.find(begins, at)) >= 0:
-        end = text.find(ends, begin + len(begins))
-        if end < 0:
-            break
-        kept.append(text[at:begin])
-        at = end + len(ends)
-    return "".join(kept) + text[at:]
+    return SPECIAL.sub(lambda found: "" if found["comment"] else found[0], text)
 
 
 def facts(

@@ -53,7 +53,7 @@ def _records(path: Path, reading: SourceReading) -> Iterator[tuple[str, dict[str
     with open_file(path) as file:
         beginning = file.read(200)
     is_graph = any(f'"{member}"'.encode() in beginning for member in MEMBERS)
-    for place, value in _of_graph(path) if is_graph else json_lines(path):
+    for place, value in _of_graph(path) if is_graph else json_lines(path, reading):
         record = as_object(value, place, reading)
         if record is None:
             continue
@@ -90,10 +90,21 @@ def _entity(record: Mapping[str, Any], place: str, reading: SourceReading) -> So
         replaces=True,
         fields=present(
             memory_type="entity",
-            data=entity(name, kind, record.get("observations")),
+            data=entity(name, kind, _observations(record, reading)),
             metadata=metadata_of(record, ENTITY, reading),
         ),
     )
+
+
+def _observations(record: Mapping[str, Any], reading: SourceReading) -> Any:
+    """Return the observations that are texts; one that is none costs the others nothing."""
+    given = record.get("observations")
+    if not isinstance(given, list):
+        return given
+    texts = [one for one in given if isinstance(one, str) and one.strip()]
+    for _ in given[len(texts) :]:
+        reading.note("an observation that is no text was not taken over")
+    return texts
 
 
 def _missing(

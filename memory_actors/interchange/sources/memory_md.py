@@ -22,10 +22,14 @@ TIMES: Final = ("date", "created", "created_at")
 def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the facts of each file, in order of their names."""
     for name, text in markdown_files(path, reading):
-        fields, body = front_matter(text)
+        fields, body = front_matter(text, reading)
         times = [*(fields.get(one) for one in TIMES), *DAY.findall(Path(name).stem)]
         when = next((one for one in times if is_time(one)), None)
-        yield from facts(body, f"{path}, {name}", {**fields, "file": name}, when)
+        # A file of fields alone says something, too.
+        said = body if body.strip() else "\n".join(f"{one}: {fields[one]}" for one in fields)
+        yield from facts(said, f"{path}, {name}", {**fields, "file": name}, when)
 
 
-SOURCE: Final = ImportSource("memory-md", "a MEMORY.md, or a directory of Markdown notes", read)
+SOURCE: Final = ImportSource(
+    "memory-md", "a MEMORY.md, or a directory of Markdown notes", read, True
+)

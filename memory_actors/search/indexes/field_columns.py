@@ -1,12 +1,12 @@
 """The column of a field: which rows have which value at one path.
 
 The keys of the rows by value, and by the elements of lists for `contains`; values are put in order
-for the first range. What is asked of a column is a plan: how many rows it would give, and at what
-cost, before any are gathered.
+for the first range, times in an order of their own. What is asked of a column is a plan: how many
+rows it would give, and at what cost, before any are gathered.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.filters import steps_of, values_at
+from memory_actors.base.filters import TimeSpan, steps_of, time_span, values_at
 
 K = TypeVar("K", bound=Hashable)
 
@@ -147,7 +147,8 @@ class Column(Generic[K]):
         elif held is None:
             self._keys[token] = (key,)
             if self._ordered:
-                insort(self._ordered.get(_kind(token), []), token)
+                for kind, place in _places(token):
+                    insort(self._ordered.get(kind, []), place)
         elif held[0] != key:
             self._keys[token] = Posting((held[0], key))
 
@@ -159,8 +160,9 @@ class Column(Generic[K]):
             held.without_key(key)
         elif key in held:
             del self._keys[token]
-            if (ordered := self._ordered.get(_kind(token))) is not None:
-                del ordered[bisect_left(ordered, token)]
+            for kind, place in _places(token) if self._ordered else ():
+                if (ordered := self._ordered.get(kind)) is not None:
+                    del ordered[bisect_left(ordered, place)]
 
     def plan(self, name: str, operand: Any) -> RowPlan[K]:
         """Plan `eq`, `in`, `contains` or `exists`."""
@@ -168,11 +170,15 @@ class Column(Generic[K]):
             return ready([*self._keys.values()])
         if name == "contains":
             return self._containing(_token(operand))
-        return self._among({_token(one) for one in (operand if name == "in" else [operand])})
+        asked = operand if name == "in" else [operand]
+        times = [one for one in asked if time_span(one)]
+        same = [token for one in times for token in self._between([("gte", one), ("lte", one)])]
+        return self._among({*map(_token, asked), *same})
 
     def ranges(self, limits: Sequence[tuple[str, Any]]) -> list[RowPlan[K]]:
-        """Plan a range at once, if no row can meet each end of it by another value."""
-        parts = [[limit] for limit in limits] if self._several else [limits] if limits else []
+        """Plan a range at once, if no row can meet each end of it by another value or kind."""
+        apart = self._several or len({_limit_kind(limit) for _, limit in limits}) > 1
+        parts = [[limit] for limit in limits] if apart else [limits] if limits else []
         return [self._range(part) for part in parts]
 
     def _range(self, limits: Sequence[tuple[str, Any]]) -> RowPlan[K]:
@@ -197,21 +203,22 @@ class Column(Generic[K]):
         return ready([*found, self._of(dict)], not self._of(dict))
 
     def _between(self, limits: Sequence[tuple[str, Any]]) -> list[Any]:
-        """Return the values within limits: none, if these are not all numbers or all strings."""
-        kinds = {_kind(_token(limit)) for _, limit in limits}
-        kind = kinds.pop()
-        if kind is None or kinds:
+        """Return the values within limits of one kind: none, if it has no order."""
+        kind = _limit_kind(limits[0][1])
+        if kind is None:
             return []
         ordered = self._in_order(kind)
-        places = [(name, BOUNDS[name](ordered, limit)) for name, limit in limits]
+        places = [(name, _bound(ordered, name, limit)) for name, limit in limits]
         start = max([0, *(place for name, place in places if name in _LOWER)])
         end = min([len(ordered), *(place for name, place in places if name not in _LOWER)])
-        return ordered[start:end]
+        found = ordered[start:end]
+        return [token for _, token in found] if kind is TimeSpan else found
 
     def _in_order(self, kind: type) -> list[Any]:
         """Return the different values of a kind in order, and keep them so from now on."""
         if kind not in self._ordered:
-            self._ordered[kind] = sorted([token for token in self._keys if _kind(token) is kind])
+            places = [place for token in self._keys for of, place in _places(token) if of is kind]
+            self._ordered[kind] = sorted(places)
         return self._ordered[kind]
 
     def _of(self, token: Hashable) -> Collection[K]:
@@ -269,6 +276,29 @@ def _tokens(value: Any) -> Sequence[Hashable]:
     if not isinstance(value, list):
         return (_token(value),)
     return [list, *[(list, _token(one)) for one in value if not isinstance(one, _OPAQUE)]]
+
+
+def _places(token: Hashable) -> Iterator[tuple[type, Any]]:
+    """Yield what a token is in each order that it is in; a string may be a time, too."""
+    kind = _kind(token)
+    if kind is not None:
+        yield kind, token
+    span = time_span(token)
+    if span is not None:
+        yield TimeSpan, (span.first, token)
+
+
+def _limit_kind(limit: Any) -> type | None:
+    """Return the kind of the values that a limit is compared with."""
+    return TimeSpan if time_span(limit) else _kind(_token(limit))
+
+
+def _bound(ordered: Sequence[Any], name: str, limit: Any) -> int:
+    """Return the place of a limit among values in order."""
+    span = time_span(limit)
+    if span is None:
+        return BOUNDS[name](ordered, limit)
+    return bisect_left(ordered, (span.last + 1,) if name in ("gt", "lte") else (span.first,))
 
 
 def _kind(token: Hashable) -> type | None:

@@ -142,3 +142,31 @@ async def test_bad_input_is_refused(open_memory, call) -> None:
     async with open_memory() as memory:
         with pytest.raises(InvalidInputError):
             await call(memory.user("u").documents)
+
+
+TIMES = ("2026-03-01T23:30:00-05:00", "2026-03-01T12:00:00Z", "2026-03-02T01:00:00+02:00")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        ({"gte": "2026-03-01", "lte": "2026-03-01"}, [1, 2]), ({"gt": "2026-03-01"}, [0]),
+        ({"lt": "2026-03-01T23:00:00Z"}, [1]), ({"eq": "2026-03-02T04:30:00Z"}, [0]),
+    ],
+)  # fmt: skip
+async def test_times_of_any_zone_are_compared_as_times(open_memory, wanted, numbers) -> None:
+    """In documents and in metadata; a date alone means the whole day."""
+    async with open_memory() as memory:
+        user = memory.user("u")
+        for number, time in enumerate(TIMES):
+            await user.documents.put("c", {"n": number, "created_at": time}, key=str(number))
+            await user.add(f"fact {number}", metadata={"n": number, "created_at": time})
+        filters = {"created_at": wanted}
+        found = await user.documents.find("c", filters)
+        assert [one.value["n"] for one in found] == numbers
+        listed = await user.list_memories(["long_term"], filters=filters)
+        assert sorted(one.metadata["n"] for one in listed) == numbers
+        hits = await user.retrieve("fact", memory_types=["long_term"], filters=filters)
+        assert sorted(hit.metadata["n"] for hit in hits) == numbers
+        by_time = await user.documents.find("c", order_by="created_at")
+        assert [one.value["n"] for one in by_time] == [1, 2, 0]

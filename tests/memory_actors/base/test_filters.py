@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -340,11 +342,29 @@ def kind_of(value: Any) -> str:
     return "number" if type(value) in (int, float) else type(value).__name__
 
 
+def moment(value: Any) -> datetime | None:
+    """What a string says as a time, by its form and the standard library alone."""
+    try:
+        assert re.match(r"....-..-..", value)
+        time = datetime.fromisoformat(value)
+    except (AssertionError, TypeError, ValueError):
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
 def passes(name: str, held: Any, operand: Any) -> bool:
+    if name == "in":
+        return any(passes("eq", held, one) for one in operand)
+    asked = moment(operand)
+    if asked is not None and name != "contains":
+        until = asked + timedelta(days=1) if len(operand) == 10 else asked + timedelta(0, 0, 1)
+        at = moment(held)
+        return at is not None and {
+            "eq": asked <= at < until, "gt": at >= until, "gte": at >= asked, "lt": at < asked,
+            "lte": at < until,
+        }[name]  # fmt: skip
     if name == "eq":
         return canonical(held) == canonical(operand)
-    if name == "in":
-        return canonical(held) in map(canonical, operand)
     if name == "contains":
         if isinstance(held, list):
             return canonical(operand) in map(canonical, held)
@@ -389,7 +409,11 @@ def reference(document: Any, wanted: Any) -> bool:
 
 
 NAMES = st.sampled_from(["a", "b", "a.b", "b.a", "0"])
-SCALARS = st.sampled_from([None, True, False, 0, 1, 2, 1.0, 0.5, -0.0, "", "a", "ab", "1"])
+SCALARS = st.sampled_from([
+    None, True, False, 0, 1, 2, 1.0, 0.5, -0.0, "", "a", "ab", "1",
+    "2026-03-01", "2026-03-01T12:00:00Z", "2026-03-01T14:00:00+02:00",
+    "2026-03-02T01:00:00+02:00", "2026-03-02", "2026-13-01",
+])  # fmt: skip
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
@@ -418,6 +442,36 @@ FILTERS = st.recursive(
     ),
     max_leaves=4,
 )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "days"),
+    [
+        ({"gte": "2026-03-01T00:00:00-05:00"}, "bcd"),
+        ({"gt": "2026-03-01"}, "d"), ({"lte": "2026-03-01"}, "abc"), ({"lt": "2026-03-01"}, "a"),
+        ({"gte": "2026-03-01", "lte": "2026-03-01"}, "bc"), ({"eq": "2026-03-01"}, "bc"),
+        ("2026-03-01", "bc"), ({"ne": "2026-03-01"}, "ad"), ({"in": ["2026-03-01", "x"]}, "bc"),
+        ({"eq": "2026-03-01T10:00:00+05:00"}, "b"), ({"lt": "2026-03-01T05:00:00.000001Z"}, "ab"),
+        ({"gt": "2026-02-28 18:30:00"}, "abcd"), ({"gt": date(2026, 3, 1)}, "d"),
+        ({"gt": datetime(2026, 3, 1, 12, tzinfo=UTC)}, "cd"),
+    ],
+)  # fmt: skip
+def test_times_are_compared_as_times_and_a_date_is_the_whole_day(wanted: Any, days: str) -> None:
+    created = {
+        "a": "2026-02-28T18:30:00.5-05:00",
+        "b": "2026-03-01T00:00:00-05:00",
+        "c": "2026-03-01T23:59:59.999999Z",
+        "d": "2026-03-02T03:00:00+02:00",
+    }
+    assert [name for name in created if match({"at": created[name]}, {"at": wanted})] == [*days]
+    assert not match({"at": "soon"}, {"at": {"gt": "2026-03-01"}})
+
+
+def test_an_order_by_times_is_that_of_the_moments() -> None:
+    times = ["2026-03-01T12:00:00+09:00", "2026-03-01T04:00:00Z", "2026-03-01T00:00:00-05:00"]
+    assert sorted(shuffled([{"x": one} for one in times]), key=ordering("x")) == [
+        {"x": one} for one in times
+    ]
 
 
 @given(document=DOCUMENTS, wanted=FILTERS)

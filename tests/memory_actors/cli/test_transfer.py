@@ -58,13 +58,26 @@ def test_all_kinds_are_exported_and_imported(program) -> None:
     assert program.json("entity", "neighbours", "Ada", "--user", "other")[0]["distance"] == 1
 
 
-def test_a_bad_line_is_named_and_earlier_lines_kept(program, chat: Path) -> None:
-    """A bad line is named, and the lines before it are kept."""
+def test_a_bad_line_is_named_and_costs_itself_alone(program, chat: Path) -> None:
     chat.write_text(f"{FIRST}\n{{oops\n{SECOND}\n")
-    error = program.refused("import", str(chat))
-    assert error["type"] == "InvalidInputError"
-    assert f"{chat}, line 2: " in error["message"]
-    assert [m["content"] for m in program.json("list")] == ["likes tea"]
+    report = program.json("import", str(chat))
+    assert (report["added"], report["left_out"]) == (2, 1)
+    assert f"(first: {chat}, line 2)" in report["notes"][0]["says"]
+
+
+def test_nothing_understood_is_a_failure(program, chat: Path) -> None:
+    for more in ([], ["--from", "mcp-memory"], ["--from", "chatgpt"]):
+        chat.write_text('{"name": "Ada", "entityType": "person", "observations": ["likes tea"]}\n')
+        error = program.refused("import", str(chat), *more)
+        assert error["type"] == "InvalidInputError"
+        assert "nothing in " in error["message"]
+
+
+def test_a_map_of_a_name_that_no_record_has_is_refused(program, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('[{"memory": "likes tea", "body": "likes milk"}]')
+    named = ["import", "x.json", "--from", "mem0", "--user", "u", "--map"]
+    assert "'bdy'" in program.refused(*named, "bdy=content")["message"]
+    assert program.json(*named, "body=content")["added"] == 1
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])

@@ -77,7 +77,7 @@ async def test_a_block_that_is_none_is_refused_by_line(
 ) -> None:
     path = written(tmp_path / "in.jsonl", {"id": "a", "data": data})
     async with store() as memory:
-        with pytest.raises(InvalidInputError, match=rf"in\.jsonl, line 1: .*{said}"):
+        with pytest.raises(InvalidInputError, match=rf"{said}.*\(first: .*in\.jsonl, line 1\)"):
             await import_jsonl(memory.user("u"), path)
 
 

@@ -93,24 +93,47 @@ async def test_an_empty_file_adds_nothing(store, file) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 3, 200, 250])
-async def test_lines_before_a_bad_one_are_kept(store, file, before: int) -> None:
-    """The lines before a bad line are kept, and nothing behind it."""
-    path = file(*chat(before), "{", '{"content": "behind"}')
+@pytest.mark.parametrize("bad", ["{", "[1]", '{"content": 7}', "\x00"])
+async def test_a_bad_line_costs_that_line_alone(store, file, before: int, bad: str) -> None:
+    path = file(*chat(before), bad, '{"content": "behind"}')
     async with store() as memory:
-        with pytest.raises(InvalidInputError, match=rf"chat\.jsonl, line {before + 1}: "):
-            await import_jsonl(memory.user("u"), path)
+        report = await import_jsonl(memory.user("u"), path)
         held = await memory.user("u").list_memories(limit=1000)
-    assert len(held) == before
-    assert "behind" not in {m.content for m in held}
+    assert (report.added, report.left_out) == (len(held), 1) == (before + 1, 1)
+    assert "behind" in {m.content for m in held}
+    (note,) = report.notes
+    assert note.says.startswith("left out: ")
+    assert f"chat.jsonl, line {before + 1})" in note.says
 
 
-async def test_a_corrected_file_goes_on_where_it_stopped(store, file) -> None:
+async def test_a_bad_character_costs_itself_alone(store, file) -> None:
+    path = file(
+        b'{"content": "cut \\ud83d"}', b'{"content": "\\uDE00\\uD83D"}', b'{"content": "caf\xe9"}',
+        b'{"content": "\\ud83d\\ude00"}', b'{"content": "\\\\ud83d"}', b'{"content": "a\tb"}',
+    )  # fmt: skip
+    async with store() as memory:
+        report = await import_jsonl(memory.user("u"), path)
+        held = {m.content for m in await memory.user("u").list_memories()}
+    assert report.left_out == 0
+    assert held == {"cut \ufffd", "\ufffd\ufffd", "caf\ufffd", "\U0001f600", "\\ud83d", "a\tb"}
+
+
+async def test_a_corrected_file_adds_what_was_left_out(store, file) -> None:
     async with store() as memory:
         user = memory.user("u")
-        with pytest.raises(InvalidInputError):
-            await import_jsonl(user, file(FIRST, "{", SECOND))
+        await import_jsonl(user, file(FIRST, "{"))
         report = await import_jsonl(user, file(FIRST, SECOND))
     assert (report.added, report.unchanged) == (1, 1)
+
+
+async def test_nothing_understood_is_a_failure_that_names_the_format(store, tmp_path) -> None:
+    message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}
+    conversation = {"id": "c", "mapping": {"a": {"id": "a", "message": message}}}
+    path = tmp_path / "conversations.json"
+    path.write_bytes(msgspec.json.encode([conversation]))
+    async with store() as memory:
+        with pytest.raises(InvalidInputError, match=r"nothing in .* It reads with --from chatgpt$"):
+            await import_jsonl(memory.user("u"), path)
 
 
 async def test_a_full_memory_names_the_first_line_refused(store, file) -> None:
@@ -122,12 +145,12 @@ async def test_a_full_memory_names_the_first_line_refused(store, file) -> None:
     assert (caught.value.used, caught.value.limit) == (5, 5)
 
 
-async def test_an_id_of_another_content_is_refused_by_line(store, file) -> None:
-    """An id that stands for another content is refused by line."""
+async def test_an_id_of_another_content_is_left_out(store, file) -> None:
     path = file('{"id": "a", "content": "x"}', '{"content": "y"}', '{"id": "a", "content": "z"}')
     async with store() as memory:
-        with pytest.raises(InvalidInputError, match=r"line 3: .*'a' stands for another memory"):
-            await import_jsonl(memory.user("u"), path)
+        report = await import_jsonl(memory.user("u"), path)
+        assert "'a' stands for another memory" in report.notes[0].says
+        assert "line 3)" in report.notes[0].says
         assert {m.content for m in await memory.user("u").list_memories()} == {"x", "y"}
 
 
@@ -181,8 +204,7 @@ async def test_progress_is_told_in_bytes_up_to_the_whole_file(store, file) -> No
     [
         ("missing.jsonl", "there is no file"),
         (".", "is a directory"),
-        ("binary", r"binary, line 1: this is not UTF-8 text"),
-        ("latin", r"latin, line 2: this is not UTF-8 text"),
+        ("binary", r"nothing in .*binary is understood"),
         ("endless", r"endless, line 1 is longer than 4,096 bytes"),
     ],
 )
@@ -191,7 +213,6 @@ async def test_what_is_no_such_file_is_refused(
 ) -> None:
     monkeypatch.setattr(module, "LINE_BYTES_MAX", 4096)
     (tmp_path / "binary").write_bytes(b"\x80\x02}q\x00X\x04" * 50)
-    (tmp_path / "latin").write_bytes(FIRST.encode() + b'\n{"content": "caf\xe9"}\n')
     (tmp_path / "endless").write_bytes(b"a" * 5000)
     async with store() as memory:
         with pytest.raises(InvalidInputError, match=said):

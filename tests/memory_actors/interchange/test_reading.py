@@ -16,6 +16,7 @@ from memory_actors.interchange import plan_import
 from memory_actors.interchange.sources import archives
 from memory_actors.interchange.sources import json_items as module
 from memory_actors.interchange.sources.archives import files_in
+from memory_actors.interchange.sources.found import SourceReading
 from memory_actors.interchange.sources.json_items import json_items, json_lines
 from memory_actors.interchange.sources.markdown import front_matter, passages
 
@@ -80,9 +81,7 @@ def test_json_in_a_string_is_read_as_that_json() -> None:
         ("[1,]", "expecting value"),
         ("[" * 200_000, "nested too deeply"),
         ("[" + '{"a":' * 200_000, "nested too deeply"),
-        (b"\xff\xfe[1]", "not UTF-8"),
-        (b'["a\xc3"]', "not UTF-8"),
-        (b'["\xed\xa0\x80"]', "not UTF-8"),
+        (b"\xff\xfe[1]", "expecting value"),
     ],
 )
 def test_what_is_no_json_is_told(data: bytes | str, why: str) -> None:
@@ -123,14 +122,25 @@ def test_a_value_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: Any) 
             items(text)
         (tmp_path / "x.jsonl").write_text(f"[]\n{text}\n")
         with pytest.raises(InvalidInputError, match="line 2 is larger than"):
-            list(json_lines(tmp_path / "x.jsonl"))
+            list(json_lines(tmp_path / "x.jsonl", SourceReading()))
 
 
 @pytest.mark.parametrize("line", [b"{", b"\xff", b"[" * 100_000, b'{"a": nul}'])
-def test_a_line_that_is_no_json_is_named(tmp_path: Path, line: bytes) -> None:
-    (tmp_path / "x.jsonl").write_bytes(b"{}\n\n" + line)
-    with pytest.raises(InvalidInputError, match=r"x.jsonl, line 3 is not JSON"):
-        list(json_lines(tmp_path / "x.jsonl"))
+def test_a_line_that_is_no_json_costs_itself_alone(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b"\xef\xbb\xbf{}\n\n" + line + b"\n[2]\n")
+    reading = SourceReading()
+    assert [value for _, value in json_lines(tmp_path / "x.jsonl", reading)] == [{}, [2]]
+    (note,) = reading.notes()
+    assert "no JSON" in note.says
+    assert "x.jsonl, line 3)" in note.says
+
+
+def test_a_bad_character_of_json_costs_itself_alone() -> None:
+    said = rb'["\ud83d", "\ud83d\ude00", "a\xc3", "\xed\xa0\x80", "a\tb", {"\udE00": 1}]'
+    texts = ["\ufffd", "\U0001f600", "a\ufffd", "\ufffd" * 3, "a\tb", {"\ufffd": 1}]
+    assert items(said.replace(rb"\xc3", b"\xc3").replace(rb"\xed\xa0\x80", b"\xed\xa0\x80")) == [
+        ("", one) for one in texts
+    ]
 
 
 # --- archives
@@ -186,10 +196,10 @@ def test_an_encrypted_archive_is_told(tmp_path: Path) -> None:
 
 @given(text=st.text())
 def test_any_text_is_markdown(text: str) -> None:
-    _, body = front_matter(text)
+    _, body = front_matter(text, SourceReading())
     for passage in passages(body):
         assert passage.text.strip()
 
 
 def test_a_front_matter_that_never_ends_is_none() -> None:
-    assert front_matter("---\na: b\n") == ({}, "---\na: b\n")
+    assert front_matter("---\na: b\n", SourceReading()) == ({}, "---\na: b\n")

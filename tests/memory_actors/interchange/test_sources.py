@@ -557,12 +557,13 @@ async def test_basic_memory(imported, tmp_path: Path) -> None:
 
 async def test_letta(imported, tmp_path: Path) -> None:
     got = await imported("letta", foreign.letta(tmp_path), user_field="agent")
-    tea, hello, block = got.users["anna"]
+    tea, hello, answer, block = got.users["anna"]
     assert (tea.content, tea.role, tea.session_id) == ("likes tea", "user", "anna")
     assert (hello.content, hello.role, hello.occurred_at) == ("Hello, Ada.", "assistant", WHEN)
     assert (block.data["collection"], block.data["key"]) == ("letta", "human")
     assert block.data["value"]["text"] == "lives in Rome"
-    assert sum(got.said().values()) == 3  # the system, a tool, the tools
+    assert (answer.content, answer.role) == ("42", "tool")
+    assert sum(got.said().values()) == 2  # the system, the tools
 
 
 async def test_the_sample_of_letta(imported) -> None:
@@ -654,13 +655,14 @@ async def test_passages_of_letta(imported, tmp_path: Path) -> None:
 
 async def test_chatgpt(imported, tmp_path: Path) -> None:
     got = await imported("chatgpt", foreign.chatgpt(tmp_path))
-    tea, noted, rome = got.users["me"]
+    tea, noted, rome, answer = got.users["me"]
+    assert (answer.content, answer.role) == ("42", "tool")
     assert (tea.content, tea.role, tea.session_id) == ("likes tea", "user", "c1")
     assert (noted.content, noted.role) == ("Noted.", "assistant")
     assert tea.metadata == {"title": "Tea", "chatgpt_id": "n1"}
     assert tea.occurred_at == datetime.fromtimestamp(1736519400.5, UTC)
     assert (rome.content, rome.session_id) == ("lives in Rome", "c2")
-    assert len(got.said()) == 4  # a branch, a picture, the system, a tool
+    assert len(got.said()) == 3  # a branch, a picture, the system
 
 
 async def test_an_archive_may_be_unpacked(store, tmp_path: Path) -> None:
@@ -670,7 +672,7 @@ async def test_an_archive_may_be_unpacked(store, tmp_path: Path) -> None:
         archive.extractall(tmp_path / "unpacked")
     one = shutil.copy(tmp_path / "unpacked/conversations-000.json", tmp_path / "any name")
     async with store() as memory:
-        assert (await import_from(memory, "chatgpt", path, user_id="me")).added == 3
+        assert (await import_from(memory, "chatgpt", path, user_id="me")).added == 4
         for again in (tmp_path / "unpacked", Path(one)):
             assert (await import_from(memory, "chatgpt", again, user_id="me")).added == 0
 

@@ -59,7 +59,11 @@ def check(index: FieldIndex, rows: Rows, wanted: Any) -> None:
 # --- any rows, any filters
 
 NAMES = st.sampled_from(["a", "b", "a.b", "b.a", "0"])
-SCALARS = st.sampled_from([None, True, False, 0, 1, 2, 1.0, 0.5, -0.0, "", "a", "ab", "1"])
+SCALARS = st.sampled_from([
+    None, True, False, 0, 1, 2, 1.0, 0.5, -0.0, "", "a", "ab", "1",
+    "2026-03-01", "2026-03-01T12:00:00Z", "2026-03-01T14:00:00+02:00",
+    "2026-03-02T01:00:00+02:00", "2026-03-02", "2026-13-01",
+])  # fmt: skip
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
@@ -73,7 +77,9 @@ CONDITIONS = st.recursive(
     | VALUES.map(lambda value: {"eq": value})
     | st.dictionaries(st.sampled_from([*RANGES, "ne", "contains"]), SCALARS | VALUES, min_size=1)
     | st.dictionaries(
-        st.sampled_from(RANGES), st.integers(0, 2) | st.sampled_from(["a", "ab"]), min_size=1
+        st.sampled_from(RANGES),
+        st.integers(0, 2) | st.sampled_from(["a", "ab", "2026-03-01", "2026-03-01T12:00:00Z"]),
+        min_size=1,
     )
     | st.dictionaries(st.sampled_from(["in", "nin"]), st.lists(VALUES), min_size=1)
     | st.fixed_dictionaries({"exists": st.booleans()}),

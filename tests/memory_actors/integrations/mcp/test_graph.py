@@ -86,7 +86,7 @@ async def test_observations_of_an_unknown_entity_add_nothing_at_all(graph) -> No
     given = [{"entityName": "Bob", "contents": ["x"]}, {"entityName": "Ann", "contents": ["y"]}]
     done = await graph.client.call_tool("add_observations", {"observations": given})
     assert done.is_error
-    assert done.content[0].text == "Entity with name Ann not found"
+    assert done.content[0].text == "add_observations: Entity with name Ann not found"
     assert await graph("read_graph") == {"entities": [BOB], "relations": []}
 
 

@@ -4,9 +4,11 @@ import json
 import shlex
 import stat
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -19,7 +21,6 @@ from memory_actors.integrations.mcp.clients import (
     CLIENTS,
     NAME,
     config_path,
-    entry,
     installing,
     removing,
 )
@@ -31,6 +32,7 @@ PATH = ("servers", NAME)
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -41,6 +43,23 @@ def run(*arguments: str, answer: str | None = None) -> Result:
     return CliRunner().invoke(main, ["mcp", *arguments], answer, obj=app)
 
 
+def command_of(client: str, path: Path) -> list[str]:
+    """Return the command line that a client is told, in the shape that its documentation has."""
+    read = tomllib.loads if path.suffix == ".toml" else json.loads
+    it = read(path.read_text())[CLIENTS[client].key][NAME]
+    assert it.keys() == SHAPES.get(client, {"type", "command", "args"})
+    return it["command"] if client == "opencode" else [it["command"], *it["args"]]
+
+
+SHAPES = {
+    "codex": {"command", "args"},
+    "gemini-cli": {"command", "args"},
+    "windsurf": {"command", "args"},
+    "opencode": {"type", "command", "enabled"},
+    "zed": {"source", "command", "args", "env"},
+}
+
+
 @pytest.mark.parametrize("client", list(CLIENTS))
 def test_it_is_shown_written_and_undone(client: str) -> None:
     path = config_path(client)
@@ -48,9 +67,9 @@ def test_it_is_shown_written_and_undone(client: str) -> None:
     assert done.exit_code == 0, done.output
     shown, _, _ = done.output.partition("Write this?")
     assert f"+++ {path}" in shown
-    it = json.loads(path.read_text())[CLIENTS[client].key][NAME]
-    assert Path(it["command"]).is_absolute()
-    assert it["args"][:3] == ["mcp", "--data", str(Path.cwd() / "m")]
+    program, *args = command_of(client, path)
+    assert Path(program).is_absolute()
+    assert args[:3] == ["mcp", "--data", str(Path.cwd() / "m")]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = run("install", client, "--data", "m")
     assert "is so already" in again.output
@@ -90,6 +109,98 @@ def test_the_options_go_with_it(home: Path) -> None:
     assert args[3:] == [
         "--user", "ada", "--encrypt", "--tools", "graph", "--tools", "files",
     ]  # fmt: skip
+
+
+PROJECTS = [name for name, it in CLIENTS.items() if it.of_project is not None]
+
+
+def test_the_store_is_in_the_users_data_directory(home: Path) -> None:
+    done = run("install", "cursor", "--yes")
+    _, *args = command_of("cursor", config_path("cursor"))
+    place = Path(args[args.index("--data") + 1])
+    assert place == platformdirs.user_data_path("memory-actors") / "memory"
+    assert place.is_relative_to(home)
+    assert str(place) in done.output
+    assert [one.name for one in home.iterdir()] == [".cursor"]  # nothing in the current directory
+
+
+@pytest.mark.parametrize("client", PROJECTS)
+def test_a_project_is_told_no_absolute_path(client: str, home: Path) -> None:
+    assert run("install", client, "--project", "--yes").exit_code == 0
+    path = config_path(client, home)
+    assert command_of(client, path) == ["memory-actors", "mcp"]
+    assert str(home) not in path.read_text()
+    options = "--data ./notes/m --key-file m.keys --user ada --project --yes --replace"
+    assert run("install", client, *shlex.split(options)).exit_code == 0
+    assert command_of(client, path)[2:] == [
+        "--data", "notes/m", "--user", "ada", "--key-file", "m.keys",
+    ]  # fmt: skip
+
+
+def test_a_project_is_told_of_no_place_outside_of_it(home: Path) -> None:
+    for named in (["--data", "/elsewhere"], ["--data", "../m"], ["--key-file", "/k"]):
+        refused = run("install", "cursor", "--project", "--yes", *named)
+        assert refused.exit_code == 1
+        assert "outside of the project" in refused.output
+    assert list(home.iterdir()) == []
+
+
+TOML = (
+    "", "\n", "model = 'x'", "model = 'x'\n", "# none yet\n", "a = 1\r\n\r\n[b]\r\nc = 2\r\n",
+    '[mcp_servers.other]\ncommand = "x"\n', '[mcp_servers]\n# [mcp_servers.memory-actors]\n',
+    "[a]\n\n\n", 'text = """\n[mcp_servers.memory-actors]\n"""\n',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TOML)
+def test_a_toml_file_keeps_every_other_byte(home: Path, text: str) -> None:
+    path = home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_bytes(text.encode())
+    done = run("install", "codex", "--yes", "--user", "é")
+    if '"""' in text:  # the table cannot be told from a text
+        assert done.exit_code == 1
+    else:
+        assert done.exit_code == 0, done.output
+        assert command_of("codex", path)[-1] == "é"
+        assert path.read_bytes().startswith(text.encode())
+        assert run("install", "codex", "--yes", "--replace", "--user", "bob").exit_code == 0
+        more = b'\n[mcp_servers.memory-actors.env]\nA = "b"\n\n# mine\n[z]\n'
+        with path.open("ab") as file:
+            file.write(more)
+        assert run("uninstall", "codex", "--yes").exit_code == 0
+        assert path.read_bytes() == text.encode() + b"\n# mine\n[z]\n"
+        path.write_bytes(text.encode())
+        assert run("install", "codex", "--yes").exit_code == 0
+        assert run("uninstall", "codex", "--yes").exit_code == 0
+    assert path.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize(
+    "text", [b"a = ", b"mcp_servers = 1", b'mcp_servers = {a = {command = "x"}}', b"a = 1\na = 2"]
+)
+def test_a_toml_file_that_has_no_place_for_a_table_is_left(home: Path, text: bytes) -> None:
+    path = home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_bytes(text)
+    refused = run("install", "codex", "--yes")
+    assert refused.exit_code == 1
+    assert "was left as it is" in refused.output
+    assert path.read_bytes() == text
+
+
+@pytest.mark.parametrize("client", ["opencode", "zed", "vscode", "gemini-cli"])
+def test_comments_and_trailing_commas_stay(home: Path, client: str) -> None:
+    text = '// mine, "a"\n{\n  "theme": "dark", /* x */\n}\n'
+    path = config_path(client).with_suffix(".jsonc" if client == "opencode" else ".json")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert config_path(client) == path
+    assert run("install", client, "--yes").exit_code == 0
+    assert path.read_text().startswith('// mine, "a"\n{\n  "')
+    assert path.read_text().endswith('\n  },\n  "theme": "dark", /* x */\n}\n')
+    assert run("uninstall", client, "--yes").exit_code == 0
+    assert path.read_text() == text
 
 
 OTHERS = '{"mcpServers": {"other": {"command": "x", "env": {"KEY": "secret"}}}, "big": 1e400}'
@@ -138,7 +249,8 @@ def test_mode_link_and_mark_stay(home: Path) -> None:
     assert path.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     changed = real.read_bytes()
-    assert changed.startswith(b'\xef\xbb\xbf{\r\n\t"a": 1,\r\n\t')
+    assert changed.startswith(b'\xef\xbb\xbf{\r\n\t"mcpServers": {\r\n\t\t')
+    assert changed.endswith(b'\r\n\t},\r\n\t"a": 1\r\n}\r\n')
     assert changed.count(b"\n") == changed.count(b"\r\n")
     assert run("uninstall", "claude-code", "--yes").exit_code == 0
     assert real.read_bytes() == before
@@ -176,7 +288,7 @@ def test_uninstalling_restores_what_was_there(
 
 def test_a_file_that_changed_since_it_was_shown_is_left(home: Path) -> None:
     path = home / ".claude.json"
-    change = installing("claude-code", path, entry(["x"]), replace=False)
+    change = installing("claude-code", path, ["x"], replace=False)
     path.write_text("{}")
     with pytest.raises(InvalidInputError, match="changed meanwhile"):
         change.write()
@@ -189,7 +301,7 @@ def test_what_is_no_file_is_refused_before_anything_is_written(home: Path) -> No
     path.symlink_to("/dev/null")
     for told in (path, home):
         with pytest.raises(InvalidInputError, match="is no file"):
-            installing("claude-code", told, entry(["x"]), replace=False)
+            installing("claude-code", told, ["x"], replace=False)
         with pytest.raises(InvalidInputError, match="is no file"):
             removing("claude-code", told)
 
@@ -227,14 +339,14 @@ def texts(draw: Any, comments: bool, depth: int = 0) -> str:
 @given(data=st.data())
 def test_what_was_there_stays_byte_for_byte(comments: bool, data: Any) -> None:
     text = data.draw(texts(comments))
-    was = parsed(text, comments=comments).plain
+    was = parsed(text, comments=comments)
     server = {"command": "x", "args": ["a b", "é"]}
     changed = with_member(text, PATH, server, comments=comments)
-    now = parsed(changed, comments=comments).plain
+    now = parsed(changed, comments=comments)
     assert now == {**was, "servers": {**was.get("servers", {}), NAME: server}}
     other = with_member(changed, PATH, {"command": "y"}, comments=comments)
     now["servers"][NAME] = {"command": "y"}
-    assert parsed(other, comments=comments).plain == now
+    assert parsed(other, comments=comments) == now
     undone = without_member(other, PATH, comments=comments)
     assert undone == text
 
@@ -243,7 +355,7 @@ def test_a_plain_file_reads_as_json_reads_it() -> None:
     text = Path(__file__).with_name("none.json")
     assert not text.exists()
     for said in (OTHERS.replace("1e400", "1"), "[1, [], {}]", '"x"', "-1.5e3", " true "):
-        assert parsed(said).plain == json.loads(said)
+        assert parsed(said) == json.loads(said)
 
 
 def test_removing_from_nothing_is_nothing(home: Path) -> None:

@@ -2,19 +2,21 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
 import pytest
 from mcp import MCPError
 
-from memory_actors import Item, MemorySystem, UserMemory
+from memory_actors import InvalidInputError, Item, MemorySystem, UserMemory
 from memory_actors.integrations.mcp.memory_tools import MANY_MAX, SEARCHED, TOOLS
+from memory_actors.integrations.mcp.serving import TOOL_SETS
 from memory_actors.integrations.mcp.tool import Tool, schema
 
 pytestmark = pytest.mark.anyio
 NAME = re.compile(r"[a-z][a-z_]{2,30}")
-BYTES_MAX = 10_000  # of all tools together, about 2,500 tokens: a model reads them again and again
+CHARACTERS_MAX = 12_000  # of all tools together: a model reads them again and again
 DESCRIPTION_MAX = 500
 
 
@@ -22,11 +24,141 @@ def example_of(tool: Tool) -> dict[str, Any]:
     return json.loads(tool.description.partition("\nExample: ")[2])
 
 
-def test_there_are_at_most_ten_and_they_are_short() -> None:
-    assert len(TOOLS) <= 10
-    assert len({tool.name for tool in TOOLS}) == len(TOOLS)
-    said = [tool.description + json.dumps(schema(tool.takes)) for tool in TOOLS]
-    assert sum(map(len, said)) < BYTES_MAX
+async def test_ten_tools_with_all_schemas_take_at_most_12_000_characters(serve) -> None:
+    async with serve() as client:
+        listed = (await client.list_tools()).tools
+    assert len({tool.name for tool in listed}) == len(listed) <= 10
+    said = [json.dumps(tool.model_dump(by_alias=True, exclude_none=True)) for tool in listed]
+    assert sum(map(len, said)) <= CHARACTERS_MAX
+
+
+def parts_of(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield a schema and all schemas in it."""
+    yield schema
+    for one in [*schema.get("properties", {}).values(), *filter(None, [schema.get("items")])]:
+        yield from parts_of(one)
+
+
+@pytest.mark.parametrize("tool_set", list(TOOL_SETS))
+async def test_schemas_keep_to_the_subset_that_all_clients_take(serve, tool_set: str) -> None:
+    """One type each, no union, no reference, typed items; nothing that is not looked at."""
+    async with serve(tool_set) as client:
+        listed = (await client.list_tools()).tools
+    for tool in listed:
+        for part in [*parts_of(tool.input_schema), *parts_of(tool.output_schema)]:
+            assert isinstance(part["type"], str)
+            assert part.keys() <= {
+                "type", "description", "enum", "items", "properties", "required",
+            }  # fmt: skip
+            assert (part["type"] == "array") == ("items" in part)
+
+
+async def test_the_same_thing_has_the_same_name_in_each_tool(serve) -> None:
+    async with serve() as client:
+        listed = (await client.list_tools()).tools
+        takes = {tool.name: tool.input_schema["properties"] for tool in listed}
+        assert all("limit" in takes[name] for name in ("recall", "list_memories", "look_up"))
+        assert not {"top_k", "memory_id", "entity_ref"} & {n for one in takes.values() for n in one}
+        stored = (
+            await client.call_tool("remember", {"content": "Ann likes tea"})
+        ).structured_content
+        related = {"source": "Ann", "relation": "works_at", "target": "Acme"}
+        await client.call_tool("relate", related)
+        for name, given in (("recall", {"query": "tea"}), ("list_memories", {})):
+            found = (await client.call_tool(name, given)).structured_content["memories"]
+            assert stored["id"] in [one["id"] for one in found]
+        known = (await client.call_tool("look_up", {"id": "Ann", "limit": 1})).structured_content
+        assert (await client.call_tool("look_up", {"id": known["id"]})).structured_content[
+            "name"
+        ] == "Ann"
+        for one in (stored["id"], known["id"], known["relationships"][0]["id"]):
+            assert not (await client.call_tool("get_memory", {"id": one})).is_error
+
+
+async def test_look_up_says_how_many_relationships_its_limit_left_out(serve) -> None:
+    async with serve() as client:
+        for target in ("Acme", "Globex", "Initech"):
+            await client.call_tool(
+                "relate", {"source": "Ann", "relation": "knows", "target": target}
+            )
+        known = (await client.call_tool("look_up", {"id": "Ann", "limit": 2})).structured_content
+        assert len(known["relationships"]) == 2
+        assert known["note"] == "1 older relationships are left out: raise limit."
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "plain"),
+    [
+        ("recall", {"query": "tea", "limit": 3.0}, {"query": "tea", "limit": 3}),
+        ("recall", {"query": "tea", "limit": "3"}, {"query": "tea", "limit": 3}),
+        ("recall", {"query": "tea", "top_k": 3, "since": None}, {"query": "tea", "limit": 3}),
+        (
+            "recall", {"query": "tea", "memory_types": '["long_term"]', "filters": '{"a": null}'},
+            {"query": "tea", "memory_types": ["long_term"], "filters": {"a": None}},
+        ),
+        (
+            "recall", {"query": "[1]", "memory_types": "long_term"},
+            {"query": "[1]", "memory_types": ["long_term"]},
+        ),
+        ("list_memories", {"limit": 1e1, "offset": "0"}, {"limit": 10, "offset": 0}),
+        (
+            "remember", {"content": "null", "metadata": None, "occurred_at": None, "pinned": None},
+            {"content": "null"},
+        ),
+        ("remember", {"content": "x", "pinned": "true"}, {"content": "x", "pinned": True}),
+        (
+            "remember_many", {"items": '[{"content": "x", "metadata": "{\\"a\\": 1}"}]'},
+            {"items": [{"content": "x", "metadata": {"a": 1}}]},
+        ),
+        ("remember_many", {"items": {"content": "x"}}, {"items": [{"content": "x"}]}),
+        ("forget", {"memory_id": "mem_0123"}, {"id": "mem_0123"}),
+        ("look_up", {"id": "Ann", "ended": "false"}, {"id": "Ann", "ended": False}),
+    ],
+)  # fmt: skip
+def test_arguments_are_read_as_clients_write_them(name: str, given: Any, plain: Any) -> None:
+    """Whole floats, numbers as text, nulls for optional fields, arrays and objects as JSON text."""
+    (tool,) = [one for one in TOOLS if one.name == name]
+    assert tool.arguments(given) == tool.arguments(plain)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("recall", {"query": "x", "max": 3}, "there is no argument `max`: did you mean `"),
+        ("recall", {"query": "x", "limits": 3}, "`limits`: did you mean `limit`? It takes query, "),
+        ("remember_many", {"items": [{"contents": "x"}]}, "`contents`: did you mean `content`?"),
+        ("create_entities", {"entity": []}, "`entity`: did you mean `entities`? It takes entities"),
+        ("remember", {"content": None}, "Expected `str`, got `null`"),
+        ("recall", {"query": "x", "limit": 3.5}, "Expected `int"),
+        ("recall", {"query": "x", "limit": "many"}, "Expected `int"),
+    ],
+)
+def test_an_argument_that_is_refused_is_named_with_the_closest_one(name, given, said) -> None:
+    (tool,) = [one for tools in TOOL_SETS.values() for one in tools if one.name == name]
+    with pytest.raises(InvalidInputError) as refused:
+        tool.arguments(given)
+    assert str(refused.value).startswith(f"{name}: ")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("get_memory", {"id": "mem_none"}), ("forget", {"id": "mem_none"}),
+        ("recall", {"query": "x", "limit": -1}), ("recall", {"query": ""}),
+        ("explain_memory", {"id": "mem_none"}), ("look_up", {"id": "Ann", "limit": 0}),
+        ("update_memory", {"id": "mem_none", "content": "x"}), ("remember", {"content": ""}),
+        ("list_memories", {"filters": {"$x": 1}}),
+    ],
+)  # fmt: skip
+async def test_an_error_names_the_tool_and_not_the_python_call(serve, memory, name, given) -> None:
+    await memory.user("ada").entities.add_entity("Ann")
+    async with serve() as client:
+        done = await client.call_tool(name, given)
+    assert done.is_error
+    said = done.content[0].text
+    assert said.startswith(f"{name}: ")
+    assert not re.search(r"top_k|memory_id|entity_ref|`why`|add_entity|\(\)", said), said
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
@@ -51,7 +183,7 @@ async def test_every_example_works(serve, memory: MemorySystem) -> None:
         for tool in TOOLS:
             known = await memory.user("ada").add(f"A fact for {tool.name}")
             given = example_of(tool)
-            given |= {"memory_id": known.memory_id} if "memory_id" in given else {}
+            given |= {"id": known.memory_id} if str(given.get("id")).startswith("mem_") else {}
             done = await client.call_tool(tool.name, given)
             assert not done.is_error, (tool.name, done.content)
             assert json.loads(done.content[0].text) == done.structured_content
@@ -61,10 +193,10 @@ async def test_what_is_remembered_is_recalled(serve) -> None:
     async with serve() as client:
         facts = [{"content": "Ann likes green tea"}, {"content": "Bob rides a horse"}]
         stored = await client.call_tool("remember_many", {"items": facts})
-        found = await client.call_tool("recall", {"query": "green tea", "top_k": 1})
+        found = await client.call_tool("recall", {"query": "green tea", "limit": 1})
         (hit,) = found.structured_content["memories"]
-        assert hit["memory_id"] == stored.structured_content["memories"][0]["memory_id"]
-        await client.call_tool("forget", {"memory_id": hit["memory_id"]})
+        assert hit["id"] == stored.structured_content["memories"][0]["id"]
+        await client.call_tool("forget", {"id": hit["id"]})
         left = await client.call_tool("list_memories", {})
         assert [one["content"] for one in left.structured_content["memories"]] == [
             "Bob rides a horse"
@@ -83,8 +215,8 @@ async def test_an_empty_answer_says_where_was_searched(serve, memory, name: str)
     assert searched["user"] == "ada"
     assert searched["kinds"] == ["long_term", "entity"]
     assert searched["filters"] == {"topic": "cars"}
-    assert searched["query"] == query.get("query")
-    assert searched["since"] == query.get("since")
+    assert searched.get("query") == query.get("query")
+    assert searched.get("since") == query.get("since")
     assert "1 memories of these kinds" in found["note"]
 
 
@@ -114,8 +246,8 @@ async def test_looking_up_an_unknown_name(serve) -> None:
     async with serve() as client:
         given = {"source": "Ann", "relation": "works_at", "target": "Acme"}
         await client.call_tool("relate", given)
-        known = (await client.call_tool("look_up", {"entity_ref": "Ann"})).structured_content
-        unknown = (await client.call_tool("look_up", {"entity_ref": "Anne"})).structured_content
+        known = (await client.call_tool("look_up", {"id": "Ann"})).structured_content
+        unknown = (await client.call_tool("look_up", {"id": "Anne"})).structured_content
     (link,) = known["relationships"]
     assert [link[name] for name in ("source", "relation", "target")] == [*given.values()]
     assert known["searched"]["user"] == "ada"
@@ -148,7 +280,7 @@ async def test_an_id_that_nothing_has_is_no_name(serve, memory) -> None:
         for target in (ann[:-1], ann + "0", ann.replace("0", "o", 1), ann[:-1] + "x", fact):
             done = await client.call_tool("relate", {**given, "target": target})
             assert done.is_error
-            assert f"no entity has the memory_id '{target}'" in done.content[0].text
+            assert f"no entity has the id '{target}'" in done.content[0].text
         done = await client.call_tool("relate", {**given, "target": "mem_cache"})
         assert not done.is_error
     known = await user.list_memories(["entity"])
@@ -165,7 +297,7 @@ async def test_the_log_knows_which_program_wrote(serve, memory) -> None:
     info = Implementation(name="Claude Code", version="1")
     async with serve(client_info=info) as client:
         done = await client.call_tool("remember", {"content": "Ann likes tea"})
-    why = await memory.user("ada").why(done.structured_content["memory_id"])
+    why = await memory.user("ada").why(done.structured_content["id"])
     assert why.steps[0].agent_id == "Claude Code"
 
 
@@ -174,14 +306,14 @@ async def test_the_log_knows_which_program_wrote(serve, memory) -> None:
     [
         ("remember", {}, "missing required field `content`"),
         ("remember", {"content": 7}, "Expected `str`, got `int`"),
-        ("remember", {"content": "x", "colour": "red"}, "unknown field `colour`"),
+        ("remember", {"content": "x", "contnet": "red"}, "did you mean `content`?"),
         ("remember", {"content": " "}, "content is empty"),
         ("recall", {"query": "x", "memory_types": ["dreams"]}, "Invalid enum value 'dreams'"),
         ("recall", {"query": "x", "since": "yesterday"}, "is not ISO 8601"),
-        ("recall", {"query": "x", "top_k": 0}, "top_k must be"),
+        ("recall", {"query": "x", "limit": 0}, "recall: limit must be"),
         ("list_memories", {"filters": {"or": 3}}, "or"),
-        ("get_memory", {"memory_id": "mem_none"}, "mem_none"),
-        ("update_memory", {"memory_id": "mem_none"}, "nothing to update"),
+        ("get_memory", {"id": "mem_none"}, "explain_memory tells what became of it"),
+        ("update_memory", {"id": "mem_none"}, "nothing to update"),
         ("remember_many", {"items": []}, "length"),
         ("remember_many", {"items": [{"content": "x"}] * (MANY_MAX + 1)}, "length"),
     ],

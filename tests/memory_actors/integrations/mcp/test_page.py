@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import anyio
+import platformdirs
 import pytest
 from click.testing import CliRunner
 from mcp import Client, StdioServerParameters
@@ -29,6 +30,7 @@ SERVES = ("serve", "mcp")  # they run until somebody ends them
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home and a working directory of one's own, where the program is on the PATH."""
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
     monkeypatch.chdir(tmp_path)
     programs = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
@@ -75,7 +77,8 @@ def test_three_commands_lead_to_a_remembered_fact(client: str) -> None:
     it = json.loads(config_path(client).read_text())[CLIENTS[client].key][NAME]
     server = StdioServerParameters(command=it["command"], args=it["args"], cwd="/")
     anyio.run(remember, server, "Ada takes the aisle seat")
-    args = ["--data", "memory", "--json", "list"]
+    store = platformdirs.user_data_path("memory-actors") / "memory"
+    args = ["--data", str(store), "--json", "list"]
     listed = json.loads(CliRunner().invoke(main, args, obj=App()).stdout)
     assert "Ada takes the aisle seat" in json.dumps(listed)
     assert "error" not in listed

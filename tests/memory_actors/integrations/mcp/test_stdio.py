@@ -56,7 +56,7 @@ async def test_two_clients_share_a_directory(tmp_path: Path) -> None:
         await remember(one, "Ann likes tea")
         entity = {"name": "Ann", "entityType": "person", "observations": ["likes tea"]}
         await two.call_tool("create_entities", {"entities": [entity]})
-        known = (await one.call_tool("look_up", {"entity_ref": "Ann"})).structured_content
+        known = (await one.call_tool("look_up", {"id": "Ann"})).structured_content
         assert known["observations"] == ["likes tea"]
 
 
@@ -103,7 +103,7 @@ class Raw:
         self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
 
-    def hear(self, number: int | None = None) -> Any:
+    def hear(self, number: int | str | None = None) -> Any:
         """Return the answer to a request; each line before it must be JSON-RPC, too."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -162,6 +162,34 @@ def test_junk_is_answered_or_ignored_and_the_server_goes_on(tmp_path: Path) -> N
             assert raw.ask(method, params)["error"]["code"] < 0, method
         given = {"name": "remember", "arguments": {"content": "Ann likes tea"}}
         assert not raw.ask("tools/call", given)["result"]["isError"]
+
+
+def test_every_request_is_answered_also_with_half_a_pair_or_a_mark(tmp_path: Path) -> None:
+    """Programs that cut texts by UTF-16 units leave halves; some begin with a byte order mark."""
+    call = b'{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "remember", '
+    call += b'"arguments": {"content": "%s"}}}'
+    with running(tmp_path) as raw:
+        raw.ask("initialize", INITIALIZE)
+        said = [
+            (b"cut \\ud83d", "cut \ufffd"), (b"\\udE00 cut", "\ufffd cut"),
+            (b"\\ud83d\\ude00 whole", "\U0001f600 whole"), (b"a \\\\ud83d path", "a \\ud83d path"),
+            (b"\xff", "\ufffd"),
+        ]  # fmt: skip
+        for number, (text, _) in enumerate(said, start=10):
+            raw.write(b"\xef\xbb\xbf" * (number % 2) + call % (number, text))
+            assert not raw.hear(number)["result"]["isError"]
+        listed = raw.ask("tools/call", {"name": "list_memories", "arguments": {}})
+        found = {one["content"] for one in listed["result"]["structuredContent"]["memories"]}
+        assert found == {text for _, text in said}
+        raw.write(b'{"jsonrpc": "1.0", "id": 20, "method": "ping"}')
+        assert raw.hear(20)["error"]["code"] == -32600
+        raw.write(b'{"jsonrpc": "2.0", "id": 21, ')
+        assert raw.hear(21)["error"]["code"] == -32700
+        nested = b"[" * 5_000 + b"]" * 5_000
+        raw.write(b'{"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": %s}' % nested)
+        assert raw.hear("x")["error"]["code"] < 0
+        raw.write(b"no message")
+        assert raw.hear(None)["error"]["code"] == -32700
 
 
 WITHOUT = """

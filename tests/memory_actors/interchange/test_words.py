@@ -1,0 +1,305 @@
+"""Importers lose no word and invent none, whatever place of an export it stands in."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import foreign
+from support.foreign import AT, write_json
+
+from memory_actors import InvalidInputError
+from memory_actors.interchange import import_from, plan_import
+from memory_actors.interchange.sources.found import SourceReading
+from memory_actors.interchange.sources.markdown import front_matter, passages
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def texts(store, tmp_path: Path) -> Any:
+    """Import a value as a JSON file, and return the contents with their roles, and the notes."""
+
+    async def work(program: str, value: Any, **more: Any) -> tuple[list[tuple[str, Any]], str]:
+        path = value if isinstance(value, Path) else write_json(tmp_path / "x.json", value)
+        async with store() as memory:
+            report = await import_from(memory, program, path, user_id="me", **more)
+            held = [(one.content, one.role) async for one in memory.user("me").export()]
+        return held, " ".join(note.says for note in report.notes)
+
+    return work
+
+
+# --- Markdown
+
+NESTED = """# A `# b` <!-- c -->
+
+- item
+  ```
+  [[fenced]] <!-- kept --> # no heading
+  ```
+- ``[[code]]`` and [[meant]] <!-- gone -->
+
+      [[indented]]
+
+Setext
+======
+`<!-- kept -->` text
+<!-- [[gone]]
+
+# gone -->
+
+[reference]: [[said]]
+"""
+
+
+def test_code_is_code_for_every_importer() -> None:
+    found = list(passages(NESTED))
+    assert [(one.text, one.headings) for one in found] == [
+        (
+            "item\n```\n[[fenced]] <!-- kept --> # no heading\n```",
+            ("A `# b`",),
+        ),
+        ("``[[code]]`` and [[meant]] \n\n    [[indented]]", ("A `# b`",)),
+        ("`<!-- kept -->` text", ("Setext",)),
+        ("[reference]: [[said]]", ("Setext",)),
+    ]
+    prose = " ".join(one.prose for one in found)
+    assert [word for word in ("fenced", "code", "indented", "kept") if word in prose] == []
+    assert "[[meant]]" in prose
+    assert "[[said]]" in prose
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# only\n", ["only"]), ("# a\n## b\n", ["b"]), ("## a\n## b\n\nc\n# d", ["a", "c", "d"]),
+        ("## a\n# b\n", ["a", "b"]), ("# a\n\n---\n", ["a"]),
+        ("# a\n~~~\nb\n~~~\n", ["~~~\nb\n~~~"]),
+        ("#\n", []), ("said\n---\nmore\n", ["said", "more"]), ("# a\n<!-- b -->\n", ["a"]),
+    ],
+)  # fmt: skip
+def test_a_heading_without_text_is_kept(text: str, said: list[str]) -> None:
+    assert [one.text for one in passages(text)] == said
+
+
+@pytest.mark.parametrize(
+    ("front", "fields"),
+    [
+        ("title: 'Ada''s \"plan\": two'\n", {"title": "Ada's \"plan\": two"}),
+        ("title: one\n  line\nb: >-\n  folded\n  too\n", {"title": "one line", "b": "folded too"}),
+        ("a: 007\nb: no\nc: 2026-05-01\n", {"a": "007", "b": "no", "c": "2026-05-01"}),
+        ("tags: [a, 'b, c']\nmore:\n- {x: y}\n", {"tags": ["a", "b, c"], "more": [{"x": "y"}]}),
+        ("title: Foo: bar\nother: x\n", {"title": "Foo: bar", "other": "x"}),
+        ("a: !!python/object/apply:os.getcwd []\n", {"a": []}),
+    ],
+)  # fmt: skip
+def test_front_matter_is_read_as_yaml(front: str, fields: dict[str, Any]) -> None:
+    assert front_matter(f"---\n{front}---\nbody", SourceReading()) == (fields, "body")
+
+
+def test_front_matter_cannot_grow_by_aliases() -> None:
+    lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
+    reading = SourceReading()
+    fields, _ = front_matter("---\n" + "\n".join(lines) + "\n---\n", reading)
+    assert all(isinstance(value, str) for value in fields.values())
+    assert len(reading.notes()) == 1
+
+
+async def test_links_name_notes_and_pictures_are_none(texts, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    (notes / "in").mkdir(parents=True)
+    (notes / "in" / "b.md").write_text("---\ntitle: B\n---\n- [fact] is there\n")
+    (notes / "c.md").write_text("# C#\n\n- [fact] a language\n")
+    links = "[[B#Part|that]] [[in/b]] [[b.md]] ![[B]] ![[a.png]] [[#here]] [[Node.js]] [[C#]]"
+    (notes / "a.md").write_text(f"---\ntitle: C#\n---\n{links}\n\n- uses [[B#^1|x]] (now)\n")
+    held, _ = await texts("basic-memory", notes)
+    names = {text for text, _ in held}
+    assert {"C# links to B", "C# uses B", "C# links to Node.js", "C# links to C#"} <= names
+    assert not [text for text in names if "png" in text and text != links]
+
+
+async def test_a_note_of_fields_alone_is_kept(texts, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("---\nname: prefs\ndescription: likes tea\n...\n")
+    held, _ = await texts("memory-md", tmp_path / "a.md")
+    assert held == [("name: prefs\ndescription: likes tea", None)]
+
+
+async def test_notes_of_other_encodings_cost_their_bytes_alone(texts, tmp_path: Path) -> None:
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n" / "a.md").write_bytes(b"- caf\xe9\n")
+    (tmp_path / "n" / "b.md").write_text("- tea\n")
+    held, told = await texts("memory-md", tmp_path / "n")
+    assert [text for text, _ in held] == ["caf\ufffd", "tea"]
+    assert "not UTF-8" in told
+
+
+# --- chats
+
+
+def chatgpt(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    names = [f"n{n}" for n in range(len(messages))]
+    mapping = dict(
+        foreign.chatgpt_node(name, names[at - 1] if at else None, names[at + 1 : at + 2], message)
+        for at, (name, message) in enumerate(zip(names, messages, strict=True))
+    )
+    return [{"id": "c", "mapping": mapping, "current_node": names[-1]}]
+
+
+async def test_speech_and_results_of_tools_are_words_of_chatgpt(texts) -> None:
+    speech = {"content_type": "audio_transcription", "text": "I ski", "direction": "in"}
+    sound = {"content_type": "audio_asset_pointer", "asset_pointer": "x"}
+    found = {"content_type": "tether_quote", "url": "u", "text": "It snows"}
+    ran = {"content_type": "execution_output", "text": "42"}
+    thought = {"content_type": "thoughts", "thoughts": [{"content": "hm"}]}
+    hidden = foreign.chatgpt_message("user", "hidden")
+    held, told = await texts(
+        "chatgpt",
+        chatgpt(
+            foreign.chatgpt_message("user", speech, sound),
+            {"author": {"role": "assistant"}, "content": thought},
+            {**foreign.chatgpt_message("assistant", "run()"), "recipient": "python"},
+            {"author": {"role": "tool"}, "content": ran},
+            {"author": {"role": "tool"}, "content": found},
+            {**hidden, "metadata": {"is_visually_hidden_from_conversation": True}},
+            foreign.chatgpt_message("assistant", "Nice."),
+        ),
+    )
+    assert sorted(held) == sorted(
+        [("I ski", "user"), ("42", "tool"), ("It snows", "tool"), ("Nice.", "assistant")]
+    )
+    assert "audio_asset_pointer" in told
+    assert "thoughts" in told
+
+
+async def test_attachments_and_results_of_tools_are_words_of_claude(texts) -> None:
+    found = [{"type": "knowledge", "title": "t", "text": "It snows"}, {"type": "image"}]
+    parts = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "tool_use", "name": "search", "input": {}},
+        {"type": "tool_result", "name": "search", "content": found},
+        {"type": "voice_note", "title": "v", "text": "Aloud"},
+        {"type": "text", "text": "Nice."},
+    ]
+    reminded = "I ski<long_conversation_reminder>be brief</long_conversation_reminder>"
+    pasted = {"file_name": "paste.txt", "extracted_content": "My gate code is 4711"}
+    only = foreign.claude_message("u3", "human", text="", attachments=[pasted, {"file_name": "p"}])
+    placeholder = foreign.claude_message("u4", "assistant", text="not shown", content=parts[1:2])
+    conversation = {
+        "uuid": "c",
+        "name": "n",
+        "chat_messages": [
+            foreign.claude_message("u1", "human", text=reminded),
+            foreign.claude_message("u2", "assistant", text="", content=parts),
+            only,
+            placeholder,
+        ],
+    }
+    said = [
+        ("I ski", "user"), ("It snows", "tool"), ("Aloud\n\nNice.", "assistant"),
+        ("My gate code is 4711", "user"),
+    ]  # fmt: skip
+    for exported in ([conversation], conversation, {"conversations": [conversation]}):
+        held, told = await texts("claude", exported)
+        assert sorted(held) == sorted(said)
+    for word in ("reminder", "an attachment", "thinking", "tool_use"):
+        assert word in told
+
+
+async def test_a_long_paste_is_several_memories(texts) -> None:
+    words = " ".join(f"word{n}" for n in range(60_000))
+    pasted = {"file_name": "long.txt", "extracted_content": words}
+    message = foreign.claude_message("u1", "human", text="", attachments=[pasted])
+    held, _ = await texts("claude", [{"uuid": "c", "chat_messages": [message]}])
+    assert len(held) > 1
+    assert sorted(word for text, _ in held for word in text.split()) == sorted(words.split())
+
+
+async def test_the_machine_of_letta_is_not_the_user(texts) -> None:
+    def said(role: str, text: str, **more: Any) -> dict[str, Any]:
+        return {"role": role, "content": [{"type": "text", "text": text}], "created_at": AT, **more}
+
+    cut = json.dumps({"message": "Hello \ud83d"})
+    send = {"function": {"name": "send_message", "arguments": cut}}
+    search = {"function": {"name": "search", "arguments": "{}"}}
+    messages = [
+        said("user", json.dumps({"type": "login", "last_login": "Never", "time": "now"})),
+        said("user", json.dumps({"type": "heartbeat", "reason": "x", "time": "now"})),
+        said("user", json.dumps({"type": "system_alert", "message": "memory pressure"})),
+        said("user", json.dumps({"type": "user_message", "message": "I ski", "time": "now"})),
+        said("user", "<system-reminder>be kind</system-reminder>I swim"),
+        said("user", '{"type": "cheese", "name": "Brie"}'),
+        said("assistant", "They ski. I greet them.", tool_calls=[send]),
+        said("tool", json.dumps({"status": "OK", "message": "None"}), name="send_message"),
+        said("assistant", "I look it up.", tool_calls=[search]),
+        said("tool", json.dumps({"status": "OK", "message": "It snows"}), name="search"),
+        said("assistant", "It snows there."),
+    ]
+    held, told = await texts("letta", {"agents": [{"name": "a", "messages": messages}]})
+    assert sorted(held) == sorted([
+        ("I ski", "user"), ("I swim", "user"), ('{"type": "cheese", "name": "Brie"}', "user"),
+        ("Hello \ufffd", "assistant"), ("It snows", "tool"), ("It snows there.", "assistant"),
+    ])  # fmt: skip
+    for word in ("login", "heartbeat", "system_alert", "reminder"):
+        assert word in told
+
+
+# --- one bad item
+
+
+async def test_one_bad_observation_costs_itself_alone(texts, tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    entity = {"type": "entity", "name": "A", "entityType": "t"}
+    path.write_text(
+        json.dumps({**entity, "observations": ["fine", "cut \ud83d", "", 7, "good"]})
+        + "\n{broken\n"
+        + json.dumps({"type": "relation", "from": "A", "to": "A", "relationType": "knows"})
+    )
+    held, told = await texts("mcp-memory", path)
+    assert ("A knows A", None) in held
+    (a,) = [text for text, _ in held if text.startswith("A (t)")]
+    assert [word for word in ("fine", "cut \ufffd", "good") if word in a] == [
+        "fine", "cut \ufffd", "good",
+    ]  # fmt: skip
+    assert "observation" in told
+    assert "line 2)" in told
+
+
+async def test_a_row_that_is_no_unicode_costs_its_characters_alone(texts, tmp_path: Path) -> None:
+    path = foreign.langgraph(tmp_path)
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE store SET value = CAST(? AS TEXT) WHERE rowid = 1",
+                         (b'{"data": "caf\xe9 \\ud83d"}',))  # fmt: skip
+    held, _ = await texts("langgraph", path)
+    assert any("caf\ufffd \ufffd" in text for text, _ in held)
+
+
+# --- nothing, and nobody
+
+
+@pytest.mark.parametrize(
+    ("program", "value", "fits"),
+    [
+        ("mem0", [{"conversation_id": "c", "mapping": {}}], "No other format fits"),
+        ("mem0", {"nodes": [{"uuid": "1", "name": "Ada"}]}, "--from zep"),
+        ("claude", chatgpt(foreign.chatgpt_message("user", "hi")), "--from chatgpt"),
+        ("chatgpt", [{"chat_messages": [{"sender": "human", "text": "hi"}]}], "--from claude"),
+        ("mcp-memory", {"content": "hi"}, "no --from"),
+        ("letta", [{"memory": "likes tea"}], "--from mem0"),
+        ("letta", {"title": "t", "chat": "x"}, "No other format fits"),
+    ],
+)  # fmt: skip
+async def test_nothing_understood_is_a_failure_that_names_the_formats_that_fit(
+    tmp_path: Path, program: str, value: Any, fits: str
+) -> None:
+    path = write_json(tmp_path / "x.json", value)
+    with pytest.raises(InvalidInputError, match=f"nothing in .* as {program}: .*{fits}"):
+        await plan_import(program, path)
+
+
+async def test_a_map_of_a_name_that_no_record_has_is_refused(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "x.json", [{"memory": "a", "chat": {"id": "s"}}])
+    with pytest.raises(InvalidInputError, match=r"has a field 'cha\.id'\. They have chat, memory"):
+        await plan_import("mem0", path, fields={"cha.id": "session_id"})
+    await plan_import("mem0", path, fields={"chat.id": "session_id"})
