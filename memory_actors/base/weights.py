@@ -75,15 +75,15 @@ class Mixture(NamedTuple):
     """How much a store and a query are of each kind, 0 to 1."""
 
     chat: float = 0.0
-    """Replies of an assistant: 1 where half of the turns or more are replies."""
+    """Statements of a user to an assistant; 1 where it replies to each, and nothing else is held."""
     people: float = 0.0
     """Turns of people who have names."""
     long: float = 0.0
-    """Texts longer than a fact; 1 from 22 different tokens in the mean."""
+    """Texts longer than a fact."""
     facts: float = 0.0
     """Short texts that nobody said."""
     few: float = 0.0
-    """1 for an empty store, a half for 15 passages: nobody can tell which words are rare."""
+    """1 for an empty store, a half for 15 statements: nobody can tell which words are rare."""
     foreign: float = 0.0
     """Words of the query that the model cannot read."""
     statement: float = 0.0
@@ -91,9 +91,9 @@ class Mixture(NamedTuple):
 
 
 FEW_PASSAGES: Final = 15  # at which half of what is said of few memories holds
-LONG_TOKENS: Final = (12.0, 22.0)
-"""Different tokens of a text in the mean: from where texts are long in part, and as a whole. Facts
-have 4 to 12, turns of LoCoMo 26, sentences of articles 23; marks do not count."""
+LONG_WORDS: Final = (6.0, 14.0)
+"""Words of a text in the mean, stop words left out: from where texts are long in part, and as a
+whole. Facts have 5 to 8, turns of LoCoMo 15, sentences of articles 17 to 23."""
 PLAIN: Final = Weights(
     late=0.0, session=0.0, words=2.0, own_words=2.0, meaning=8.0, date=4.8, speaker=0.6, asks=-2.0,
     echo=0.0, reply=-0.8, next_turn=0.0, bare=-2.4,

@@ -36,7 +36,7 @@ from memory_actors.base.weights import (
     FIRST,
     FIRST_CHAT,
     FIRST_FOREIGN,
-    LONG_TOKENS,
+    LONG_WORDS,
     PLAIN,
     SIGNALS,
     Mixture,
@@ -47,6 +47,7 @@ from memory_actors.base.weights import (
     learned,
     weighed,
 )
+from memory_actors.kinds.phrasing import REPLYING
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.bm25 import Windows
@@ -224,7 +225,7 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
     else:
         rows, words = _proposed(parts, windows, close, question)
     taken = slice(0, parts.size) if rows is None else rows
-    replies = traits.are_replies(columns.speakers[taken])
+    replies = traits.are_of(REPLYING, columns.speakers[taken])
     speaker = traits.named(query.text)
     theirs = None if speaker is None else columns.speakers[taken] == speaker
     said = None if replies is None else replies.astype(np.float32)
@@ -249,16 +250,15 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
 
 def _mixture(parts: Parts, question: EmbeddedQuery) -> Mixture:
     """Return how much an index and a query are of each kind that weights are learned for."""
-    count, traits = len(parts.dense), parts.traits
-    start, end = LONG_TOKENS
-    long = min(max((parts.late.mean_tokens - start) / (end - start), 0.0), 1.0)
-    said, (users, replies) = traits.turns / max(count, 1), traits.parts_of_chat
+    held = parts.held()
+    start, end = LONG_WORDS
+    long = min(max((held.words - start) / (end - start), 0.0), 1.0)
     return Mixture(
-        chat=min(1.0, 2 * replies / max(count, 1)),
-        people=min(max(0.0, said - (users + replies) / max(count, 1)), 1.0),
+        chat=held.chat,
+        people=held.people,
         long=long,
-        facts=max(0.0, 1 - max(said, long)),
-        few=FEW_PASSAGES**2 / (FEW_PASSAGES**2 + count**2),
+        facts=max(0.0, 1 - max(held.said, long)),
+        few=FEW_PASSAGES**2 / (FEW_PASSAGES**2 + held.count**2),
         foreign=question.foreign,
         statement=float(not question.query.is_question),
     )
@@ -470,7 +470,7 @@ def _newest_first(
     best = order[:NEWEST_OF]
     may = ~columns.summaries[rows[best]]
     if first.reply is not None:
-        may &= ~cast("Flags", first.parts.traits.are_replies(columns.speakers[rows[best]]))
+        may &= ~cast("Flags", first.parts.traits.are_of(REPLYING, columns.speakers[rows[best]]))
     best = best[may]
     if len(best) < 2 or mixture.foreign == 1 or mixture.statement:
         return gained

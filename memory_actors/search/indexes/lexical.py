@@ -276,6 +276,10 @@ class LexicalIndex:
         scores = self.windows(query, before).of_all()
         return self._chains.rows.labels[: len(scores)], scores
 
+    def lengths(self, count: int) -> npt.NDArray[np.int32]:
+        """Return the number of words of each of the first rows."""
+        return self._chains.links.lengths[:count]
+
     @property
     def is_linked(self) -> bool:
         """False while each row is a chain of its own."""

@@ -12,12 +12,13 @@ is looked through.
 """
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from memory_actors.kinds.kind import Kind, Passage, Row
+from memory_actors.kinds.phrasing import REPLYING, USER
 from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.late import LateIndex
 from memory_actors.search.indexes.lexical import LexicalIndex
@@ -32,6 +33,23 @@ class Neighbours(NamedTuple):
     ahead_of: int | None = None
 
 
+class Held(NamedTuple):
+    """What an index holds, by its statements: without replies of an assistant, and questions."""
+
+    count: int
+    chat: float
+    """The share of them that a user told an assistant who replies."""
+    people: float
+    """The share of them that people with names told each other."""
+    said: float
+    """The share of them that somebody said."""
+    words: float
+    """Of a statement, in the mean, stop words left out."""
+
+
+ASKING: Final = 0.5  # of a text that is a question: from here on it states nothing
+
+
 class Parts(NamedTuple):
     """All four at one moment: the first `size` rows are the same passages in each."""
 
@@ -40,6 +58,35 @@ class Parts(NamedTuple):
     words: LexicalIndex
     late: LateIndex
     traits: Traits
+
+    def held(self) -> Held:
+        """Return what is held here, by the statements of it: what is asked again changes nothing."""
+        now = self.size, len(self.dense)
+        then, found = self.traits.held
+        if now != then:
+            found = self._held()
+            self.traits.held = now, found
+        return cast("Held", found)
+
+    def _held(self) -> Held:
+        columns, traits = self.traits.view(self.size), self.traits
+        alive = self.dense.view().alive[: self.size] & ~columns.summaries
+        none = np.zeros(self.size, np.bool_)
+        replies = traits.are_of(REPLYING, columns.speakers)
+        users = traits.are_of((USER,), columns.speakers)
+        replies = alive & columns.said & (none if replies is None else replies)
+        users = alive & columns.said & (none if users is None else users)
+        stated = alive & ~replies & (columns.asks < ASKING)
+        count, said = max(int(stated.sum()), 1), int((stated & columns.said).sum())
+        of_users, answers = int((stated & users).sum()), int(replies.sum())
+        answered = min(1.0, 2 * answers / max(answers + int(users.sum()), 1))
+        return Held(
+            count=int(stated.sum()),
+            chat=answered * of_users / count,
+            people=(said - of_users) / count,
+            said=said / count,
+            words=float(self.words.lengths(self.size)[stated].sum()) / count,
+        )
 
     def forget(self, label: int) -> None:
         """Remove a passage from each."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from eventlog.core.records import DAY_US
 from memory_actors.base.interning import Names
 from memory_actors.kinds.kind import last_true_us
-from memory_actors.kinds.phrasing import CHAT_ROLES, DIGEST_BYTES, REPLYING, USER
+from memory_actors.kinds.phrasing import CHAT_ROLES, DIGEST_BYTES
 from memory_actors.search.indexes.room import grown
 
 NONE: Final = -1
@@ -192,8 +192,8 @@ class Traits:
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
         self._columns = Columns._make(np.zeros(_CAPACITY_MIN, kind) for kind in _COLUMNS)
         self._years: dict[int, int] = {}  # how many passages are of a year
-        self.turns = 0
-        """The number of passages that somebody said."""
+        self.held: tuple[Any, Any] = (None, None)
+        """What `Parts.held` found last, and of which rows."""
 
     @property
     def size_bytes(self) -> int:
@@ -255,9 +255,8 @@ class Traits:
                 raise ValueError("the columns of traits do not fit their names: build them anew")
 
     def _count(self) -> None:
-        """Count speakers, turns and years from the columns."""
+        """Count speakers and years from the columns."""
         columns = self._columns
-        self.turns = int(np.count_nonzero(columns.said))
         for speaker, count in Counter(columns.speakers[columns.speakers != NONE].tolist()).items():
             self._spoken[speaker] = count
         for day, count in Counter((columns.occurred_us // DAY_US).tolist()).items():
@@ -275,7 +274,6 @@ class Traits:
             self._spoken[speaker] = self._spoken.get(speaker, 0) + 1
         chain = NONE if trait.chain is None else self._named.of(trait.chain)
         owner = self.owners.of(trait.owner)
-        self.turns += trait.said
         where = owner, *trait.times, chain, trait.place
         shown = speaker, said.asks, trait.summary, trait.said, said.bare
         return (*where, *shown, np.void(trait.digest.ljust(DIGEST_BYTES, b"\0")), 0)
@@ -302,7 +300,6 @@ class Traits:
     def drop(self, row: int) -> None:
         """Count a removed row's speaker and year no more."""
         self._count_year(int(self._columns.occurred_us[row]), -1)
-        self.turns -= int(self._columns.said[row])
         speaker = int(self._columns.speakers[row])
         if speaker != NONE:
             self._spoken[speaker] -= 1
@@ -319,7 +316,7 @@ class Traits:
         """Return the traits of some rows only, in a new order. Names keep their numbers."""
         made = Traits()
         made.owners, made._named = self.owners, self._named
-        made._spoken, made._years, made.turns = self._spoken, self._years, self.turns
+        made._spoken, made._years = self._spoken, self._years
         made._columns, made.count = self._columns.at(rows), len(rows)
         return made
 
@@ -351,21 +348,11 @@ class Traits:
         ]
         return found[0] if len(found) == 1 else None
 
-    @property
-    def parts_of_chat(self) -> tuple[int, int]:
-        """The number of passages that the user of an assistant said, and of all others' replies."""
-        users = self._spoken_by([USER])
-        return users, self._spoken_by(REPLYING)
-
-    def _spoken_by(self, roles: Iterable[str]) -> int:
-        return sum(self._spoken.get(number, 0) for number in self._numbers(roles))
-
-    def _numbers(self, roles: Iterable[str]) -> list[int]:
-        return [number for role in roles if (number := self._named.find(role)) is not None]
-
-    def are_replies(self, speakers: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_] | None:
-        """Return which of these speakers are an assistant or its tools; None if there is none."""
-        numbers = self._numbers(REPLYING) if self._spoken_by(REPLYING) else []
+    def are_of(
+        self, roles: Iterable[str], speakers: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.bool_] | None:
+        """Return which of these speakers have one of some roles; None if nobody ever had."""
+        numbers = [number for role in roles if (number := self._named.find(role)) is not None]
         return np.isin(speakers, numbers) if numbers else None
 
     def years(self) -> set[int]:
