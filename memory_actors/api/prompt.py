@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import Hit, Memory, MemoryType
+from memory_actors.base.records import Memory, MemoryType
 from memory_actors.base.reports import QUOTED, Context, ContextPart
 from memory_actors.base.tokens import TokenCounter, most
 from memory_actors.base.validation import (

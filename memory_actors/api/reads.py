@@ -102,10 +102,10 @@ class UserReads:
 
         Messages and facts that say the same are one hit; `near_duplicates` names the others.
         `token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four
-        tokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like better ones
-        give way: then they come in the order in which they were chosen. `explain` gives each hit
-        its signals. `weights` changes what a signal counts for; 0 switches it off. `reference_time`
-        is what "last week" in a query is relative to (None: now).
+        tokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like
+        better ones give way: then they come in the order in which they were chosen. `explain` gives
+        each hit its signals. `weights` changes what a signal counts for; 0 switches it off.
+        `reference_time` is what "last week" in a query is relative to (None: now).
 
         `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
         less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.

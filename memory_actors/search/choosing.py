@@ -60,7 +60,7 @@ Newer = Callable[[Row], list[Row]]
 
 
 def asks_of_past(query: str) -> bool:
-    """Say whether a query asks what was true before: "used to", "previously", …"""
+    """Say whether a query asks what was true before, by its words: "used to", "previously"."""
     return _OF_BEFORE.search(query) is not None
 
 

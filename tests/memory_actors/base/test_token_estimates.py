@@ -39,29 +39,23 @@ def test_both_count_nothing_in_nothing_and_more_in_more() -> None:
             assert counts == sorted(counts)
 
 
-def test_the_formula_stays_the_default() -> None:
-    assert Settings().context_budget().counter == WordEstimate()
+def test_the_calibrated_estimate_is_the_default() -> None:
+    assert Settings().context_budget().counter == CalibratedEstimate()
     assert WordEstimate().count("one two three four five") == round(5 * 1.3)
 
 
 @pytest.mark.anyio
-async def test_receipts_and_sizes_name_both_differing_estimates(
+async def test_where_words_count_receipts_and_sizes_tell_of_another_estimate(
     open_memory: Any,
 ) -> None:
     """Receipts and sizes name both estimates where they differ, and the setting."""
-    async with open_memory() as memory:
+    async with open_memory(token_counter="words") as memory:
         context = memory.user("ada").context
         receipt, size = await context.add("", CHINESE), await context.size()
-        assert (
-            receipt.note
-            == size.note
-            == (
-                f"MEMORY.md has {size.tokens} by words * 1.3, "
-                f"{CalibratedEstimate().count(await context.render())} by calibrated: estimates of "
-                "its tokens that differ by more than 10 %. "
-                "Settings.token_counter (words, calibrated, or a TokenCounter) says which counts."
-            )
-        )
+        calibrated = CalibratedEstimate().count(await context.render())
+        assert receipt.note == size.note
+        assert f"{size.tokens} tokens by words * 1.3, {calibrated} by the" in receipt.note
+        assert "Settings.token_counter" in receipt.note
         notes = context.document("notes.md")
         alike = "She walked to the market, bought bread, and came home before it rained. " * 3
         assert (await notes.add("", alike)).note is None
@@ -70,11 +64,12 @@ async def test_receipts_and_sizes_name_both_differing_estimates(
 
 @pytest.mark.anyio
 async def test_the_setting_says_which_of_them_counts(open_memory: Any) -> None:
-    async with open_memory(token_counter="calibrated") as memory:
+    async with open_memory(token_counter="claude") as memory:
         context = memory.user("ada").context
         receipt = await context.add("", CHINESE)
-        assert receipt.tokens == CalibratedEstimate().count(await context.render()) > 200
-        assert "by words * 1.3" in receipt.note
+        new_claude = CalibratedEstimate(new_claude=True)
+        assert receipt.tokens == new_claude.count(await context.render()) > 200
+        assert receipt.note is None
 
 
 @pytest.mark.anyio
