@@ -1,8 +1,8 @@
 """One cluster of old memories: its summary, and the event that puts it in their place.
 
 Whatever a summariser does, its cluster stays as it is unless there is a good summary: it may raise,
-hang, return nothing, or more than half of what it was given. What an agent changes meanwhile wins: the actor
-replaces memories only if each of them is still as it was read.
+hang, return nothing, or more than half of what it was given. What an agent changes meanwhile wins:
+the actor replaces memories only if each of them is still as it was read.
 """
 
 import asyncio

@@ -2,6 +2,7 @@
 
 `token_samples.json` holds texts of this project, none of which the weights were fitted to, and how
 many tokens four tokenizers make of each (`python -m bench tokens` measures more).
+`prompt_samples.json` holds lines of prompts, and the tokens of the largest families.
 """
 
 import json
@@ -13,6 +14,8 @@ import pytest
 from memory_actors import CalibratedEstimate, Settings, WordEstimate
 
 SAMPLES = json.loads(Path(__file__).with_name("token_samples.json").read_text("utf-8"))
+PROMPTS = json.loads(Path(__file__).with_name("prompt_samples.json").read_text("utf-8"))
+LARGEST = ("GPT-4o", "Gemini", "Claude 3 to 4.6")
 FAMILIES = ("Qwen 3.6", "DeepSeek V4")
 CHINESE = "".join(SAMPLES["Chinese"]["lines"])
 
@@ -29,6 +32,15 @@ def test_the_calibrated_estimate_is_within_a_tenth(kind: str, family: str) -> No
 def test_older_families_agree_but_for_chinese(kind: str, family: str) -> None:
     text, exact = "".join(SAMPLES[kind]["lines"]), SAMPLES[kind]["tokens"][family]
     assert abs(CalibratedEstimate().count(text) / exact - 1) < 0.1
+
+
+@pytest.mark.parametrize("kind", PROMPTS)
+def test_a_budget_counts_the_most_that_any_family_makes(kind: str) -> None:
+    text, tokens = PROMPTS[kind]["text"], PROMPTS[kind]["tokens"]
+    most = CalibratedEstimate().most(text)
+    assert 0.85 * most <= max(tokens[family] for family in LARGEST) <= most
+    for_claude = CalibratedEstimate(new_claude=True).most(text)
+    assert 0.84 * for_claude <= max(tokens.values()) <= for_claude
 
 
 def test_both_count_nothing_in_nothing_and_more_in_more() -> None:
