@@ -54,30 +54,30 @@ _COMMON: Final = frozenset(  # a quarter or more of the words of an English text
 _ENGLISH_SHARE: Final = 0.25
 # About and at most; of Claude from 4.7 on, about and at most.
 _TOKENS: Final = {
-    "piece": (1.02, 1.17, 1.47, 1.64),
-    "letter beyond 6, not English": (0.25, 0.31, 0.47, 0.32),
-    "letter beyond 9": (0.18, 0.00, 0.53, 0.60),
-    "capital": (0.30, 0.50, 1.29, 1.34),
-    "capital, not English": (0.29, 1.29, 0.98, 1.41),
-    "run of punctuation": (0.53, 0.68, 0.37, 0.00),
-    "mark of punctuation": (0.26, 0.15, 0.43, 0.74),
-    "number": (0.82, 0.20, 0.24, 0.04),
-    "digit": (0.46, 0.98, 0.40, 0.54),
-    "new lines": (1.06, 1.33, 1.49, 1.81),
-    "blanks": (0.68, 1.95, 1.66, 1.24),
+    "piece": (1.01, 1.17, 1.47, 1.64),
+    "letter beyond 6, not English": (0.24, 0.31, 0.47, 0.32),
+    "letter beyond 9": (0.12, 0.00, 0.53, 0.60),
+    "capital": (0.22, 0.50, 1.29, 1.34),
+    "capital, not English": (0.25, 1.29, 0.98, 1.41),
+    "run of punctuation": (0.69, 0.68, 0.37, 0.00),
+    "mark of punctuation": (0.14, 0.15, 0.43, 0.74),
+    "number": (0.84, 0.20, 0.24, 0.04),
+    "digit": (0.53, 0.98, 0.40, 0.54),
+    "new lines": (0.98, 1.33, 1.49, 1.81),
+    "blanks": (0.46, 1.95, 1.66, 1.24),
 }
 _SCRIPTS: Final = {
-    r"[\u00c0-\u024f]+": (0.57, 0.96, 0.69, 0.87),  # é, ñ, ü
-    r"[\u0370-\u058f]+": (0.34, 0.46, 0.44, 0.51),  # Greek, Cyrillic, Armenian
-    r"[\u0590-\u08ff]+": (0.52, 0.79, 0.77, 0.79),  # Hebrew, Arabic
-    r"[\u0900-\u0dff]+": (0.56, 0.86, 0.83, 0.86),  # scripts of India
-    r"[\u0e00-\u1fff]+": (0.50, 0.96, 0.94, 0.96),  # Thai and its neighbours
-    r"[\u00a0-\u00bf\u2000-\u2e7f]+": (1.37, 2.50, 1.99, 3.75),  # dashes, quotation marks, arrows
-    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.62, 1.22, 1.14, 1.19),  # Chinese
-    r"[\u3000-\u303f\uff00-\uffef]+": (0.50, 0.79, 1.34, 1.12),  # its punctuation
-    r"[\u3040-\u33ff]+": (0.79, 0.86, 0.82, 0.83),  # kana
-    r"[\ua000-\ud7ff]+": (1.01, 1.46, 1.42, 1.46),  # Korean
-    r"[\U00010000-\U0010ffff]+": (2.34, 2.40, 3.30, 3.30),  # emoji
+    r"[\u00c0-\u024f]+": (0.45, 0.96, 0.69, 0.87),  # é, ñ, ü
+    r"[\u0370-\u058f]+": (0.33, 0.46, 0.44, 0.51),  # Greek, Cyrillic, Armenian
+    r"[\u0590-\u08ff]+": (0.45, 0.79, 0.77, 0.79),  # Hebrew, Arabic
+    r"[\u0900-\u0dff]+": (0.54, 0.86, 0.83, 0.86),  # scripts of India
+    r"[\u0e00-\u1fff]+": (0.44, 0.96, 0.94, 0.96),  # Thai and its neighbours
+    r"[\u00a0-\u00bf\u2000-\u2e7f]+": (1.03, 2.50, 1.99, 3.75),  # dashes, quotation marks, arrows
+    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.65, 1.22, 1.14, 1.19),  # Chinese
+    r"[\u3000-\u303f\uff00-\uffef]+": (0.30, 0.79, 1.34, 1.12),  # its punctuation
+    r"[\u3040-\u33ff]+": (0.69, 0.86, 0.82, 0.83),  # kana
+    r"[\ua000-\ud7ff]+": (0.85, 1.46, 1.42, 1.46),  # Korean
+    r"[\U00010000-\U0010ffff]+": (2.64, 2.40, 3.30, 3.30),  # emoji
 }
 _WEIGHTS: Final = tuple(zip(*_TOKENS.values(), *_SCRIPTS.values(), strict=True))
 
@@ -88,9 +88,9 @@ class CalibratedEstimate(msgspec.Struct, frozen=True):
     Of Latin letters a word is a token and a bit, or each part of `snake_case` and `camelCase`; the
     letters of long words count where few of the most common English words show that a text is not
     English. Of other scripts each character has a share. The weights were fitted to the tokenizers
-    of GPT, Gemini, Llama, Mistral, Qwen, DeepSeek and Claude up to 4.6, or, with `new_claude`, to
-    that of Claude from 4.7 on, which makes a third more tokens (`bench/tokens.py` measures how far
-    they are off).
+    of GPT, Gemini, Llama, Mistral, Qwen and DeepSeek; those of `most` also to that of Claude up to
+    4.6. With `new_claude` they are for Claude from 4.7 on, which makes a third more tokens
+    (`bench/tokens.py` measures how far they are off).
     """
 
     new_claude: bool = False
@@ -110,7 +110,7 @@ class CalibratedEstimate(msgspec.Struct, frozen=True):
 
     def _weighed(self, text: str, column: int) -> float:
         weights = _WEIGHTS[column + 2 * self.new_claude]
-        return sum(map(operator.mul, weights, _amounts(text)))
+        return float(sum(map(operator.mul, weights, _amounts(text))))
 
 
 @lru_cache(maxsize=COUNTS_KEPT)
