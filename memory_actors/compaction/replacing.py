@@ -35,7 +35,7 @@ from memory_actors.users.handles.summaries import Summarized, summary_text
 from memory_actors.users.past_events import pages, versions_about
 
 GRACE_S = 3.0  # for the summary in hand, once somebody wants the run to end
-SAVED_MIN: Final = 0.5  # of the originals' bytes: a summary that saves less is not worth its loss
+SAVED_MIN: Final = 0.5  # of what a summariser is told: who saves less loses more than it gains
 SAMPLES = 3
 SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
@@ -70,7 +70,8 @@ class Replacing:
             if self._embedder_failed:
                 await scope.embeddings.embed([cluster.heading], background=True)
             content = await self._summary(cluster, halts)
-            if (size := len(content.encode())) > (1 - SAVED_MIN) * told.bytes_before:
+            size_max = min((1 - SAVED_MIN) * cluster.content_bytes, told.bytes_before - 1)
+            if (size := len(content.encode())) > size_max:
                 before = f"{told.bytes_before:,}"
                 why = f"the summary takes {size:,} bytes and the originals {before}: they stay"
                 return told.report("kept", why=why)
