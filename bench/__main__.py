@@ -494,8 +494,8 @@ def improve() -> None:
 @click.option(
     "--tokenizer", "tokenizers", multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A tokenizer.json; give it once for each.  [default: those of packages that carry one, "
-    "or the installed model's]",
+    help="A tokenizer.json, or o200k_base.tiktoken; give it once for each.  [default: those of "
+    "packages that carry one, or the installed model's]",
 )  # fmt: skip
 def tokens() -> None:
     """Say how far the estimates of tokens are from real tokenizers, by kind of text."""

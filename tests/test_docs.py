@@ -45,7 +45,14 @@ CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 
 HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
 PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
-OF_READERS = {"first.py", "typed_example.py", "letters.py", "json.py", "tests/test_store.py"}
+OF_READERS = {
+    "chat.py",
+    "first.py",
+    "typed_example.py",
+    "letters.py",
+    "json.py",
+    "tests/test_store.py",
+}
 """Files that readers make, that Python has, or others' sdists."""
 PYTHON = re.compile(r"(?<![\w.])([\w/]+\.py)\b")
 MODULE = re.compile(r"`((?:memory_actors|eventlog|bench)(?:\.\w+)+)`")
@@ -66,7 +73,8 @@ def test_the_example_of_extraction_prints_what_it_says(tmp_path: Path) -> None:
 
 
 def test_the_readmes_example_is_a_whole_program(tmp_path: Path) -> None:
-    assert "skiing" in printed_by(tmp_path, "-c", blocks("README.md")[0])
+    program = blocks("README.md")[0]
+    check_printed(program, printed_by(tmp_path, "-c", program))
 
 
 @pytest.mark.parametrize(("number", "needs"), [(1, "langgraph.store"), (2, "memory_actors")])
@@ -82,18 +90,17 @@ def test_what_the_readme_plugs_in_prints_what_it_says(
 def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The directory of a reader who pasted the tutorial block by block, and what was shown."""
     directory = tmp_path_factory.mktemp("reader")
-    first, *others = blocks("docs/tutorial.md")
-    shown = printed_by(directory, "-c", first)
+    chat, first, *others = blocks("docs/tutorial.md")
+    shown = printed_by(directory, "-c", chat) + printed_by(directory, "-c", first)
     session = "".join(f"{block}\n" for block in others if not is_program(block))
     shown += printed_by(directory, *PROMPT, stdin=session)
     return directory, shown + printed_by(directory, "-c", others[-1])
 
 
 def test_the_tutorial_prints_what_it_says(followed: tuple[Path, str]) -> None:
-    first, *_, last = parts = blocks("docs/tutorial.md")
-    assert [is_program(part) for part in parts].count(True) == 2
-    assert is_program(first)
-    assert is_program(last)
+    chat, first, *_, last = parts = blocks("docs/tutorial.md")
+    assert [is_program(part) for part in parts].count(True) == 3
+    assert all(map(is_program, (chat, first, last)))
     check_printed("\n".join(parts), followed[1])
 
 

@@ -232,6 +232,7 @@ _SAID: dict[str, Command] = {
     "add_many": Command(
         lambda m, u, n: u.add_many([Item(content=f"{i} of {n}") for i in range(3)])
     ),
+    "turn": Command(lambda m, u, n: u.turn(f"turn {n}")),
     "add_with_auto_prune": Command(lambda m, u, n: u.add_with_auto_prune(f"pruning {n}")),
     "add with a key": Command(lambda m, u, n: u.add(f"once {n}", idempotency_key=f"request {n}")),
     "update": Command(lambda m, u, n: u.update(f"fact {n}", content=f"after {n}"), _a_fact),

@@ -5,14 +5,19 @@ sentences where they fit.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory, MemoryType
-from memory_actors.base.reports import Context, ContextPart
-from memory_actors.base.tokens import TokenCounter
+from memory_actors.base.reports import QUOTED, Context, ContextPart
+from memory_actors.base.tokens import TokenCounter, most
 from memory_actors.base.validation import (
     QUERY_BYTES_MAX,
     TOP_K_MAX,
@@ -22,17 +27,19 @@ from memory_actors.base.validation import (
 )
 from memory_actors.compaction.summarizers.sentences import MARKER, clip, count_words, sentences
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.search.choosing import Folding
+from memory_actors.search.choosing import Folding, asks_of_past
 from memory_actors.search.indexes.words import words
 
 if TYPE_CHECKING:
     from memory_actors.api.user import UserMemory
 
-CONTEXT_MESSAGES = 3  # what was said last: an agent has more of it itself
+CONTEXT_MESSAGES = 6  # what was said last: three exchanges
 CONTEXT_MEMORIES = 5
-MEMORIES_MAX = 100  # within a budget of tokens, unless somebody says how many
-MEMORY_TOKENS = 16  # of one in a prompt, at least, with its time and its quotes
+MEMORY_TOKENS = 32  # of one in a prompt, at least, with its time and its quotes
 ITEM_SHARE = 2  # an item takes at most a half of a budget, unless somebody says how much
+SUMMARY_SCORE_MIN = 0.05  # a summary that answers less likely than this is noise
+FILLED = 0.9  # of a budget: if whole texts fill less, a part of one fills the rest
+ORDER: Final = ("document", "message", "memory", "compressed")
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,33 +50,60 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None
     token_budget: int | None
     max_item_tokens: int | None
+    document: ContextPart | None
+
+
+class _Said(NamedTuple):
+    """A text that may be part of a prompt, and its speaker."""
+
+    part: ContextPart
+    role: str | None = None
 
 
 async def prompt(user: "UserMemory", counter: TokenCounter, ask: Ask) -> Context:
     """Return what `user.context(query)` says."""
     text_bytes(ask.query, "query", QUERY_BYTES_MAX)
-    budget, item_tokens = ask.token_budget, ask.max_item_tokens
-    if budget is not None:
-        check_count(budget, "token_budget")
-    if item_tokens is not None:
-        check_count(item_tokens, "max_item_tokens", least=1)
-    elif budget is not None:
-        item_tokens = budget // ITEM_SHARE
+    if ask.token_budget is not None:
+        check_count(ask.token_budget, "token_budget")
+    if ask.max_item_tokens is not None:
+        check_count(ask.max_item_tokens, "max_item_tokens", least=1)
     folding = Folding()
     folding.leave_out(ask.query)
     messages = await user.short_term.messages(ask.session_id, last=2 * CONTEXT_MESSAGES)
-    said = [one for one in reversed(messages) if folding.is_new(one)][:CONTEXT_MESSAGES]
-    limit = _limit(ask)
-    asked = min(limit + len(messages) + 1, TOP_K_MAX)  # some of what is found was just said
-    hits = await user.retrieve(ask.query, memory_types=[MemoryType.LONG_TERM], top_k=asked)
-    found = [hit for hit in hits if folding.is_new(hit)]
-    memories = [hit for hit in found if hit.source != "compressed"][:limit]
-    summaries = [hit for hit in found if hit.source == "compressed"]
-    wanted = [*_in_turn(said, memories), *summaries]
-    parts = {one.memory_id: _part(one, ask.query, counter, item_tokens) for one in wanted}
-    chosen = _fitting([part for part in parts.values() if part.text], counter, budget)
-    ordered = (parts[one.memory_id] for one in (*reversed(said), *memories, *summaries))
-    return Context(tuple(part for part in ordered if part.memory_id in chosen))
+    newest = [one for one in reversed(messages) if folding.is_new(one)][:CONTEXT_MESSAGES]
+    said = [_Said(_part(one, "message"), one.role) for one in newest]
+    found = await _remembered(user, ask, folding, len(messages))
+    wanted = [] if ask.document is None else [_Said(ask.document)]
+    wanted += [one for one in chain.from_iterable(zip_longest(said, found)) if one is not None]
+    places = {one.part.memory_id: place for place, one in enumerate((*reversed(said), *found))}
+    chosen = _fitting(wanted, counter, ask)
+    chosen.sort(key=lambda part: (ORDER.index(part.source), places.get(part.memory_id, 0)))
+    return Context(tuple(chosen))
+
+
+async def _remembered(user: "UserMemory", ask: Ask, folding: Folding, messages: int) -> list[_Said]:
+    """Return the best memories and summaries; those that are over only where the past is asked."""
+    limit, past = _limit(ask), asks_of_past(ask.query)
+    asked = min(limit + messages + 1, TOP_K_MAX)  # some of what is found was just said
+    while True:
+        hits = await user.retrieve(ask.query, memory_types=[MemoryType.LONG_TERM], top_k=asked)
+        current = [hit for hit in hits if past or hit.superseded_by is None]
+        if len(current) >= limit or len(hits) < asked or asked == TOP_K_MAX:
+            break
+        asked = min(4 * asked, TOP_K_MAX)
+    heard = [hit for hit in current if hit.source != "compressed" or hit.score >= SUMMARY_SCORE_MIN]
+    best = sorted(filter(folding.is_new, heard), key=attrgetter("score"), reverse=True)[:limit]
+    known: dict[str | None, Memory] = {hit.memory_id: hit for hit in hits}
+    found = []
+    for hit in best:
+        part = _part(hit, hit.source, hit.score)
+        if (newer := hit.superseded_by) is not None:
+            with suppress(NotFoundError):  # it went meanwhile
+                known[newer] = known.get(newer) or await user.get(newer)
+                until = known[newer].occurred_at
+                part = replace(part, superseded_by=newer, held_until=until)
+        found.append(_Said(part, hit.role))
+    return found
 
 
 def _limit(ask: Ask) -> int:
@@ -77,51 +111,70 @@ def _limit(ask: Ask) -> int:
         return check_top_k(ask.limit)
     if ask.token_budget is None:
         return CONTEXT_MEMORIES
-    return min(MEMORIES_MAX, max(CONTEXT_MEMORIES, ask.token_budget // MEMORY_TOKENS))
+    return min(TOP_K_MAX, max(CONTEXT_MEMORIES, ask.token_budget // MEMORY_TOKENS))
 
 
-def _in_turn(said: Sequence[Memory], memories: Sequence[Memory]) -> list[Memory]:
-    """Return the newest message, the best memory, the next message and so on."""
-    pairs = chain.from_iterable(zip_longest(said, memories))
-    return [one for one in pairs if one is not None]
-
-
-def _part(memory: Memory, query: str, counter: TokenCounter, tokens_max: int | None) -> ContextPart:
-    said, role, text = memory.memory_type == MemoryType.SHORT_TERM, memory.role, memory.content
-    if tokens_max is not None:
-        by = 0 if role is None else counter.count(f"{role}:")
-        text = excerpt(text, query, counter, tokens_max - by)
+def _part(memory: Memory, source: str, score: float | None = None) -> ContextPart:
     return ContextPart(
-        source="message" if said else memory.source,
+        source=source,
         memory_id=memory.memory_id,
-        text=spoken(text, role) if text else "",
+        text=memory.content,
         occurred_at=memory.occurred_at,
-        score=getattr(memory, "score", None),
+        score=score,
         origins=memory.origins,
         trust=memory.trust,
     )
 
 
-def _fitting(
-    parts: Sequence[ContextPart], counter: TokenCounter, budget: int | None
-) -> dict[str, ContextPart]:
-    """Return the first parts that fit a budget together, by id; one too long leaves its room.
+def _fitting(wanted: Sequence[_Said], counter: TokenCounter, ask: Ask) -> list[ContextPart]:
+    """Return the first parts that fit a budget together; one too long leaves its room to others.
 
-    Each is counted alone, and all of them once in the end: counts of parts do not quite add up.
+    Each is counted alone, and all of them together in the end: counts do not quite add up.
     """
-    chosen = {part.memory_id: part for part in parts}
-    if budget is None or not parts:
-        return chosen
-    frame = counter.count(Context((msgspec.structs.replace(parts[0], text=""),)).text)
-    left, chosen = budget - frame, {}
-    for part in parts:
-        tokens = counter.count(part.line)
-        if tokens <= left:
-            chosen[part.memory_id] = part
-            left -= tokens
-    while chosen and counter.count(Context(tuple(chosen.values())).text) > budget:
-        chosen.popitem()
+    budget, item_tokens = ask.token_budget, ask.max_item_tokens
+    if budget is None:
+        return [part for one in wanted if (part := _worded(one, ask, counter, item_tokens))]
+    tokens = partial(most, counter)
+    if item_tokens is None:
+        item_tokens = budget // ITEM_SHARE
+    chosen, waiting = list[ContextPart](), wanted
+    for _ in range(2):  # the second time with the room that counting alone has overrated
+        left = budget - tokens(_text(chosen))
+        again = []
+        for one in waiting:
+            part = _worded(one, ask, counter, item_tokens)
+            if part is not None and (size := tokens(f"{part.line}\n")) <= left:
+                chosen.append(part)
+                left -= size
+            else:
+                again.append(one)
+        waiting = again
+    left = budget - tokens(_text(chosen))
+    for one in waiting if left > (1 - FILLED) * budget else ():
+        frame = tokens(f"{replace(one.part, text='').line}\n")
+        part = _worded(one, ask, counter, min(left - frame, item_tokens))
+        if part is not None and tokens(f"{part.line}\n") <= left:
+            chosen.append(part)
+            break
+    while chosen and tokens(_text(chosen)) > budget:
+        chosen.pop()
     return chosen
+
+
+def _text(parts: Sequence[ContextPart]) -> str:
+    """Return the text of a prompt; of none, what is around its parts."""
+    return Context((*parts,)).text or QUOTED
+
+
+def _worded(
+    one: _Said, ask: Ask, counter: TokenCounter, tokens_max: int | None
+) -> ContextPart | None:
+    """Return a part with its speaker, cut to a number of tokens; None if not even a word fits."""
+    text = one.part.text
+    if tokens_max is not None:
+        by = 0 if one.role is None else most(counter, f"{one.role}:")
+        text = excerpt(text, ask.query, counter, tokens_max - by)
+    return replace(one.part, text=spoken(text, one.role)) if text else None
 
 
 PIECE_WORDS_MAX = 40  # a longer sentence is taken in pieces: transcripts know no full stops
@@ -130,49 +183,52 @@ PIECE_WORDS_MAX = 40  # a longer sentence is taken in pieces: transcripts know n
 def excerpt(text: str, query: str, counter: TokenCounter, tokens_max: int) -> str:
     """Return a text of at most so many tokens, cut around the sentence with most of the query.
 
-    `…` stands where something is left out. "" if not even a word fits.
+    `…` marks what is left out. "" if not even a word fits.
     """
-    if counter.count(text) <= tokens_max:
+    if most(counter, text) <= tokens_max:
         return text
-    pieces = list(_pieces(text))
-    asked = set(words(query))
+    spans = list(_pieces(text))
+    pieces, asked = [text[start:end] for start, end in spans], set(words(query))
     best = max(range(len(pieces)), key=lambda n: (len(asked & set(words(pieces[n]))), -n))
-    first, end = best, best + 1
-    if counter.count(_between(pieces, first, end)) > tokens_max:
-        return _clipped(pieces[best], counter, tokens_max)
-    grown = True
+    sizes = [most(counter, f"{piece} ") for piece in pieces]
+    left = tokens_max - sizes[best] - 2 * most(counter, f" {MARKER}")
+    first, end, grown = best, best + 1, True
     while grown:  # a sentence behind it, one before it, and so on
         grown = False
-        for new_first, new_end in ((first, end + 1), (first - 1, end + grown)):
-            if new_first < 0 or new_end > len(pieces):
-                continue
-            if counter.count(_between(pieces, new_first, new_end)) <= tokens_max:
-                first, end, grown = new_first, new_end, True
-    return _between(pieces, first, end)
+        for place in (end, first - 1):
+            if 0 <= place < len(pieces) and sizes[place] <= left:
+                first, end, left, grown = (
+                    min(first, place),
+                    max(end, place + 1),
+                    left - sizes[place],
+                    True,
+                )
+    while True:
+        before, behind = f"{MARKER} " * (first > 0), f" {MARKER}" * (end < len(pieces))
+        cut = f"{before}{text[spans[first][0] : spans[end - 1][1]]}{behind}"
+        if most(counter, cut) <= tokens_max:
+            return cut
+        if end - first == 1:
+            return _clipped(pieces[best], counter, tokens_max)
+        first, end = (first, end - 1) if end - 1 > best else (first + 1, end)
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each sentence begins and ends; of a long one, each of its pieces."""
+    at = 0
     for sentence in sentences(text):
         rest = sentence
-        while count_words(rest) > PIECE_WORDS_MAX:
-            head = clip(rest, PIECE_WORDS_MAX, len(rest.encode())).removesuffix(MARKER)
-            if not head:
-                break
-            yield head
+        while rest:
+            head = clip(rest, PIECE_WORDS_MAX, len(rest.encode())).removesuffix(MARKER) or rest
+            start = text.index(head, at)
+            at = start + len(head)
+            yield start, at
             rest = rest[len(head) :].strip()
-        if rest:
-            yield rest
-
-
-def _between(pieces: list[str], first: int, end: int) -> str:
-    before = [MARKER] if first else []
-    behind = [MARKER] if end < len(pieces) else []
-    return " ".join([*before, *pieces[first:end], *behind])
 
 
 def _clipped(piece: str, counter: TokenCounter, tokens_max: int) -> str:
     for count in range(count_words(piece), 0, -1):
         head = clip(piece, count, len(piece.encode()))
-        if head and counter.count(head) <= tokens_max:
+        if head and most(counter, head) <= tokens_max:
             return head
     return ""

@@ -101,10 +101,11 @@ class UserReads:
         `exclude_session` (the message that was just stored is no answer to itself).
 
         Messages and facts that say the same are one hit; `near_duplicates` names the others.
-        `token_budget` returns as many as fit that many tokens, 4 bytes each, about: up to 1,000,
-        and about one for four tokens. `diversity` (0 to 1) makes results that are like better ones
-        give way: then they come in the order in which they were chosen. `explain` gives each hit
-        its signals. `weights` multiplies what a signal counts for; 0 switches it off.
+        `token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four
+        tokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like
+        better ones give way: then they come in the order in which they were chosen. `explain` gives
+        each hit its signals. `weights` multiplies what a signal counts for; 0 switches it
+        off.
         `reference_time` is what "last week" in a query is relative to (None: now).
 
         `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
@@ -135,7 +136,10 @@ class UserReads:
             exclude_ids=check_names(exclude_ids, "exclude_ids"),
             exclude_session=check_optional_name(exclude_session, "exclude_session"),
             min_score=check_share(min_score, "min_score"),
-            token_budget=None if token_budget is None else check_count(token_budget, "budget"),
+            token_budget=None
+            if token_budget is None
+            else check_count(token_budget, "token_budget"),
+            counter=self._scope.services.settings.context_budget().counter,
             diversity=check_share(diversity, "diversity"),
             explain=explain,
             weights=Weights() if weights is None else check_weights(weights),

@@ -6,6 +6,9 @@ from copy import copy
 from functools import partial
 from typing import Any, Final, Self, get_type_hints
 
+import msgspec
+
+from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
 from memory_actors.api.originals import originals_of
@@ -145,6 +148,40 @@ class UserMemory(UserReads):
             return receipt
         handle._check_fields(item, idempotency_key, on_duplicate)
         return await handle._add(item, auto_prune)
+
+    async def turn(
+        self,
+        content: str,
+        role: str = "user",
+        *,
+        session_id: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        auto_prune: bool | None = None,
+    ) -> Receipt:
+        """Add a turn of a chat to the messages of its session and to long-term memory, at once.
+
+        Both or neither, in one append. `role` says who speaks: "user", "assistant", or a name. The
+        session is `session_id`, else the handle's, else "default". `context(query)` then has the
+        turn among the last messages of the session, and every session can find it. The receipt is
+        that of the memory; an id of your own that was used before adds nothing.
+
+        :raises InvalidInputError: empty content, metadata that is not JSON, …
+        :raises QuotaExceededError: long-term memory has no room and may make none (`auto_prune`),
+            or the turn is larger than a session may be.
+        """
+        item = Item(
+            content=content,
+            role=role,
+            session_id=self.short_term._session(session_id),
+            metadata=metadata,
+            occurred_at=to_datetime(self._scope.now_us()) if occurred_at is None else occurred_at,
+        )
+        message = self.short_term._adding(item)
+        return await self._long_term._add_turn(
+            msgspec.structs.replace(item, memory_id=memory_id), message, auto_prune
+        )
 
     async def add_with_auto_prune(
         self,

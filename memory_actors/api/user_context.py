@@ -7,14 +7,21 @@ import anyio.to_thread
 
 from eventlog.core.records import to_datetime
 from memory_actors.api.prompt import Ask
-from memory_actors.base.context_documents import ContextReceipt, DocumentInfo
+from memory_actors.base.context_documents import (
+    DEFAULT_DOCUMENT,
+    ContextReceipt,
+    DocumentInfo,
+)
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import least
 from memory_actors.base.reports import Context as Prompt
+from memory_actors.base.reports import ContextPart
 from memory_actors.base.tokens import TokenCounter
 from memory_actors.base.validation import check_name, check_text, content_bytes
 from memory_actors.kinds.context import commands
 from memory_actors.kinds.context.alignment import align
-from memory_actors.kinds.context.state import ContextState, in_order, text
+from memory_actors.kinds.context.state import ContextState, blocks, in_order, text
+from memory_actors.kinds.provenance import together
 from memory_actors.users.handles.context_document import ContextDocument
 from memory_actors.users.handles.scope import Scope
 
@@ -36,26 +43,44 @@ class UserContext(ContextDocument):
         *,
         token_budget: int | None = None,
         max_item_tokens: int | None = None,
+        document: str | None = DEFAULT_DOCUMENT,
     ) -> Prompt:
-        """Return what to paste into a prompt: the last messages, what is remembered, summaries.
+        """Return what to paste into a prompt: MEMORY.md, the last messages, what is remembered.
 
-        The last 3 messages of the session (the handle's, if none is named) and of no other, oldest
-        first; then, of all sessions, since facts belong to the user, the `limit` best long-term
-        memories (None: 5, or what a budget holds) and up to 2 summaries. Nothing stands there
-        twice, and the query itself does not. `.text` is the prompt.
+        First the `document` (None: no document); then the last 6 messages of the session (the
+        handle's, if none is named) and of no other, oldest first; then, of all sessions, the
+        `limit` best long-term memories and summaries (None: 5, or what a budget holds). Nothing
+        is there twice, nor is the query. What is over is left out, unless the query asks of the
+        past: then `until` says until when it was true. `.text` is the prompt.
 
-        `token_budget` is never passed by `.text`, as `Settings.token_counter` counts; what has no
-        room is left out whole. A text of more than `max_item_tokens` (None: half of the budget) is
-        cut at sentences around what the query is about.
+        `.text` has at most `token_budget` tokens: `Settings.token_counter` counts, an estimate as
+        the most that they may be. A text of more than `max_item_tokens` (None: half of the budget)
+        is cut at sentences around what the query is about, and so is the last one that has room.
         """
-        return await self._ask_prompt(
-            Ask(
-                query=query,
-                session_id=session_id,
-                limit=limit,
-                token_budget=token_budget,
-                max_item_tokens=max_item_tokens,
-            )
+        ask = Ask(
+            query=query,
+            session_id=session_id,
+            limit=limit,
+            token_budget=token_budget,
+            max_item_tokens=max_item_tokens,
+            document=None if document is None else await self._part(document),
+        )
+        return await self._ask_prompt(ask)
+
+    async def _part(self, name: str) -> ContextPart | None:
+        """Return a document as part of a prompt; None if there is none, or an empty one."""
+        state = await self._scope.state()
+        rows = blocks(state.context, check_name(name, "document"))
+        if not (said := text(rows).strip()):
+            return None
+        origins = together(state.provenance, (row.memory_id for row in rows))
+        return ContextPart(
+            source="document",
+            memory_id=name,
+            text=said,
+            occurred_at=to_datetime(state.context.documents[name].updated_at_us),
+            origins=origins,
+            trust=least(origins),
         )
 
     def document(self, name: str) -> ContextDocument:

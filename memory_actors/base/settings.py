@@ -72,9 +72,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a context document from which on each write warns."""
     context_hard_tokens: Positive = 2_000
     """Tokens that a context document never reaches."""
-    token_counter: TokenCounter | str = "words"  # noqa: S105 - a name, no secret
-    """The counter of tokens: the estimate "words" (1.3 each) or "calibrated" (by classes of
-    characters), or a `TokenCounter`, for example `TokenizerCounter` for exact counts."""
+    token_counter: TokenCounter | str = "calibrated"  # noqa: S105 - a name, no secret
+    """The counter of tokens: an estimate by classes of characters ("calibrated", or "claude" for
+    Claude from 4.7 on), 1.3 a word ("words"), or a `TokenCounter`, for example `TokenizerCounter`
+    for exact counts."""
     live_bytes_max: Count = 512 * MIB
     """Memory of all live users together; beyond it the least recently used leave."""
     memory_soft_bytes: Positive | None = None

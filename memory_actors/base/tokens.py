@@ -1,5 +1,7 @@
 """Tokens: the estimate of how many a text has, and the budget of a context document."""
 
+import math
+import operator
 from collections.abc import Mapping
 from functools import lru_cache
 from re import findall
@@ -40,80 +42,125 @@ class WordEstimate(msgspec.Struct, frozen=True):
 
 # Patterns as text: `findall` compiles each at its first use, and most processes never count.
 _PIECE: Final = r"[A-Z]+(?![a-z])|[A-Z]?[a-z\u00c0-\u024f]+|[\u00c0-\u024f]+"
-_LATIN_WORD: Final = r"[A-Za-z\u00c0-\u024f]{8,}"
-_ACCENT: Final = r"[\u00c0-\u024f]"
 _PUNCTUATION: Final = r"[!-/:-@\[-`{-~]+"
-_DIGIT: Final = r"[0-9]"
 _NOT_ASCII: Final = r"[^\x00-\x7f]+"
-_NEWLINES: Final = r"\n+"
-_SCRIPTS: Final[Mapping[str, float]] = {
-    _ACCENT: 0.5,
-    r"[\u0370-\u058f]": 0.30,  # Greek, Cyrillic, Armenian
-    r"[\u0590-\u08ff]": 0.36,  # Hebrew, Arabic
-    r"[\u0900-\u0dff]": 0.6,  # scripts of India
-    r"[\u0e00-\u1fff]": 0.4,  # Thai and its neighbours
-    r"[\u00a0-\u00bf\u2000-\u2e7f]": 1.0,  # dashes, quotation marks, arrows
-    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]": 0.64,  # Chinese
-    r"[\u3000-\u303f\uff00-\uffef]": 0.45,  # its punctuation
-    r"[\u3040-\u33ff]": 0.58,  # kana
-    r"[\ua000-\ud7ff]": 0.8,  # Korean
-    r"[\U00010000-\U0010ffff]": 1.5,  # emoji
+_COMMON: Final = frozenset(  # a quarter or more of the words of an English text, few of others
+    findall(
+        "[a-z]+",
+        "the of and to a in is that for it you with on are this be was have my from or at by not "
+        "as an your what we he she they i",
+    )
+)
+_ENGLISH_SHARE: Final = 0.25
+# About and at most; of Claude from 4.7 on, about and at most.
+_TOKENS: Final = {
+    "piece": (1.01, 1.17, 1.47, 1.64),
+    "letter beyond 6, not English": (0.24, 0.31, 0.47, 0.32),
+    "letter beyond 9": (0.12, 0.00, 0.53, 0.60),
+    "capital": (0.22, 0.50, 1.29, 1.34),
+    "capital, not English": (0.25, 1.29, 0.98, 1.41),
+    "run of punctuation": (0.69, 0.68, 0.37, 0.00),
+    "mark of punctuation": (0.14, 0.15, 0.43, 0.74),
+    "number": (0.84, 0.20, 0.24, 0.04),
+    "digit": (0.53, 0.98, 0.40, 0.54),
+    "new lines": (0.98, 1.33, 1.49, 1.81),
+    "blanks": (0.46, 1.95, 1.66, 1.24),
 }
+_SCRIPTS: Final = {
+    r"[\u00c0-\u024f]+": (0.45, 0.96, 0.69, 0.87),  # é, ñ, ü
+    r"[\u0370-\u058f]+": (0.33, 0.46, 0.44, 0.51),  # Greek, Cyrillic, Armenian
+    r"[\u0590-\u08ff]+": (0.45, 0.79, 0.77, 0.79),  # Hebrew, Arabic
+    r"[\u0900-\u0dff]+": (0.54, 0.86, 0.83, 0.86),  # scripts of India
+    r"[\u0e00-\u1fff]+": (0.44, 0.96, 0.94, 0.96),  # Thai and its neighbours
+    r"[\u00a0-\u00bf\u2000-\u2e7f]+": (1.03, 2.50, 1.99, 3.75),  # dashes, quotation marks, arrows
+    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.65, 1.22, 1.14, 1.19),  # Chinese
+    r"[\u3000-\u303f\uff00-\uffef]+": (0.30, 0.79, 1.34, 1.12),  # its punctuation
+    r"[\u3040-\u33ff]+": (0.69, 0.86, 0.82, 0.83),  # kana
+    r"[\ua000-\ud7ff]+": (0.85, 1.46, 1.42, 1.46),  # Korean
+    r"[\U00010000-\U0010ffff]+": (2.64, 2.40, 3.30, 3.30),  # emoji
+}
+_WEIGHTS: Final = tuple(zip(*_TOKENS.values(), *_SCRIPTS.values(), strict=True))
 
 
 class CalibratedEstimate(msgspec.Struct, frozen=True):
     """By classes of characters: within 10 % of current tokenizers on prose, Markdown and code.
 
-    Of Latin letters a word is a token, or one for each part of `snake_case` and `camelCase`;
-    where letters such as é, one of 50, show that a text is not English, each letter beyond the
-    seventh of a word is near half a token more. Of other scripts each character has a share. The
-    weights were fitted to the tokenizers of Qwen 3.6 and DeepSeek V4, for Latin letters also to
-    cl100k and Mistral's Tekken (`bench/tokens.py` says on what, and how far it is off).
+    Of Latin letters a word is a token and a bit, or each part of `snake_case` and `camelCase`; the
+    letters of long words count where few of the most common English words show that a text is not
+    English. Of other scripts each character has a share. The weights were fitted to the tokenizers
+    of GPT, Gemini, Llama, Mistral, Qwen and DeepSeek; those of `most` also to that of Claude up to
+    4.6. With `new_claude` they are for Claude from 4.7 on, which makes a third more tokens
+    (`bench/tokens.py` measures how far they are off).
     """
+
+    new_claude: bool = False
 
     @property
     def name(self) -> str:
         """The counter's name, for people."""
-        return "calibrated"
+        return "claude" if self.new_claude else "calibrated"
 
     def count(self, text: str) -> int:
         """Return about how many tokens a text has."""
-        return _calibrated(text)
+        return round(self._weighed(text, 0))
+
+    def most(self, text: str) -> int:
+        """Return a number that the tokenizers above do not pass: what a text takes of a budget."""
+        return math.ceil(self._weighed(text, 1))
+
+    def _weighed(self, text: str, column: int) -> float:
+        weights = _WEIGHTS[column + 2 * self.new_claude]
+        return float(sum(map(operator.mul, weights, _amounts(text))))
 
 
 @lru_cache(maxsize=COUNTS_KEPT)
-def _calibrated(text: str) -> int:
-    pieces, runs = findall(_PIECE, text), findall(_PUNCTUATION, text)
-    tokens = 1.03 * len(pieces) + 0.93 * len(runs) + 0.17 * sum(map(len, runs))
-    tokens += 0.7 * len(findall(_DIGIT, text)) + 0.45 * len(findall(_NEWLINES, text))
-    others = "".join(findall(_NOT_ASCII, text))
-    tokens += sum(each * len(findall(script, others)) for script, each in _SCRIPTS.items())
-    if accents := len(findall(_ACCENT, others)):
-        not_english = min(1.0, 50 * accents / sum(map(len, pieces)))
-        beyond_seven = sum(len(word) - 7 for word in findall(_LATIN_WORD, text))
-        tokens += 0.46 * not_english * beyond_seven
-    return round(tokens)
+def _amounts(text: str) -> tuple[float, ...]:
+    """Return how many a text has of each of `_TOKENS` and `_SCRIPTS`."""
+    pieces, runs, numbers = (findall(one, text) for one in (_PIECE, _PUNCTUATION, "[0-9]+"))
+    common = sum(map(_COMMON.__contains__, pieces))
+    foreign = 1 - min(1.0, common / (_ENGLISH_SHARE * len(pieces))) if pieces else 0.0
+    long = [length for length in map(len, pieces) if length > 6]
+    capitals = sum(map("a".__gt__, pieces))
+    others = "" if text.isascii() else "".join(findall(_NOT_ASCII, text))
+    return (
+        len(pieces),
+        foreign * (sum(long) - 6 * len(long)),
+        sum(length - 9 for length in long if length > 9),
+        capitals,
+        foreign * capitals,
+        len(runs),
+        sum(map(len, runs)),
+        len(numbers),
+        sum(map(len, numbers)),
+        text.count("\n") - text.count("\n\n"),
+        len(findall("  +", text)),
+        *(sum(map(len, findall(script, others))) if others else 0 for script in _SCRIPTS),
+    )
 
 
 ESTIMATES: Final[Mapping[str, TokenCounter]] = {
-    "words": WordEstimate(),
     "calibrated": CalibratedEstimate(),
+    "claude": CalibratedEstimate(new_claude=True),
+    "words": WordEstimate(),
 }
 """The counters that `Settings.token_counter` takes by name."""
 
 
+def most(counter: TokenCounter, text: str) -> int:
+    """Return how many tokens a text takes of a budget: the most that it may have, or the count."""
+    return int(getattr(counter, "most", counter.count)(text))
+
+
 def disagreement(counter: TokenCounter, text: str, document: str) -> str | None:
-    """Return what to know where an estimate counts and the other one says something else."""
-    if counter not in ESTIMATES.values():
+    """Return what to know where words are counted and the calibrated estimate says otherwise."""
+    if not isinstance(counter, WordEstimate):
         return None
-    counted = {one.name: one.count(text) for one in ESTIMATES.values()}
-    low, high = sorted(counted.values())
-    if high - low <= max(1, DIFFERENCE_MAX * low):
+    words, calibrated = counter.count(text), CalibratedEstimate().count(text)
+    if abs(words - calibrated) <= max(1, DIFFERENCE_MAX * min(words, calibrated)):
         return None
-    both = ", ".join(f"{tokens:,} by {name}" for name, tokens in counted.items())
     return (
-        f"{document} has {both}: estimates of its tokens that differ by more than 10 %. "
-        f"Settings.token_counter ({', '.join(ESTIMATES)}, or a TokenCounter) says which counts."
+        f"{document} has {words:,} tokens by {counter.name}, {calibrated:,} by the calibrated "
+        "estimate, which is nearer for such a text: see Settings.token_counter."
     )
 
 

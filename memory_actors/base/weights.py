@@ -75,7 +75,7 @@ class Mixture(NamedTuple):
     """How much a store and a query are of each kind, 0 to 1."""
 
     chat: float = 0.0
-    """Statements of a user to an assistant; 1 where it replies to each, and nothing else is held."""
+    """Statements of a user to an assistant; 1 if it replies to each and nothing else is held."""
     people: float = 0.0
     """Turns of people who have names."""
     long: float = 0.0

@@ -1,8 +1,8 @@
 """One cluster of old memories: its summary, and the event that puts it in their place.
 
 Whatever a summariser does, its cluster stays as it is unless there is a good summary: it may raise,
-hang, return nothing, or more than it was given. What an agent changes meanwhile wins: the actor
-replaces memories only if each of them is still as it was read.
+hang, return nothing, or more than half of what it was given. What an agent changes meanwhile wins:
+the actor replaces memories only if each of them is still as it was read.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ from memory_actors.users.handles.summaries import Summarized, summary_text
 from memory_actors.users.past_events import pages, versions_about
 
 GRACE_S = 3.0  # for the summary in hand, once somebody wants the run to end
+SAVED_MIN: Final = 0.5  # of what a summariser is told: who saves less loses more than it gains
 SAMPLES = 3
 SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
@@ -68,7 +69,12 @@ class Replacing:
             cluster = await told.cluster()
             if self._embedder_failed:
                 await scope.embeddings.embed([cluster.heading], background=True)
-            content = await self._summary(cluster, told.bytes_before, halts)
+            content = await self._summary(cluster, halts)
+            size_max = min((1 - SAVED_MIN) * cluster.content_bytes, told.bytes_before - 1)
+            if (size := len(content.encode())) > size_max:
+                before = f"{told.bytes_before:,}"
+                why = f"the summary takes {size:,} bytes and the originals {before}: they stay"
+                return told.report("kept", why=why)
             fields = summary_text(content)
             if dry_run:
                 return told.report("would_compress", summary=content)
@@ -84,12 +90,10 @@ class Replacing:
             return told.report("changed")
         return told.report("compressed", content, summary.memory_id)
 
-    async def _summary(
-        self, cluster: Cluster, bytes_before: int, halts: Sequence[asyncio.Event]
-    ) -> str:
+    async def _summary(self, cluster: Cluster, halts: Sequence[asyncio.Event]) -> str:
         """Return heading and body.
 
-        :raises SummarizerError: there is none, or it is not shorter than the originals.
+        :raises SummarizerError: there is none.
         """
         # In a task of its own, which may hang or be cancelled without harm to this one.
         work = asyncio.ensure_future(self._summarizer.summarize(cluster))
@@ -110,14 +114,7 @@ class Replacing:
             raise SummarizerError(f"no summary {why}")
         if work.cancelled():
             raise SummarizerError("the summariser was cancelled by what it waited for")
-        body = checked_body(work.result(), self._summarizer.name)
-        content = cluster.heading + body
-        size = len(content.encode())
-        if size >= bytes_before:
-            raise SummarizerError(
-                f"the summary takes {size:,} bytes and the originals {bytes_before:,}: they stay"
-            )
-        return content
+        return cluster.heading + checked_body(work.result(), self._summarizer.name)
 
     def _event(self, told: "_Told", fields: Mapping[str, Any]) -> Compressed:
         kind, rows = told.old

@@ -94,12 +94,16 @@ def new_batches(
 
     :raises NotFoundError: one that is named is not there, and was not read before it went.
     """
-    messages = [
-        Found(kind, row)
-        for kind in (short_term, long_term)
-        for row in kind.rows(state.of(kind))
-        if session_id in (None, row.session_id)
-        and (kind is short_term or (row.role is not None and not is_summary(row)))
+    turns = [
+        Found(long_term, row)
+        for row in long_term.rows(state.long_term)
+        if session_id in (None, row.session_id) and row.role is not None and not is_summary(row)
+    ]
+    remembered = {_said(one.row) for one in turns}  # `turn` adds to both kinds: it is read once
+    messages = turns + [
+        Found(short_term, row)
+        for row in short_term.rows(state.short_term)
+        if session_id in (None, row.session_id) and _said(row) not in remembered
     ]
     messages.sort(key=lambda one: one.row.began)
     groups: dict[tuple[str | None, Trust], list[Found]] = {}
@@ -113,6 +117,10 @@ def new_batches(
     return [
         batch for (_, trust), group in groups.items() for batch in _batches(group, wanted, trust)
     ]
+
+
+def _said(row: Any) -> tuple[Any, ...]:
+    return row.session_id, row.role, row.occurred_at_us, row.size_bytes
 
 
 def _check_there(message_ids: Iterable[str], there: Collection[str]) -> None:

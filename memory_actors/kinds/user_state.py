@@ -44,6 +44,7 @@ from memory_actors.kinds.provenance import Provenance, of_past, together
 from memory_actors.kinds.purging import Purge, purge, standing
 from memory_actors.kinds.short_term import ShortTerm
 from memory_actors.kinds.structured.state import Structured
+from memory_actors.kinds.turn import AddTurn
 from memory_actors.kinds.working import Working
 
 KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured, context)
@@ -161,6 +162,9 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         mine = limits[state.account.tier]
         if isinstance(command, Purge):
             return purge(command, KINDS, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
+        if isinstance(command, AddTurn):
+            added = decide(command.memory, state)
+            return [*added, *decide(command.message, state)] if added else []
         if isinstance(command, Extract | UndoExtraction):
             return extracting.decide(command, state.long_term, state.provenance, mine)
         part = _PART_OF_COMMAND[type(command)]

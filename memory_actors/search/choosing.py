@@ -59,6 +59,11 @@ Newer = Callable[[Row], list[Row]]
 # --- superseded facts
 
 
+def asks_of_past(query: str) -> bool:
+    """Say whether a query asks what was true before, by its words: "used to", "previously"."""
+    return _OF_BEFORE.search(query) is not None
+
+
 def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None:
     """Return the newest memory that says otherwise than a row of any kind."""
     if not getattr(row, "superseded", ()):
@@ -76,7 +81,7 @@ def newest_first(ordered: Iterable[Any], state: LongTerm, query: Query) -> Itera
     seen, waiting = list[Any](), iter(ordered)
     for one in waiting:
         seen.append(one)
-        if getattr(one.found.row, "superseded", ()) and not _OF_BEFORE.search(query.text):
+        if getattr(one.found.row, "superseded", ()) and not asks_of_past(query.text):
             yield from _reordered([*seen, *waiting], state, query)[len(seen) - 1 :]
             return
         yield one

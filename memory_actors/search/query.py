@@ -16,6 +16,7 @@ import numpy.typing as npt
 from memory_actors.base.filters import FilterPart
 from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
+from memory_actors.base.tokens import CalibratedEstimate, TokenCounter
 from memory_actors.base.weights import Weights
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
@@ -86,6 +87,7 @@ class Query(NamedTuple):
     min_score: float = 0.0
     token_budget: int | None = None
     """Tokens that the results may take together; there are no more than `top_k` of them."""
+    counter: TokenCounter = CalibratedEstimate()
     diversity: float = 0.0
     """The loss of a result that is like a better one, 0 to 1."""
     explain: bool = False

@@ -258,7 +258,7 @@ def _mixture(parts: Parts, question: EmbeddedQuery) -> Mixture:
         people=held.people,
         long=long,
         facts=max(0.0, 1 - max(held.said, long)),
-        few=FEW_PASSAGES**2 / (FEW_PASSAGES**2 + held.count**2),
+        few=FEW_PASSAGES**2 / (FEW_PASSAGES**2 + held.statements**2),
         foreign=question.foreign,
         statement=float(not question.query.is_question),
     )

@@ -24,9 +24,11 @@ import numpy as np
 
 from eventlog import EventStore
 from memory_actors.base.records import Hit
+from memory_actors.base.tokens import most
 from memory_actors.kinds import long_term
 from memory_actors.kinds.kind import Kind, Passage, Row, index_of, version_of
 from memory_actors.kinds.passages import shown
+from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
 from memory_actors.search.embedding.protocol import Embedded, Vectors
@@ -45,7 +47,6 @@ KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}
 """Working memory first."""
 INLINE_ROWS_MAX = 12_000  # ranked on the loop, in 1.5 ms: a hop to a thread costs 0.2 ms
 INLINE_POOL_MAX = 256  # memories to choose from: of 1,000, diversity takes 75 ms
-BYTES_PER_TOKEN = 4  # of English, about: what `token_budget` reckons with
 COMPRESSED_MAX = 2  # summaries are long, and a query rarely needs more
 COMPRESSED_SCORE_MIN = 0.1  # one that hardly answers is noise in a prompt
 
@@ -334,9 +335,8 @@ async def _read(services: Source, live: Searched, best: _Best, query: Query) -> 
     if folding is not None:
         memories, summaries = folding.told(memories), folding.told(summaries)
     if query.token_budget is not None:
-        memories = _fitting(memories, query.token_budget)
-        left = query.token_budget - sum(map(_tokens, memories))
-        summaries = _fitting(summaries, left)
+        memories, left = _fitting(memories, query, query.token_budget)
+        summaries, _ = _fitting(summaries, query, left)
     return _Hits(_in_order(memories, query), summaries, count)
 
 
@@ -396,7 +396,8 @@ def _are_enough(hits: _Hits, query: Query) -> bool:
     """Say whether more memories to choose from would change nothing."""
     if len(hits.memories) >= query.wanted or not query.folds:
         return True
-    return query.token_budget is not None and query.token_budget <= sum(map(_tokens, hits.memories))
+    left = query.token_budget
+    return left is not None and left <= sum(_tokens(hit, query) for hit in hits.memories)
 
 
 def _are_all(hits: _Hits, best: _Best, query: Query) -> bool:
@@ -412,15 +413,15 @@ def _in_order(hits: list[Hit], query: Query) -> list[Hit]:
     return sorted(ordered, key=lambda hit: KIND_ORDER[hit.memory_type])
 
 
-def _fitting(hits: Sequence[Hit], budget: int) -> list[Hit]:
-    """Return the best that fit a budget; one that is too long leaves room for the next."""
+def _fitting(hits: Sequence[Hit], query: Query, budget: int) -> tuple[list[Hit], int]:
+    """Return the best that fit a budget, and what is left; a long one leaves room for the next."""
     fitting, left = [], budget
     for hit in hits:
-        if (tokens := _tokens(hit)) <= left:
+        if (tokens := _tokens(hit, query)) <= left:
             fitting.append(hit)
             left -= tokens
-    return fitting
+    return fitting, left
 
 
-def _tokens(hit: Hit) -> int:
-    return -(-hit.size_bytes // BYTES_PER_TOKEN)
+def _tokens(hit: Hit, query: Query) -> int:
+    return most(query.counter, f"{spoken(hit.content, hit.role)}\n")

@@ -26,6 +26,7 @@ from memory_actors.server.bodies import (
     PAGE_MAX,
     AddMemories,
     AddMemory,
+    AddTurn,
     BuildContext,
     Extract,
     Purge,
@@ -160,6 +161,10 @@ ROUTES: Final = (
     ),
     Route("GET /usage", "usage", "Usage"),
     Route(
+        "POST /turns", "turn", "Add a turn of a chat", (400, 401, 403, 409, 413), 201, AddTurn,
+        {"content": "I'd like to ski in March", "role": "user"},
+    ),
+    Route(
         "POST /context", "context", "What to paste into a prompt", (400, 401, 403, 413), 200,
         BuildContext, {"query": "winter sports", "token_budget": 500},
     ),
@@ -175,6 +180,7 @@ ROUTES: Final = (
 KNOWN_AS: Final = {
     "add": "add_memory",
     "add_many": "add_memories",
+    "turn": "add_turn",
     "retrieve": "search_memories",
     "get": "get_memory",
     "update": "update_memory",

@@ -152,6 +152,17 @@ class UserMemory:
         idempotency_key: str | None = None,
         on_duplicate: OnDuplicate | None = None,
     ) -> Receipt: ...
+    def turn(
+        self,
+        content: str,
+        role: str = "user",
+        *,
+        session_id: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        auto_prune: bool | None = None,
+    ) -> Receipt: ...
     def add_with_auto_prune(
         self,
         content: str,
@@ -527,6 +538,7 @@ class UserContext(ContextDocument):
         *,
         token_budget: int | None = None,
         max_item_tokens: int | None = None,
+        document: str | None = ...,
     ) -> Prompt: ...
     def document(self, name: str) -> ContextDocument: ...
     def documents(self) -> list[DocumentInfo]: ...

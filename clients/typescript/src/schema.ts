@@ -280,6 +280,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users/{user_id}/turns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add a turn of a chat
+         * @description Add a turn of a chat to the messages of its session and to long-term memory, at once.
+         */
+        post: operations["add_turn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{user_id}/context": {
         parameters: {
             query?: never;
@@ -291,7 +311,7 @@ export interface paths {
         put?: never;
         /**
          * What to paste into a prompt
-         * @description Return what to paste into a prompt: the last messages, what is remembered, summaries.
+         * @description Return what to paste into a prompt: MEMORY.md, the last messages, what is remembered.
          */
         post: operations["build_context"];
         delete?: never;
@@ -534,6 +554,27 @@ export interface components {
             source?: string | null;
             trust?: components["schemas"]["Trust"] | null;
         };
+        /**
+         * AddTurn
+         * @example {
+         *       "content": "I'd like to ski in March",
+         *       "role": "user"
+         *     }
+         */
+        AddTurn: {
+            content: string;
+            /** @default user */
+            role?: string;
+            session_id?: string | null;
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            occurred_at?: string | number | null;
+            memory_id?: string | null;
+            auto_prune?: boolean;
+            source?: string | null;
+            trust?: components["schemas"]["Trust"] | null;
+        };
         /** Added */
         Added: {
             receipts: components["schemas"]["Receipt"][];
@@ -551,6 +592,8 @@ export interface components {
             limit?: number | null;
             token_budget?: number | null;
             max_item_tokens?: number | null;
+            /** @default MEMORY.md */
+            document?: string | null;
         };
         /** Compress */
         Compress: {
@@ -592,6 +635,8 @@ export interface components {
             /** Format: date-time */
             occurred_at: string;
             score?: number | null;
+            superseded_by?: string | null;
+            held_until?: string | null;
         };
         /** ContextText */
         ContextText: {
@@ -2367,6 +2412,92 @@ export interface operations {
             };
         };
     };
+    add_turn: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The agent it comes from, percent-encoded. */
+                "Agent-Id"?: string | null;
+                /** @description The session, percent-encoded, unless the body names one. */
+                "Session-Id"?: string | null;
+            };
+            path: {
+                /** @description Whose memory. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddTurn"];
+            };
+        };
+        responses: {
+            /** @description The result of a write. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Receipt"];
+                };
+            };
+            /** @description Invalid input */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Quota exceeded */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Content too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     build_context: {
         parameters: {
             query?: never;
@@ -2388,7 +2519,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The context that an agent needs for an answer: messages, then memories, then summaries. */
+            /** @description The context that an agent needs for an answer, as `user.context(query)` makes it. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -36,7 +36,7 @@ class Neighbours(NamedTuple):
 class Held(NamedTuple):
     """What an index holds, by its statements: without replies of an assistant, and questions."""
 
-    count: int
+    statements: int
     chat: float
     """The share of them that a user told an assistant who replies."""
     people: float
@@ -60,7 +60,7 @@ class Parts(NamedTuple):
     traits: Traits
 
     def held(self) -> Held:
-        """Return what is held here, by the statements of it: what is asked again changes nothing."""
+        """Return what is held here, by its statements: what is only asked changes nothing."""
         now = self.size, len(self.dense)
         then, found = self.traits.held
         if now != then:
@@ -81,7 +81,7 @@ class Parts(NamedTuple):
         of_users, answers = int((stated & users).sum()), int(replies.sum())
         answered = min(1.0, 2 * answers / max(answers + int(users.sum()), 1))
         return Held(
-            count=int(stated.sum()),
+            statements=int(stated.sum()),
             chat=answered * of_users / count,
             people=(said - of_users) / count,
             said=said / count,

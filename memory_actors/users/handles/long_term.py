@@ -34,6 +34,8 @@ from memory_actors.kinds.long_term import (
 from memory_actors.kinds.long_term.state import Identity, identity
 from memory_actors.kinds.passages import passages
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
+from memory_actors.kinds.short_term import AddMessage
+from memory_actors.kinds.turn import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import Written
@@ -76,34 +78,45 @@ class LongTermMemory(Summarized):
         :raises QuotaExceededError: no room; nothing was embedded or added.
         :raises InvalidInputError: one of them is not what it must be, or there are too many.
         """
-        now_us = self._scope.now_us()
         if not isinstance(items, Sequence) or not all(isinstance(item, Item) for item in items):
             raise InvalidInputError("add_many takes a list of Items: Item(content=...)")
         if len(items) > ADD_MANY_MAX:
             raise InvalidInputError(
                 f"{len(items):,} memories at once (max: {ADD_MANY_MAX:,}): add them in parts"
             )
-        memories = tuple(self._checked(item, now_us) for item in items)
-        if not memories:
+        if not items:
             return []
-        own_ids = tuple(item.memory_id for item in items if item.memory_id is not None)
-        policy = self._on_duplicate(on_duplicate, own_ids)
-        command = AddMemories(
-            now_us=now_us,
-            memories=memories,
-            auto_prune=self._scope.prunes(auto_prune),
-            own_ids=own_ids,
-            on_duplicate=policy,
-            distinct=frozenset() if on_duplicate else _kept_anyway(memories, own_ids),
-            origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
-        )
+        command = self._adding(items, auto_prune, on_duplicate)
         written = await self._write(
             command,
-            [text for one in memories for text in passages(one.content, one.role)],
+            [text for one in command.memories for text in passages(one.content, one.role)],
             idempotency_key=idempotency_key,
             digest=b"" if idempotency_key is None else _request(command),
         )
         return self._receipts(command, written)
+
+    async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:
+        """Add a turn of a chat together with its message, both or neither."""
+        add = self._adding([item], auto_prune, "keep")
+        command = AddTurn(now_us=add.now_us, memory=add, message=message)
+        written = await self._write(command, passages(item.content, item.role))
+        return self._receipts(add, written)[0]
+
+    def _adding(
+        self, items: Sequence[Item], auto_prune: bool | None, on_duplicate: OnDuplicate | None
+    ) -> AddMemories:
+        now_us = self._scope.now_us()
+        memories = tuple(self._checked(item, now_us) for item in items)
+        own_ids = tuple(item.memory_id for item in items if item.memory_id is not None)
+        return AddMemories(
+            now_us=now_us,
+            memories=memories,
+            auto_prune=self._scope.prunes(auto_prune),
+            own_ids=own_ids,
+            on_duplicate=self._on_duplicate(on_duplicate, own_ids),
+            distinct=frozenset() if on_duplicate else _kept_anyway(memories, own_ids),
+            origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
+        )
 
     def _fact(self, item: Item, now_us: int) -> MemoryAdded:
         """Return a fact of no session, ready to be added."""
@@ -175,6 +188,8 @@ class LongTermMemory(Summarized):
         return asked
 
     def _read_ahead(self, command: Command) -> Reach | None:
+        if isinstance(command, AddTurn):
+            command = command.memory
         if isinstance(command, AddMemories) and len(command.memories) == 1:
             (memory,) = command.memories
             if superseding.may_supersede(memory.role, memory.size_bytes):

@@ -56,22 +56,15 @@ class ShortTermMemory(Handle):
         :raises QuotaExceededError: it is larger than a session may be.
         :raises InvalidInputError: it is empty, or something else is not what it must be.
         """
-        new = self._new(memory_id, occurred_at)
-        command = short_term.AddMessage(
-            now_us=new.now_us,
-            own_ids=new.own_ids,
-            message=short_term.MessageAdded(
-                memory_id=new.memory_id,
-                session_id=self._session(session_id),
-                size_bytes=content_bytes(content),
-                content=plain(content),
-                occurred_at_us=new.occurred_at_us,
-                metadata=own_metadata(metadata),
-                role=check_optional_name(role, "role"),
-            ),
+        item = Item(
+            content=content,
+            role=role,
+            session_id=session_id,
+            metadata=metadata,
+            occurred_at=occurred_at,
+            memory_id=memory_id,
         )
-        message = command.message
-        return self._receipt(message.memory_id, "add", await self._write(command), message)
+        return await self._add(item, None)
 
     async def messages(
         self, session_id: str | None = None, *, last: int | None = None
@@ -96,7 +89,25 @@ class ShortTermMemory(Handle):
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Add a message; the oldest leave when the session is full, asked for or not."""
         del auto_prune
-        return await self.add_message(item.content, **self._taken(item))
+        command = self._adding(item)
+        written = await self._write(command)
+        return self._receipt(command.message.memory_id, "add", written, command.message)
+
+    def _adding(self, item: Item) -> short_term.AddMessage:
+        new = self._new(item.memory_id, item.occurred_at)
+        return short_term.AddMessage(
+            now_us=new.now_us,
+            own_ids=new.own_ids,
+            message=short_term.MessageAdded(
+                memory_id=new.memory_id,
+                session_id=self._session(item.session_id),
+                size_bytes=content_bytes(item.content),
+                content=plain(item.content),
+                occurred_at_us=new.occurred_at_us,
+                metadata=own_metadata(item.metadata),
+                role=check_optional_name(item.role, "role"),
+            ),
+        )
 
     def _session(self, session_id: str | None) -> str:
         """Return the session that is meant: the one named, the handle's, or the default one."""

@@ -77,7 +77,7 @@ async def test_a_tokenizer_counts_a_prompt_exactly(open_memory) -> None:
 
 async def test_a_long_memory_is_cut_around_the_query(open_memory) -> None:
     """A long memory is cut around the words that the query is about."""
-    async with open_memory() as memory:
+    async with open_memory(token_counter="words") as memory:
         user = memory.user("u")
         await user.add(LONG, role="Ada")
         (whole,) = (await user.context(QUESTION)).parts

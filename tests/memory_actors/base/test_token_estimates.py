@@ -2,6 +2,7 @@
 
 `token_samples.json` holds texts of this project, none of which the weights were fitted to, and how
 many tokens four tokenizers make of each (`python -m bench tokens` measures more).
+`prompt_samples.json` holds lines of prompts, and the tokens of the largest families.
 """
 
 import json
@@ -13,6 +14,8 @@ import pytest
 from memory_actors import CalibratedEstimate, Settings, WordEstimate
 
 SAMPLES = json.loads(Path(__file__).with_name("token_samples.json").read_text("utf-8"))
+PROMPTS = json.loads(Path(__file__).with_name("prompt_samples.json").read_text("utf-8"))
+LARGEST = ("GPT-4o", "Gemini", "Claude 3 to 4.6")
 FAMILIES = ("Qwen 3.6", "DeepSeek V4")
 CHINESE = "".join(SAMPLES["Chinese"]["lines"])
 
@@ -31,6 +34,15 @@ def test_older_families_agree_but_for_chinese(kind: str, family: str) -> None:
     assert abs(CalibratedEstimate().count(text) / exact - 1) < 0.1
 
 
+@pytest.mark.parametrize("kind", PROMPTS)
+def test_a_budget_counts_the_most_that_any_family_makes(kind: str) -> None:
+    text, tokens = PROMPTS[kind]["text"], PROMPTS[kind]["tokens"]
+    most = CalibratedEstimate().most(text)
+    assert 0.85 * most <= max(tokens[family] for family in LARGEST) <= most
+    for_claude = CalibratedEstimate(new_claude=True).most(text)
+    assert 0.84 * for_claude <= max(tokens.values()) <= for_claude
+
+
 def test_both_count_nothing_in_nothing_and_more_in_more() -> None:
     for estimate in (WordEstimate(), CalibratedEstimate()):
         assert estimate.count("") == 0
@@ -39,29 +51,23 @@ def test_both_count_nothing_in_nothing_and_more_in_more() -> None:
             assert counts == sorted(counts)
 
 
-def test_the_formula_stays_the_default() -> None:
-    assert Settings().context_budget().counter == WordEstimate()
+def test_the_calibrated_estimate_is_the_default() -> None:
+    assert Settings().context_budget().counter == CalibratedEstimate()
     assert WordEstimate().count("one two three four five") == round(5 * 1.3)
 
 
 @pytest.mark.anyio
-async def test_receipts_and_sizes_name_both_differing_estimates(
+async def test_where_words_count_receipts_and_sizes_tell_of_another_estimate(
     open_memory: Any,
 ) -> None:
     """Receipts and sizes name both estimates where they differ, and the setting."""
-    async with open_memory() as memory:
+    async with open_memory(token_counter="words") as memory:
         context = memory.user("ada").context
         receipt, size = await context.add("", CHINESE), await context.size()
-        assert (
-            receipt.note
-            == size.note
-            == (
-                f"MEMORY.md has {size.tokens} by words * 1.3, "
-                f"{CalibratedEstimate().count(await context.render())} by calibrated: estimates of "
-                "its tokens that differ by more than 10 %. "
-                "Settings.token_counter (words, calibrated, or a TokenCounter) says which counts."
-            )
-        )
+        calibrated = CalibratedEstimate().count(await context.render())
+        assert receipt.note == size.note
+        assert f"{size.tokens} tokens by words * 1.3, {calibrated} by the" in receipt.note
+        assert "Settings.token_counter" in receipt.note
         notes = context.document("notes.md")
         alike = "She walked to the market, bought bread, and came home before it rained. " * 3
         assert (await notes.add("", alike)).note is None
@@ -70,11 +76,12 @@ async def test_receipts_and_sizes_name_both_differing_estimates(
 
 @pytest.mark.anyio
 async def test_the_setting_says_which_of_them_counts(open_memory: Any) -> None:
-    async with open_memory(token_counter="calibrated") as memory:
+    async with open_memory(token_counter="claude") as memory:
         context = memory.user("ada").context
         receipt = await context.add("", CHINESE)
-        assert receipt.tokens == CalibratedEstimate().count(await context.render()) > 200
-        assert "by words * 1.3" in receipt.note
+        new_claude = CalibratedEstimate(new_claude=True)
+        assert receipt.tokens == new_claude.count(await context.render()) > 200
+        assert receipt.note is None
 
 
 @pytest.mark.anyio

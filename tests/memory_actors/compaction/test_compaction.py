@@ -265,14 +265,13 @@ def failing(what: str) -> CallableSummarizer:
             return short(cluster)
         if what == "raises":
             raise ValueError("lunch with Bob")
-        as_long = "x" * (len("".join(cluster.texts)) - len(cluster.heading))
-        bodies = {"empty": " ", "as long": as_long, "no text": 7, "not Unicode": "\ud800"}
+        bodies = {"empty": " ", "no text": 7, "not Unicode": "\ud800"}
         return bodies[what]
 
     return CallableSummarizer(fail)
 
 
-@pytest.mark.parametrize("what", ["raises", "empty", "as long", "no text", "not Unicode"])
+@pytest.mark.parametrize("what", ["raises", "empty", "no text", "not Unicode"])
 async def test_a_cluster_that_fails_stays_and_is_tried_again(open_memory: Any, what: str) -> None:
     async with open_memory(summarizer=failing(what)) as memory:
         user = await with_a_past(memory)
@@ -289,6 +288,20 @@ async def test_a_cluster_that_fails_stays_and_is_tried_again(open_memory: Any, w
     async with open_memory(summarizer=SHORT) as memory:
         assert outcomes(await memory.compact()) == ["compressed"]
         assert (await memory.compaction_stats()).summaries == 2
+
+
+async def test_a_cluster_stays_whose_summary_would_save_less_than_half(open_memory: Any) -> None:
+    def long(cluster: Cluster) -> str:
+        return "x" * (int(0.51 * len("".join(cluster.texts))) - len(cluster.heading))
+
+    async with open_memory(summarizer=CallableSummarizer(long)) as memory:
+        user = await with_a_past(memory)
+        before = await contents(user)
+        report = await memory.compact()
+        assert outcomes(report) == ["kept", "kept"]
+        assert all("they stay" in str(cluster.reason) for cluster in report.clusters)
+        assert report.failed == report.compressed == report.bytes_saved == 0
+        assert await contents(user) == before
 
 
 async def test_a_cluster_without_an_embedded_summary_stays(

@@ -254,6 +254,6 @@ async def test_top_k_and_a_token_budget_both_hold(open_memory) -> None:
         await kept(user, *[f"fact number {n:02}" for n in range(30)])
         assert len(await user.retrieve("fact", token_budget=10_000)) == 30
         assert len(await user.retrieve("fact", token_budget=10_000, top_k=7)) == 7
-        assert len(await user.retrieve("fact", token_budget=8, top_k=7)) == 2
+        assert len(await user.retrieve("fact", token_budget=16, top_k=7)) == 2
         assert len(await user.retrieve("fact")) == 5
         assert await user.retrieve("fact", token_budget=sys.maxsize)

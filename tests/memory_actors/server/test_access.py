@@ -46,6 +46,7 @@ CASES = {
     ("POST", "/v1/users/{user_id}/extract"): Case("user", 200, {"dry_run": True}),
     ("GET", "/v1/users/{user_id}/extractions"): Case("user", 200),
     ("POST", "/v1/users/{user_id}/undo"): Case("user", 404, {"extraction_id": "ext_none"}),
+    ("POST", "/v1/users/{user_id}/turns"): Case("user", 201, {"content": "hello"}),
     ("POST", "/v1/users/{user_id}/context"): Case("user", 200, {"query": "winter"}),
     ("GET", "/v1/users/{user_id}/context/documents"): Case("user", 200),
     ("GET", "/v1/users/{user_id}/context/documents/{document}"): Case("user", 200),

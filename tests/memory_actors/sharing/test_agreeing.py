@@ -429,7 +429,7 @@ async def test_a_counter_of_tokens_that_is_an_object_is_named_by_whoever_has_it(
         pass
     async with named(url) as memory:
         assert tier_of(memory) is Tier.FREE
-        assert memory._caller.memory._services.settings.token_counter == "words"
+        assert memory._caller.memory._services.settings.token_counter == "calibrated"
 
 
 class Words:
