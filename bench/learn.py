@@ -204,6 +204,7 @@ def fitted(examples: Sequence[Example]) -> Any:
         slopes += (1 - FIRST_SHARE) * (chances - answers / each[which])
         slopes *= weights[which]
         steps = mixtures.T @ np.add.reduceat(slopes[:, None] * signals, starts[:-1], axis=0)
+        steps[:, bare] = 0
         away = table - prior
         return float(value) + L2 * float((away**2).sum()), (steps + 2 * L2 * away).ravel()
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import Memory, MemoryType
+from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.base.reports import QUOTED, Context, ContextPart
 from memory_actors.base.tokens import TokenCounter, most
 from memory_actors.base.validation import (
@@ -118,7 +118,7 @@ def _part(memory: Memory, source: str, score: float | None = None) -> ContextPar
     return ContextPart(
         source=source,
         memory_id=memory.memory_id,
-        text=memory.content,
+        text=memory.passage if isinstance(memory, Hit) else memory.content,
         occurred_at=memory.occurred_at,
         score=score,
         origins=memory.origins,
