@@ -36,7 +36,8 @@ from memory_actors.search.ranking import EmbeddedQuery, answer_signals, rank
 BATCH = 200
 QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
 CANDIDATES_MAX = 160
-L2 = 1e-4
+L2 = 3e-5
+ASKED_WEIGHT = 0.4  # of a set whose questions were asked before, beside the set as it is
 FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
 BARE = -4.4  # few questions of the sets are about names: this one is given
 ROWS = ("any", *Mixture._fields)
@@ -52,8 +53,8 @@ class Example(NamedTuple):
     """float32 [n, len(SIGNALS)]"""
     answers: Any
     """True for evidence, [n]."""
-    score: Any
-    """As it is now, [n]."""
+    gain: Any
+    """What of the score newer passages gain, [n]."""
     mixture: Any
     """1 and the shares of `Mixture`."""
     evidence: int
@@ -153,7 +154,7 @@ def _example(label: str, user: str, ranked: Any, index: Any, wanted: set[str]) -
         user,
         signals.astype(np.float32),
         np.array([name in wanted for name in names]),
-        one.scores[places],
+        one.gains[places],
         np.array([1.0, *one.mixture], np.float32),
         len(wanted),
         None if told is None else told[0],
@@ -172,7 +173,10 @@ def _stacked(examples: Sequence[Example]) -> tuple[Any, ...]:
     signals = np.concatenate([one.signals for one in examples])
     starts = np.cumsum([0, *(len(one.signals) for one in examples)])
     mixtures = np.stack([one.mixture for one in examples])
-    weights = np.array([1 / count[one.of_set] for one in examples], np.float32)
+    shares = {True: ASKED_WEIGHT, False: 1.0}
+    weights = np.array(
+        [shares["+" in one.of_set] / count[one.of_set] for one in examples], np.float32
+    )
     answers = np.concatenate([one.answers for one in examples]).astype(np.float32)
     return signals, starts, mixtures, weights / weights.sum(), answers
 
@@ -238,7 +242,7 @@ def chances(examples: Sequence[Example], table: Any) -> Any:
     for one in examples:
         if not len(one.signals):
             continue
-        scores = one.signals @ (one.mixture @ table)
+        scores = one.signals @ (one.mixture @ table) + one.gain
         best = np.argsort(-scores, kind="stable")[:10]
         for place in best:
             line = np.outer([1.0, scores[place]], one.mixture).ravel()
@@ -273,7 +277,8 @@ def ranked_well(examples: Iterable[Example], table: Any) -> dict[str, tuple[floa
     found = defaultdict(list)
     for one in examples:
         if one.answerable and len(one.signals):
-            order = np.argsort(-(one.signals @ (one.mixture @ table)), kind="stable")
+            scores = one.signals @ (one.mixture @ table) + one.gain
+            order = np.argsort(-scores, kind="stable")
             got = one.answers[order[:10]].sum() / min(10, one.evidence)
             found[one.of_set].append((min(1.0, float(got)), float(one.answers[order[0]])))
     return {name: tuple(np.mean(each, 0)) for name, each in found.items()}
@@ -327,7 +332,7 @@ def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> 
         shown, right = [], []
         told: Mapping[bool, list[float]] = {True: [], False: []}
         for one in some:
-            scores = one.signals @ (one.mixture @ table)
+            scores = one.signals @ (one.mixture @ table) + one.gain
             best = np.argsort(-scores, kind="stable")[:10]
             constant, slope = one.mixture @ chance
             if one.answerable:

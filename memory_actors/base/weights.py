@@ -72,14 +72,16 @@ def weights_of(given: Mapping[str, Any]) -> Weights:
 
 
 class Mixture(NamedTuple):
-    """How much a store and a query are of each kind, 0 to 1."""
+    """How much a store and a query are of each kind, 0 to 1; the first five make up a store."""
 
     chat: float = 0.0
-    """Statements of a user to an assistant; 1 if it replies to each and nothing else is held."""
+    """Statements of a user to an assistant that replies to each."""
     people: float = 0.0
     """Turns of people who have names."""
-    long: float = 0.0
-    """Texts longer than a fact."""
+    notes: float = 0.0
+    """Turns of a user to whom nobody replies."""
+    documents: float = 0.0
+    """Long texts that nobody said."""
     facts: float = 0.0
     """Short texts that nobody said."""
     few: float = 0.0

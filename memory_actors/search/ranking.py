@@ -10,7 +10,7 @@ The score of a passage is a sum of signals, each times its weight (`base/weights
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
 - speaker: 1 if the query names one speaker, or asks what the assistant said, and it is theirs
 - asks: how much of it is a question, 0 to 1: a question seldom answers one
-- echo: of a question, how much of it the query says too, 0 to 1: a repeated question is no answer
+- echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer
 - reply: 1 for a reply of an assistant, -1 if the query asks for what one said
 - next_turn: `late` of the turn behind it, which tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
@@ -47,7 +47,7 @@ from memory_actors.base.weights import (
     learned,
     weighed,
 )
-from memory_actors.kinds.phrasing import REPLYING
+from memory_actors.kinds.phrasing import REPLYING, USER
 from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.bm25 import Windows
@@ -70,6 +70,7 @@ PROPOSED: Final = 300  # by vectors and by words each, where there are too many 
 ECHOES_MAX: Final = 16  # questions compared with the query word by word: 20 us each
 ECHO_MEANING_MIN: Final = 0.3  # cosine: a question that is farther from the query repeats nothing
 ECHO_FROM: Final = 0.6  # share of a question that any question on the same subject has in common
+SAME_FROM: Final = 0.9  # share of a statement: from here on it says no more than the query
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
 
@@ -256,8 +257,9 @@ def _mixture(parts: Parts, question: EmbeddedQuery) -> Mixture:
     return Mixture(
         chat=held.chat,
         people=held.people,
-        long=long,
-        facts=max(0.0, 1 - max(held.said, long)),
+        notes=held.said - held.chat - held.people,
+        documents=(1 - held.said) * long,
+        facts=(1 - held.said) * (1 - long),
         few=FEW_PASSAGES**2 / (FEW_PASSAGES**2 + held.statements**2),
         foreign=question.foreign,
         statement=float(not question.query.is_question),
@@ -389,7 +391,9 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
         date=None if first.date is None else first.date[places],
         speaker=None if first.speaker is None else first.speaker[places],
         asks=asks,
-        echo=None if late is None else _echo(parts, labels, asks, first.meaning[places], question),
+        echo=None
+        if late is None
+        else _echo(parts, labels, asks, first.meaning[places], columns.speakers[rows], question),
         reply=None if first.reply is None else first.reply[places],
         next_turn=_next_turn(parts, rows, owners, columns.owners, late) if linked else late,
         bare=_bare(parts, columns.bare[rows], labels, text),
@@ -418,16 +422,29 @@ def _late(
 
 
 def _echo(
-    parts: Parts, labels: Labels, asks: Numbers, meaning: Numbers, question: EmbeddedQuery
+    parts: Parts,
+    labels: Labels,
+    asks: Numbers,
+    meaning: Numbers,
+    speakers: Chains,
+    question: EmbeddedQuery,
 ) -> Numbers | None:
-    """Return how much of each question a query says too; the like of it, `ECHOES_MAX` at most."""
-    questions = np.flatnonzero((asks > 0) & (meaning > ECHO_MEANING_MIN))
-    if not len(questions) or question.embedded.tokens is None:
+    """Return how much of each question a query says too, of `ECHOES_MAX` that are like it.
+
+    Of what a user has told an assistant only what says nothing else: it is the query, said before.
+    """
+    users = parts.traits.are_of((USER,), speakers)
+    asked = asks > 0
+    may = asked if users is None else asked | users
+    alike = np.flatnonzero(may & (meaning > ECHO_MEANING_MIN))
+    if not len(alike) or question.embedded.tokens is None:
         return None
-    questions = questions[np.argsort(-meaning[questions], kind="stable")[:ECHOES_MAX]]
-    said = parts.late.said_by(question.embedded.tokens, labels[questions])
+    alike = alike[np.argsort(-meaning[alike], kind="stable")[:ECHOES_MAX]]
+    said = parts.late.said_by(question.embedded.tokens, labels[alike])
     echo = np.zeros(len(labels), np.float32)
-    echo[questions] = asks[questions] * np.clip((said - ECHO_FROM) / (1 - ECHO_FROM), 0, 1)
+    least = np.where(asked[alike], ECHO_FROM, SAME_FROM)
+    share = np.where(asked[alike], asks[alike], 1)
+    echo[alike] = share * np.clip((said - least) / (1 - least), 0, 1)
     return echo
 
 
