@@ -14,6 +14,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +40,10 @@ CANDIDATES_MAX = 160
 L2 = 3e-5
 ASKED_WEIGHT = 0.4  # of a set whose questions were asked before, beside the set as it is
 FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
-BARE = -4.4  # few questions of the sets are about names: this one is given
+BARE = -8.0  # few questions of the sets are about names: this one is given
+SIGNS = np.array([-1 if name in ("asks", "echo", "reply", "bare") else 1 for name in SIGNALS])
+"""Of the weight of each signal, in any store: a word in common never speaks against a text."""
+SIGN_PENALTY = 1.0
 ROWS = ("any", *Mixture._fields)
 WEIGHTS_FILE = Path(__file__).parents[1] / "memory_actors" / "base" / "learned_weights.py"
 
@@ -181,6 +185,18 @@ def _stacked(examples: Sequence[Example]) -> tuple[Any, ...]:
     return signals, starts, mixtures, weights / weights.sum(), answers
 
 
+def _corners() -> Any:
+    """Return mixtures of one kind each, few or many, read by the model or not, asked or said."""
+    kinds = len(Mixture._fields) - 3
+    return np.array(
+        [
+            [1.0, *(float(kind == one) for one in range(kinds)), *others]
+            for kind in range(kinds)
+            for others in product((0.0, 1.0), repeat=3)
+        ]
+    )
+
+
 def fitted(examples: Sequence[Example]) -> Any:
     """Return the weights, float [len(ROWS), len(SIGNALS)]."""
     from scipy.optimize import minimize
@@ -193,6 +209,7 @@ def fitted(examples: Sequence[Example]) -> Any:
     shape = (len(ROWS), len(SIGNALS))
     prior = np.zeros(shape)
     prior[0, bare] = BARE
+    corners = _corners()
 
     def loss(flat: Any) -> tuple[float, Any]:
         table = flat.reshape(shape)
@@ -208,9 +225,12 @@ def fitted(examples: Sequence[Example]) -> Any:
         slopes += (1 - FIRST_SHARE) * (chances - answers / each[which])
         slopes *= weights[which]
         steps = mixtures.T @ np.add.reduceat(slopes[:, None] * signals, starts[:-1], axis=0)
-        steps[:, bare] = 0
         away = table - prior
-        return float(value) + L2 * float((away**2).sum()), (steps + 2 * L2 * away).ravel()
+        wrong = np.minimum((corners @ table) * SIGNS, 0)
+        value += L2 * (away**2).sum() + SIGN_PENALTY * (wrong**2).mean()
+        steps = steps + 2 * L2 * away + corners.T @ (wrong * SIGNS) * 2 * SIGN_PENALTY / wrong.size
+        steps[:, bare] = 0
+        return float(value), steps.ravel()
 
     options = {"maxiter": 150}
     return minimize(loss, prior.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(
@@ -346,7 +366,7 @@ def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> 
 def as_python(table: Any, chance: Any, answer: Any) -> str:
     """Return the file of learned weights."""
     return (
-        '"""Learned numbers of the ranking, written by `python -m bench learn`: see weights.py."""\n'
+        '"""Learned numbers of the ranking, by `python -m bench learn`: see weights.py."""\n'
         "\nfrom typing import Final\n\n# fmt: off\n"
         + _rows(
             "LEARNED", table, "The weight of each signal, of any store; then what each kind adds."

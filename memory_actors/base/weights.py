@@ -24,9 +24,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """How much each signal counts, as a multiple of its learned weight: 0 switches it off."""
 
     late: float = 1.0
-    session: float = 1.0
     words: float = 1.0
-    own_words: float = 1.0
     meaning: float = 1.0
     date: float = 1.0
     speaker: float = 1.0
@@ -97,13 +95,13 @@ LONG_WORDS: Final = (6.0, 14.0)
 """Words of a text in the mean, stop words left out: from where texts are long in part, and as a
 whole. Facts have 5 to 8, turns of LoCoMo 15, sentences of articles 17 to 23."""
 PLAIN: Final = Weights(
-    late=0.0, session=0.0, words=2.0, own_words=2.0, meaning=8.0, date=4.8, speaker=0.6, asks=-2.0,
-    echo=0.0, reply=-0.8, next_turn=0.0, bare=-2.4,
+    late=0.0, words=4.0, meaning=8.0, date=4.8, speaker=0.6, asks=-2.0, echo=0.0, reply=-0.8,
+    next_turn=0.0, bare=-2.4,
 )  # fmt: skip
 """For embedders that give no token states."""
 FIRST: Final = Weights(
-    late=0.0, session=0.0, words=2.0, own_words=0.0, meaning=0.7, date=1.2, speaker=0.16,
-    asks=-0.25, echo=0.0, reply=0.0, next_turn=0.0, bare=0.0,
+    late=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25, echo=0.0, reply=0.0,
+    next_turn=0.0, bare=0.0,
 )  # fmt: skip
 """Of the first stage."""
 FIRST_CHAT: Final = msgspec.structs.replace(FIRST, words=1.0, meaning=1.2, reply=-0.1)

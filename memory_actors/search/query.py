@@ -48,10 +48,10 @@ _PAST: Final = re.compile(
 )
 _PRESENT: Final = re.compile(r"\b(?:now|still|currently|today|these days)\b", re.IGNORECASE)
 _REPLIES: Final = re.compile(
-    r"\b(?:did|have|had) you\b|\byou(?:'ve| have| had)? (?:also )?(?:said|told|suggest|recommend"
-    r"|mention|gave|given|list|wr[io]t|propos|advis|explain|describ|provid|shared|promis)"
-    r"|\b(?:assistant|your (?:answer|reply|suggestion|recommendation|advice|list))\b"
-    r"|\bhast du\b|\bhaben sie (?:mir|uns)\b",
+    r"\b(?:did|have|had) you\b(?! know)"
+    r"|\byou(?:'ve| have| had)? (?:just |also )?(?:said|told|suggested|recommended|mentioned|gave|given|listed|wrote|written|proposed|advised|explained|described"
+    r"|provided|shared|promised)\b|\b(?:the assistant|your (?:answer|reply|suggestion"
+    r"|recommendation|advice)s?)\b|\bhast du\b|\bhaben sie (?:mir|uns)\b",
     re.IGNORECASE,
 )
 

@@ -3,16 +3,14 @@
 The score of a passage is a sum of signals, each times its weight (`base/weights.py`):
 
 - late: MaxSim of the query's token states with the passage's (`indexes/late.py`), -1 to 1
-- session: the best `late` of any candidate of the same session; alone, its own
 - words: BM25 of the passage and the two before it in its session (`indexes/lexical.py`), 0 to 1
-- own_words: BM25 of the passage alone, 0 to 1
 - meaning: centred cosine of the vectors (`indexes/rows.py`), -1 to 1
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
-- speaker: 1 if the query names one speaker, or asks what the assistant said, and it is theirs
+- speaker: 1 if the query names one speaker, and it is theirs
 - asks: how much of it is a question, 0 to 1: a question seldom answers one
 - echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer
-- reply: 1 for a reply of an assistant, -1 if the query asks for what one said
-- next_turn: `late` of the turn behind it, which tells what it was about; else its own
+- reply: 1 for a reply of an assistant, -2 if the query asks for what one said
+- next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
 Two stages: all rows by the signals that cost little, then the best few hundred by all of them.
@@ -52,7 +50,7 @@ from memory_actors.search.dates import closeness, named_spans
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.indexes.bm25 import Windows
 from memory_actors.search.indexes.labels import in_order
-from memory_actors.search.indexes.parts import Parts
+from memory_actors.search.indexes.parts import ASKING, Parts
 from memory_actors.search.indexes.traits import NONE, Columns
 from memory_actors.search.query import Query, asks_for_replies, is_about_past
 
@@ -70,6 +68,8 @@ PROPOSED: Final = 300  # by vectors and by words each, where there are too many 
 ECHOES_MAX: Final = 16  # questions compared with the query word by word: 20 us each
 ECHO_MEANING_MIN: Final = 0.3  # cosine: a question that is farther from the query repeats nothing
 ECHO_FROM: Final = 0.6  # share of a question that any question on the same subject has in common
+ASKED_FOR: Final = 2.0
+"""A reply that is asked for leads by so much of what it loses where it is not."""
 SAME_FROM: Final = 0.9  # share of a statement: from here on it says no more than the query
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
@@ -93,9 +93,7 @@ class Signals(NamedTuple):
     summaries: Flags | None
     """True for summaries of compressed memories; None where none is one."""
     late: Numbers | None
-    session: Numbers | None
     words: Numbers
-    own_words: Numbers
     meaning: Numbers
     date: Numbers | None
     speaker: Numbers | None
@@ -169,7 +167,7 @@ def answer_signals(ranked: Sequence[Ranked]) -> tuple[Numbers, Mixture] | None:
     first = float(best.scores[top[0]])
     gap = first - (float(best.scores[behind[0]]) if len(behind) else first - 1)
     late = signals.meaning if signals.late is None else signals.late
-    columns = (late, signals.own_words, signals.meaning)
+    columns = (late, signals.words, signals.meaning)
     values = [1.0, first, gap, *(float(column[top].max()) for column in columns)]
     return np.array(values, np.float32), best.mixture
 
@@ -204,7 +202,6 @@ class _First(NamedTuple):
     parts: Parts
     columns: Columns
     mixture: Mixture
-    windows: Windows
     rows: Rows | None
     """None stands for all."""
     summaries: Flags
@@ -230,14 +227,13 @@ def _first(parts: Parts, rows: Rows | None, question: EmbeddedQuery) -> _First:
     speaker = traits.named(query.text)
     theirs = None if speaker is None else columns.speakers[taken] == speaker
     said = None if replies is None else replies.astype(np.float32)
-    if replies is not None and asks_for_replies(query.text):
-        theirs, said = replies if theirs is None else theirs | replies, -replies.astype(np.float32)
+    if said is not None and asks_for_replies(query.text):
+        said *= np.float32(-ASKED_FOR)
     spans = named_spans(query.text, query.asked_us, traits.years())
     return _First(
         parts,
         columns,
         _mixture(parts, question),
-        windows,
         rows,
         summaries=columns.summaries[taken],
         words=words,
@@ -376,17 +372,14 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
     parts, columns, text = first.parts, first.columns, question.query.text
     rows = places if first.rows is None else first.rows[places]
     labels, owners = parts.dense.row_labels[rows], columns.owners[rows]
-    late, session = _late(parts, labels, columns.chains[rows], question)
+    late = _late(parts, labels, question)
     summaries, words, asks = first.summaries[places], first.words[places], first.asks[places]
-    linked = parts.words.is_linked
     signals = Signals(
         labels,
         owners,
         summaries=summaries if summaries.any() else None,
         late=late,
-        session=session,
         words=words,
-        own_words=first.windows.own(rows) if linked else words,
         meaning=first.meaning[places],
         date=None if first.date is None else first.date[places],
         speaker=None if first.speaker is None else first.speaker[places],
@@ -395,7 +388,7 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
         if late is None
         else _echo(parts, labels, asks, first.meaning[places], columns.speakers[rows], question),
         reply=None if first.reply is None else first.reply[places],
-        next_turn=_next_turn(parts, rows, owners, columns.owners, late) if linked else late,
+        next_turn=_next_turn(parts, rows, columns, late),
         bare=_bare(parts, columns.bare[rows], labels, text),
     )
     usual = PLAIN if late is None else learned(first.mixture)
@@ -410,15 +403,12 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
     return Ranked(signals, scores, gains, shown, order, weights, first.mixture)
 
 
-def _late(
-    parts: Parts, labels: Labels, chains: Chains, question: EmbeddedQuery
-) -> tuple[Numbers, Numbers] | tuple[None, None]:
-    """Return the late interaction of passages, and the best of their sessions, if there is any."""
+def _late(parts: Parts, labels: Labels, question: EmbeddedQuery) -> Numbers | None:
+    """Return the late interaction of passages, if there is any."""
     tokens, states = question.embedded.tokens, question.embedded.states
     if tokens is None or states is None or not len(parts.late):
-        return None, None
-    late = parts.late.score(parts.late.query(tokens, states), labels)
-    return late, _session(chains, late)
+        return None
+    return parts.late.score(parts.late.query(tokens, states), labels)
 
 
 def _echo(
@@ -448,16 +438,21 @@ def _echo(
     return echo
 
 
-def _next_turn(
-    parts: Parts, rows: Rows, owners: Chains, all_owners: Chains, late: Numbers | None
-) -> Numbers | None:
-    """Return the best `late` of the turn behind each, if it is a candidate too; else its own."""
-    if late is None:
-        return None
-    behind = parts.words.following_rows(rows, all_owners)
-    best = np.full(int(all_owners.max(initial=0)) + 1, -np.inf, np.float32)
-    np.maximum.at(best, owners, late)
-    found = np.where(behind >= 0, best[all_owners[behind]], -np.inf)
+def _next_turn(parts: Parts, rows: Rows, columns: Columns, late: Numbers | None) -> Numbers | None:
+    """Return the best `late` of the turn behind each, if it is a candidate too; else its own.
+
+    What a user says after a reply tells nothing of that reply.
+    """
+    if late is None or not parts.words.is_linked:
+        return late
+    owners = columns.owners
+    behind = parts.words.following_rows(rows, owners)
+    best = np.full(int(owners.max(initial=0)) + 1, -np.inf, np.float32)
+    np.maximum.at(best, owners[rows], late)
+    found = np.where(behind >= 0, best[owners[behind]], -np.inf)
+    replies = parts.traits.are_of(REPLYING, columns.speakers[rows])
+    if replies is not None:
+        found[replies] = -np.inf
     return np.where(np.isfinite(found), found, late).astype(np.float32)
 
 
@@ -487,7 +482,7 @@ def _newest_first(
     columns, mixture, query = first.columns, first.mixture, question.query
     gained = np.zeros(len(scores), np.float32)
     best = order[:NEWEST_OF]
-    may = ~columns.summaries[rows[best]]
+    may = ~columns.summaries[rows[best]] & (columns.asks[rows[best]] < ASKING)
     if first.reply is not None:
         may &= ~cast("Flags", first.parts.traits.are_of(REPLYING, columns.speakers[rows[best]]))
     best = best[may]
@@ -528,10 +523,10 @@ def _bare(parts: Parts, are_names: Flags, labels: Labels, text: str) -> Numbers 
     return bare
 
 
-def _session(chains: Chains, late: Numbers) -> Numbers:
-    """Return the best late interaction within each passage's session."""
-    if not len(late):
-        return late
+def _session(chains: Chains, scores: Numbers) -> Numbers:
+    """Return the best score within each passage's session."""
+    if not len(scores):
+        return scores
     best = np.full(chains.max() + 2, -np.inf, np.float32)  # and a place for NONE
-    np.maximum.at(best, chains, late)
-    return np.where(chains != NONE, best[chains], late)
+    np.maximum.at(best, chains, scores)
+    return np.where(chains != NONE, best[chains], scores)

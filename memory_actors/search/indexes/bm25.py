@@ -119,7 +119,6 @@ class Windows:
         self._rows_before = before
         self._sizes = self._links.spans if before else self._links.lengths
         self._mean_size = np.float32(max(chains.mean_size(of_windows=before > 0), 1e-9))
-        self._mean_length = np.float32(max(chains.mean_size(of_windows=False), 1e-9))
         self._is_linked, self._steps = chains.is_linked, steps
         self._total = np.zeros(len(self._sizes), np.float32)
         self._found = np.zeros(len(self._sizes), np.uint8)
@@ -134,18 +133,6 @@ class Windows:
         """Return the scores of some rows."""
         self._fetch(self._terms, rows)
         return np.where(self._alive[rows], self._total[rows] / self._most, np.float32(0))
-
-    def own(self, rows: Rows) -> Scores:
-        """Return the scores of some rows by their own words alone."""
-        total = np.zeros(len(rows), np.float32)
-        relative = self._links.lengths[rows].astype(np.float32) / self._mean_length
-        norms = np.float32(K1) * (np.float32(1 - B) + np.float32(B) * relative)
-        for term in self._terms:
-            self._found[term.rows] = term.counts
-            found = self._found[rows]
-            self._found[term.rows] = 0
-            total += term.most * (found / (found + norms))
-        return np.where(self._alive[rows], total / self._most, np.float32(0))
 
     def best(self, count: int, others: Rows) -> tuple[Rows, Scores]:
         """Return nearly all of the `count` rows with the best scores, and `others`, in order.

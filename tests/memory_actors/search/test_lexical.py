@@ -490,15 +490,3 @@ def test_scores_of_some_rows_are_those_of_all(query: str) -> None:
         index.remove(label)
     every, some = index.score_all(query)[1], np.array([0, 3, 4, 27, 28, 99, 150, 199])
     assert index.windows(query).of(some) == pytest.approx(every[some], abs=1e-6)
-
-
-def test_own_words_leave_out_the_rows_before() -> None:
-    """A row's own score is what it has without a window."""
-    index = LexicalIndex()
-    index.add(1, "tea and milk")
-    index.add(2, "coffee", after=1)
-    index.add(3, "tea", after=2)
-    rows = np.arange(3)
-    alone = index.score_all("tea coffee", before=0)[1]
-    assert index.windows("tea coffee").own(rows).tolist() == pytest.approx(alone.tolist())
-    assert index.windows("tea coffee").of(rows)[1] > alone[1]

@@ -29,7 +29,7 @@ from memory_actors.search.indexes import dense
 
 pytestmark = pytest.mark.anyio
 
-ONLY_WORDS = Weights(late=0, session=0, meaning=0, date=0, speaker=0, asks=0)
+ONLY_WORDS = Weights(late=0, next_turn=0, meaning=0, date=0, speaker=0, asks=0)
 
 
 @pytest.fixture
