@@ -49,9 +49,10 @@ _PAST: Final = re.compile(
 _PRESENT: Final = re.compile(r"\b(?:now|still|currently|today|these days)\b", re.IGNORECASE)
 _REPLIES: Final = re.compile(
     r"\b(?:did|have|had) you\b(?! know)"
-    r"|\byou(?:'ve| have| had)? (?:just |also )?(?:said|told|suggested|recommended|mentioned|gave|given|listed|wrote|written|proposed|advised|explained|described"
-    r"|provided|shared|promised)\b|\b(?:the assistant|your (?:answer|reply|suggestion"
-    r"|recommendation|advice)s?)\b|\bhast du\b|\bhaben sie (?:mir|uns)\b",
+    r"|\byou(?:'ve| have| had)? (?:just |also )?(?:said|told|suggested|recommended|mentioned|gave"
+    r"|given|listed|wrote|written|proposed|advised|explained|described|provided|shared|promised)\b"
+    r"|\b(?:the assistant|your (?:answer|reply|suggestion|recommendation|advice)s?)\b"
+    r"|\bhast du\b|\bhaben sie (?:mir|uns)\b",
     re.IGNORECASE,
 )
 
