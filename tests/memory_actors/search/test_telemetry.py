@@ -49,7 +49,8 @@ def traced(tmp_path: Path, model: Path, *arguments: str, said: str = "") -> str:
         [*strace, sys.executable, *arguments],
         env=kept, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.write(said)
     process.stdin.flush()
     for _ in range(said.count('"id"')):
