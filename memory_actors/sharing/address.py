@@ -194,12 +194,12 @@ async def forget_owner(directory: Path, secrets: Container[str]) -> None:
     writes the file anew, or gives up: that is waited for, but not long.
     """
     for _ in range(GIVEN_UP_LOOKS):
-        if _forgotten(directory, secrets):
+        if forget_now(directory, secrets):
             return
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def _forgotten(directory: Path, secrets: Container[str]) -> bool:
+def forget_now(directory: Path, secrets: Container[str]) -> bool:
     """Remove the file if it is one of ours, and return whether it no longer is there."""
     turn = OpeningTurn(directory)
     is_our_turn = turn.taken()

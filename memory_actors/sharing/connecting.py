@@ -26,6 +26,7 @@ from memory_actors.sharing.address import (
     reachable,
     unmake,
 )
+from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, same
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_of
@@ -113,10 +114,10 @@ class Connection:
         if self.link is not None:
             self.link.alive_s = self._loop.time()
 
-    def close_in_child(self) -> None:
-        """Close this process's copy of the socket, in a forked child."""
+    def close_socket(self) -> None:
+        """Close the socket past its loop: that has ended, or is the parent's in a forked child."""
         if self.link is not None:
-            self.link.close_in_child()
+            self.link.close_socket()
 
     async def close(self) -> None:
         """End it; an owner that this process has become closes the store."""
@@ -224,6 +225,10 @@ class Connection:
         address = self._address()
         if address is None:
             raise FileNotFoundError(self.directory)
+        here = OWNED_HERE.get(address.secret)
+        if here is not None and not here.loop.is_running():  # nobody would answer
+            await asyncio.to_thread(here.release)
+            raise ConnectionRefusedError(self.directory)
         link = await self._linked(address)
         welcomed: asyncio.Future[frames.Welcome] = self._loop.create_future()
         self._joining = link, welcomed
