@@ -30,8 +30,8 @@ from memory_actors.cli.running import run
 from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.model.installed import model_dir, model_path
-from memory_actors.sharing.address import is_shared, shown
-from memory_actors.sharing.system import join
+from memory_actors.sharing.address import is_shared, server_url, shown
+from memory_actors.sharing.system import join, open_or_join
 from memory_actors.upkeep.store import closed_log
 
 if TYPE_CHECKING:
@@ -151,8 +151,21 @@ def _comparing() -> Look:
 
 
 def _of_databases(urls: Sequence[str]) -> list[tuple[str, Callable[[], Look]]]:
+    if server_url(urls[0]) is not None:
+        return [("server", partial(_server, urls[0]))]
     of_each: dict[str, Callable[[str], Look]] = {"database": _database, "store": _store}
     return [(name, partial(look, url)) for url in urls for name, look in of_each.items()]
+
+
+def _server(url: str) -> Look:
+    async def looked() -> None:
+        await (await open_or_join(url)).close()
+
+    try:
+        run(looked)
+    except MemoryActorsError as error:
+        return f"{shown(url)}: {error}", "failed", "see that `memory-actors serve` runs there"
+    return f"{shown(url)} answers", "ok", ""
 
 
 def _database(url: str) -> Look:

@@ -18,7 +18,7 @@ from memory_actors.base.records import MemoryType, Trust
 from memory_actors.extraction import Extract, Extractor
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.sharing.address import place_of, shown
+from memory_actors.sharing.address import place_of, server_url, shown
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
@@ -51,6 +51,19 @@ class App:
     """Finds facts in messages, where the store is open nowhere else."""
 
     @property
+    def is_server(self) -> bool:
+        """True if the store is that of a server."""
+        return not isinstance(self.store, Path) and server_url(self.store[0]) is not None
+
+    def refuse_server(self) -> None:
+        """Refuse the URL of a server, for what is done beside the store.
+
+        :raises InvalidInputError: the store is that of a server.
+        """
+        if self.is_server:
+            raise InvalidInputError(f"{self.shown} is a server: run this where its store is")
+
+    @property
     def store(self) -> list[str] | Path:
         """The data directory, or URLs of databases: the option, the environment's, or ./memory."""
         given = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA if self.data is None else self.data
@@ -81,6 +94,7 @@ class App:
         """
         if isinstance(self.store, Path):
             return self.store
+        self.refuse_server()
         raise InvalidInputError(f"{self.shown} is a database, and no data directory: {instead}")
 
     @property
@@ -111,7 +125,7 @@ class App:
 
         :raises InvalidInputError: an option names one, and the store is in a directory.
         """
-        if self.urls is None:
+        if self.urls is None or self.is_server:
             if self.node_host is not None or self.node_port is not None:
                 raise InvalidInputError("--node-host and --node-port are for a store in a database")
             return {}
@@ -171,7 +185,7 @@ def _options_of_a_store() -> list[click.Option]:
             type=click.Path(),
             metavar="DIR|URL",
             help="Data directory, or the postgresql:// URL of a database; of several, apart by "
-            "spaces.  "
+            "spaces; or the http:// URL of a server.  "
             f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
         _shared(

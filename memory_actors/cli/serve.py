@@ -99,6 +99,7 @@ def serve(
             "Put a proxy with TLS before it.",
             "yellow",
         )
+    app.refuse_server()
     names = mcp_hosts or (() if is_loopback(host) else ("*",))
     ensure_model(app)
     settings = Settings(compaction_schedule=None if compact_at == NEVER else compact_at)
@@ -249,6 +250,7 @@ def revoke(app: App, /, key_id: str) -> None:
 
 def _with_keys(app: App, work: Callable[[KeyStore], T]) -> T:
     """Run `work` in a thread on the keys, wherever they are."""
+    app.refuse_server()
     urls = app.urls
     if urls is None:
         return work(KeyStore(app.directory))

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import ipaddress
 import os
+import re
 import secrets
 import socket
 import time
@@ -32,7 +33,7 @@ SOCKET: Final = "owner.sock"
 OWNER_ONLY: Final = 0o600
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
-SCHEMES: Final = ("postgresql://", "postgres://")
+_SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not the C:/ of a path
 LOOK_S_MAX: Final = 0.2
 LOOK_AGAIN_S: Final = 0.02
 GIVEN_UP_LOOKS: Final = 50
@@ -59,20 +60,38 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def database_url(place: str | Path) -> str | None:
-    """Return the URL of a database, if a store is named by one; None: it is a directory."""
-    return place if isinstance(place, str) and place.startswith(SCHEMES) else None
+    """Return the URL of a database, if a store is named by one; None: it is something else."""
+    return _url(place, "postgresql", "postgres")
+
+
+def server_url(place: object) -> str | None:
+    """Return the URL of a server, if a store is named by one; None: it is something else."""
+    return _url(place[0] if isinstance(place, list) and place else place, "http", "https")
+
+
+def _url(place: object, *schemes: str) -> str | None:
+    scheme, _, rest = place.strip().partition("://") if isinstance(place, str) else ("", "", "")
+    return f"{scheme.lower()}://{rest}" if scheme.lower() in schemes else None
 
 
 def place_of(place: str | Path | Sequence[str]) -> Path | list[str]:
-    """Return the place of a store: a directory, or the URLs of the databases that it is in.
+    """Return the place of a store: a directory, or the URLs of its databases, or of its server.
 
     In one text, URLs are apart by spaces, which no URL has.
 
-    :raises InvalidInputError: there are several places, and one is no database.
+    :raises InvalidInputError: there are several places, and one is no database; or it is another
+        URL.
     """
+    if (url := server_url(place)) is not None:
+        return [url]
     if isinstance(place, str) and database_url(place) is not None:
         place = place.split()
     if isinstance(place, str | Path):
+        if (scheme := _SCHEME.match(str(place))) is not None:
+            raise InvalidInputError(
+                f"no store can be opened by this {scheme[1]} URL: name a directory, or give as "
+                "text a postgresql:// URL, or the http:// or https:// URL of a server"
+            )
         return named(place)
     urls = [url for one in place if (url := database_url(one)) is not None]
     if not urls or len(urls) < len(place):
@@ -81,13 +100,13 @@ def place_of(place: str | Path | Sequence[str]) -> Path | list[str]:
 
 
 def shown(place: str | Path | Sequence[str]) -> str:
-    """Return the name of a store as it may be shown: that of a database without its password.
+    """Return the name of a store as it may be shown: a URL without its password.
 
     What stands before the last `@` is taken for user and password, however badly it is written.
     """
     if not isinstance(place, str | Path):
         return " ".join(map(shown, place))
-    url = database_url(place)
+    url = database_url(place) or server_url(place)
     if url is None:
         return str(place)
     scheme, _, rest = url.partition("://")
