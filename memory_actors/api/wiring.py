@@ -299,7 +299,7 @@ def _services(
         superseding=parts.superseding,
         extractor=parts.extractor,
         metrics=parts.metrics,
-        latency=LatencyWatch(settings.latency_targets_ms),
+        latency=LatencyWatch(settings.latency_targets_ms, warns=settings.latency_warnings),
         settings=settings,
         clock_us=parts.clock,
         new_id=parts.new_id,

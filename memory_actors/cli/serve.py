@@ -102,7 +102,8 @@ def serve(
     app.refuse_server()
     names = mcp_hosts or (() if is_loopback(host) else ("*",))
     ensure_model(app)
-    settings = Settings(compaction_schedule=None if compact_at == NEVER else compact_at)
+    schedule = None if compact_at == NEVER else compact_at
+    settings = Settings(compaction_schedule=schedule, latency_warnings=True)
     asked = ["settings"] if is_given("compact_at") else []
     if extracts:
         app.extractor = app.extractor or OpenAIExtractor()

@@ -48,7 +48,7 @@ from memory_actors.users.handles.working import WorkingMemory
 
 async def owned_alone(directory: Path, parts: StoreParts) -> MemorySystem:
     """Open a store for this process and no other."""
-    return await open_alone(directory, parts, AsyncExitStack())
+    return await _loaded(await open_alone(directory, parts, AsyncExitStack()))
 
 
 async def owned(
@@ -90,6 +90,16 @@ async def owned(
     _owned[memory] = server, lambda: Client(directory, choices, own, keeps=keeps)
     held.callback(_owned.pop, memory, None)
     orphaned.callback(_become_client, memory)
+    return await _loaded(memory) if keeps else memory
+
+
+async def _loaded(memory: MemorySystem) -> MemorySystem:
+    """Return a system when its model is loaded, if that is installed."""
+    try:
+        await memory._services.embeddings.load()
+    except BaseException:
+        await memory.close()
+        raise
     return memory
 
 

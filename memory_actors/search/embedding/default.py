@@ -1,7 +1,8 @@
 """The embedder that a memory system uses when it is given none: all-MiniLM-L6-v2 in int8.
 
 Its fingerprint and dimension are known without it, so opening a store, listing or exporting needs
-no model. The model is loaded, and installed if need be, by the first text to embed.
+no model. One that is installed is loaded when a store is opened to be kept open; else it is loaded,
+and installed if need be, by the first text to embed.
 
 General text is sentences of many kinds, about nothing in particular. Their mean vector says what
 all sentence vectors of a model have in common, which is what centring takes away (see
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, ModelInstallError
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.embedding.token_states import (
@@ -39,6 +40,7 @@ from memory_actors.search.model.installed import (
     VOCABULARY,
     Precision,
     fingerprint,
+    is_there,
 )
 
 if TYPE_CHECKING:
@@ -93,6 +95,14 @@ class DefaultEmbedder:
     def unknown_token_id(self) -> int:
         """The token of what the model has no word for."""
         return UNKNOWN_TOKEN_ID
+
+    @property
+    def is_installed(self) -> bool:
+        """True if the model is there, whole or damaged: loading it needs no package index."""
+        try:
+            return is_there(self._precision, self._cache_dir)
+        except ModelInstallError:
+            return False
 
     @property
     def folder(self) -> Path:

@@ -99,7 +99,7 @@ class OnnxEmbedder:
         """
         folder = model_path(precision, cache_dir)
         if folder is None:
-            _log.info("installing the embedding model", fingerprint=fingerprint(precision))
+            _log.warning("installing the embedding model", fingerprint=fingerprint(precision))
             folder = install_model(
                 precision=precision, cache_dir=cache_dir, progress=progress, when_due=True
             )

@@ -112,6 +112,12 @@ class EmbeddingService:
         except EmbedderError as error:
             _logger.warning("the embedder gave no vector at the opening", error=reason(error))
 
+    async def load(self) -> None:
+        """Load the default model in its thread, if it is installed: no first call waits for it."""
+        if isinstance(self.embedder, DefaultEmbedder) and self.embedder.is_installed:
+            with suppress(EmbedderError):  # logged; the first text to embed tries again
+                await self._prepare()
+
     @property
     def recipe(self) -> str:
         """Name all that an embedding depends on: the model, what it is given, the projection."""
