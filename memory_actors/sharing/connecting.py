@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
+from eventlog.core.waiting import at_loop_end
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.sharing import frames
@@ -97,6 +98,7 @@ class Connection:
         self._given_up: asyncio.Task[None] | None = None
         self._given_up_s = -GIVEN_S
         self._closed = False
+        self._cancel_end = at_loop_end(self.close_socket)
 
     @property
     def position(self) -> int:
@@ -122,6 +124,7 @@ class Connection:
     async def close(self) -> None:
         """End it; an owner that this process has become closes the store."""
         self._closed = True
+        self._cancel_end()
         running = [task for task in (self._connecting, self._pings) if task is not None]
         for task in running:
             task.cancel()

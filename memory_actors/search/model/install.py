@@ -123,7 +123,9 @@ def _attempt(
     try:
         return _install(source, precision, target, report)
     except ModelInstallError as error:
-        failed.write_text(str(error), "utf-8")
+        if when_due:
+            with suppress(OSError):
+                failed.write_text(str(error), "utf-8")
         raise
 
 
