@@ -10,8 +10,8 @@ Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), m
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -49,7 +49,7 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.waiting import to_the_end
+from eventlog.core.waiting import Block
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
@@ -97,8 +97,7 @@ class EventLog(LogUpkeep, TakesAppends):
         """True if payloads are encrypted: see keys.py."""
 
     @classmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         cls,
         directory: str | Path,
         registry: EventRegistry,
@@ -109,7 +108,7 @@ class EventLog(LogUpkeep, TakesAppends):
         queue_events_max: int = QUEUE_EVENTS_MAX,
         keys: Keys | None = None,
         busy: type[LogBusy] = LogBusy,
-    ) -> AsyncIterator[Self]:
+    ) -> AbstractAsyncContextManager[Self]:
         """Open the log in `directory`, made if missing, and close it at the end of the block.
 
         `clock` gives microseconds since 1970; `size_max_bytes` limits the pages in use.
@@ -129,40 +128,48 @@ class EventLog(LogUpkeep, TakesAppends):
         :raises EncryptionMismatch: it is encrypted and there are no `keys`, or the reverse.
         :raises KeysUnavailable: these are not its keys, or they cannot be read; see the message.
         """
-        if queue_events_max < 1:
-            raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
-        clock = checked_clock(clock)
-        opening = asyncio.ensure_future(
-            anyio.to_thread.run_sync(
-                Files.open,
-                named(directory),
-                registry,
-                clock(),
-                size_max_bytes,
-                checked_bytes_max,
-                keys,
-                busy,
-            )
-        )
-        try:
-            files = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_abandon)
-            raise
-        log = cls(registry, files, clock, queue_events_max)
-        try:
-            yield log
-        finally:
-            await to_the_end(log._close(files))
 
-    async def _close(self, files: Files) -> None:
+        async def opened() -> Self:
+            if queue_events_max < 1:
+                raise ValueError(
+                    f"queue_events_max is {queue_events_max}: let at least one event in"
+                )
+            now = checked_clock(clock)
+            opening = asyncio.ensure_future(
+                anyio.to_thread.run_sync(
+                    Files.open,
+                    named(directory),
+                    registry,
+                    now(),
+                    size_max_bytes,
+                    checked_bytes_max,
+                    keys,
+                    busy,
+                )
+            )
+            try:
+                files = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(_abandon)
+                raise
+            return cls(registry, files, now, queue_events_max)
+
+        return Block(opened, cls._close)
+
+    async def _close(self) -> None:
         await self._end_upkeep()
-        writer = self._intake.close()
+        self._intake.close()
+        await anyio.to_thread.run_sync(self.release)
+
+    def release(self) -> None:
+        """Finish the writes that were accepted and close the files. Blocks.
+
+        For an event loop that has ended, where nothing can be awaited. Idempotent.
+        """
         try:
-            if writer is not None:
-                await anyio.to_thread.run_sync(writer.stop)
+            self._intake.stop()
         finally:
-            await anyio.to_thread.run_sync(files.close)
+            self._files.close()
 
     # --- write
 

@@ -1,13 +1,57 @@
-"""Futures that callers wait on: settling them, and letting callers in one after another."""
+"""Futures that callers wait on, blocks that hold something open, and the end of an event loop."""
 
 import asyncio
+import os
+import weakref
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeVar
 
 import anyio
 
+YEAR_S: Final = 365 * 86400.0
 T = TypeVar("T")
+
+
+class Block(AbstractAsyncContextManager[T, None]):
+    """A block in which something is open.
+
+    A class, because a loop that ends closes all async generators at once, in any order.
+    """
+
+    def __init__(
+        self,
+        open_: Callable[[], Coroutine[Any, Any, T]],
+        close: Callable[[T], Coroutine[Any, Any, None]],
+    ):
+        self._open, self._close = open_, close
+        self._opened: T
+
+    async def __aenter__(self) -> T:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(self, *_: object) -> None:
+        await to_the_end(self._close(self._opened))
+
+
+def at_loop_end(release: Callable[[], object]) -> Callable[[], None]:
+    """Have a function called when the running loop is closed; return what cancels that.
+
+    A loop that is closed drops its timers, and with this one the last reference to it.
+    """
+    pid, timer = os.getpid(), asyncio.get_running_loop().call_later(YEAR_S, lambda: None)
+    # A forked child may close its copy of the loop; what is open is its parent's.
+    ending = weakref.finalize(timer, lambda: release() if os.getpid() == pid else None)
+    ending.atexit = False
+    del timer
+
+    def cancel() -> None:
+        if (found := ending.detach()) is not None:
+            found[0].cancel()
+
+    return cancel
 
 
 async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:

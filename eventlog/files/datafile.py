@@ -9,6 +9,7 @@ Directories of a store are for their owner alone, as files are (`open_regular`),
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 import time
@@ -105,6 +106,7 @@ DIRECTORY_MODE = 0o700
 TEMPORARY = ".tmp"  # behind the name of a file that is not finished
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
+_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+)://")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -118,6 +120,8 @@ def named(directory: str | Path) -> Path:
     if not str(directory):
         raise LogUnavailable("no directory is named: name one")
     path = Path(directory)
+    if (scheme := _SCHEME.match(str(directory))) is not None:
+        raise LogUnavailable(f"a {scheme[1]} URL is no directory: name one")
     is_there(path)
     if path.name in ("", ".."):
         path = path.resolve()

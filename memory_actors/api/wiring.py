@@ -5,13 +5,8 @@ first, then the job it runs, then users, alerts, derived data and, last, the log
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -122,16 +117,18 @@ class Wired:
     erasing: Erasing
 
 
-@asynccontextmanager
 async def wired(
     directory: Path,
     chosen: StoreParts,
+    stack: AsyncExitStack,
+    orphaned: ExitStack,
     open_log: OpenLog = open_log,
     place: Place = alone,
     scheduled: Callable[[], Awaitable[object]] | None = None,
-) -> AsyncIterator[Wired]:
-    """Open all parts, and close them in reverse.
+) -> Wired:
+    """Open all parts; `stack` closes them in reverse.
 
+    `orphaned` releases files, locks and threads where the event loop has ended without that.
     `scheduled` is what runs by the schedule: if None, the compaction of all users in this process.
 
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
@@ -140,26 +137,27 @@ async def wired(
     parts = _resolved(directory, chosen)
     check(parts.settings)
     schedule = parts.settings.compaction_schedule
-    stack = AsyncExitStack()
-    try:
-        keys = _keys(parts, stack)
-        log = await stack.enter_async_context(
-            open_log(parts.directory, keys, parts.clock, parts.settings)
-        )
-        _check_capabilities(parts.settings, log)
-        embeddings = await _embeddings(parts, log, keys, stack)
-        alerts = AlertDispatcher(parts.sinks)
-        placement = await stack.enter_async_context(place(log))
-        services = _services(parts, log, placement, embeddings, alerts)
-        _start(services, alerts, stack)
-        compaction = _compaction(parts, services, stack)
-        if schedule is not None:
-            run = scheduled or partial(compaction.run, None)
-            _schedule(parts, schedule, run, log, stack)
-        erasing = Erasing(services, alerts, compaction, parts.directory)
-        yield Wired(log, services, alerts, compaction, erasing)
-    finally:
-        await to_the_end(stack.aclose())
+    keys = _keys(parts, stack)
+    if keys is not None:
+        orphaned.callback(keys.close)
+    log = await stack.enter_async_context(
+        open_log(parts.directory, keys, parts.clock, parts.settings)
+    )
+    if (release := getattr(log, "release", None)) is not None:
+        orphaned.callback(release)
+    _check_capabilities(parts.settings, log)
+    embeddings = await _embeddings(parts, log, keys, stack)
+    orphaned.callback(embeddings.release)
+    alerts = AlertDispatcher(parts.sinks)
+    placement = await stack.enter_async_context(place(log))
+    services = _services(parts, log, placement, embeddings, alerts)
+    _start(services, alerts, stack)
+    compaction = _compaction(parts, services, stack)
+    if schedule is not None:
+        run = scheduled or partial(compaction.run, None)
+        _schedule(parts, schedule, run, log, stack)
+    erasing = Erasing(services, alerts, compaction, parts.directory)
+    return Wired(log, services, alerts, compaction, erasing)
 
 
 def _resolved(directory: Path, chosen: StoreParts) -> Resolved:
@@ -179,7 +177,7 @@ def _resolved(directory: Path, chosen: StoreParts) -> Resolved:
     )
 
 
-def _keys(parts: Resolved, stack: AsyncExitStack) -> Keys | None:
+def _keys(parts: Resolved, stack: AsyncExitStack) -> keyfile.KeyFile | None:
     """Return the keys that users' memories are under; the log reads them, and closes before."""
     if parts.key_file is None:
         return None
@@ -301,7 +299,7 @@ def _services(
         superseding=parts.superseding,
         extractor=parts.extractor,
         metrics=parts.metrics,
-        latency=LatencyWatch(settings.latency_targets_ms),
+        latency=LatencyWatch(settings.latency_targets_ms, warns=settings.latency_warnings),
         settings=settings,
         clock_us=parts.clock,
         new_id=parts.new_id,

@@ -98,6 +98,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""
+    latency_warnings: bool | None = None
+    """True if longer ones are logged; None: unless the standard error is a terminal."""
     shutdown_s: Seconds = 10.0
     """Seconds that closing waits for work in hand; for a call of the embedder no more than 5."""
     log_bytes_max: Positive = 512 * 1024 * MIB

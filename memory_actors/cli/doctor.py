@@ -29,8 +29,8 @@ from memory_actors.cli.running import run
 from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.model.installed import model_dir, model_path
-from memory_actors.sharing.address import is_shared, shown
-from memory_actors.sharing.system import join
+from memory_actors.sharing.address import is_shared, server_url, shown
+from memory_actors.sharing.system import join, open_or_join
 from memory_actors.upkeep.store import closed_log
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def checks(store: Path | str) -> Iterator[Check]:
         ("model", _model),
         ("embedding", _embedding),
         ("comparing", _comparing),
-        *(_of_directory(store) if isinstance(store, Path) else _of_database(store)),
+        *(_of_directory(store) if isinstance(store, Path) else _of_url(store)),
     ]
     for name, look in looks:
         try:
@@ -149,8 +149,21 @@ def _comparing() -> Look:
 # --- the database
 
 
-def _of_database(url: str) -> list[tuple[str, Callable[[], Look]]]:
+def _of_url(url: str) -> list[tuple[str, Callable[[], Look]]]:
+    if server_url(url) is not None:
+        return [("server", lambda: _server(url))]
     return [("database", lambda: _database(url)), ("store", lambda: _store(url))]
+
+
+def _server(url: str) -> Look:
+    async def looked() -> None:
+        await (await open_or_join(url)).close()
+
+    try:
+        run(looked)
+    except MemoryActorsError as error:
+        return f"{shown(url)}: {error}", "failed", "see that `memory-actors serve` runs there"
+    return f"{shown(url)} answers", "ok", ""
 
 
 def _database(url: str) -> Look:

@@ -18,7 +18,7 @@ from memory_actors.base.records import MemoryType, Trust
 from memory_actors.extraction import Extract, Extractor
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.sharing.address import place_of, shown
+from memory_actors.sharing.address import place_of, server_url, shown
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
@@ -51,14 +51,27 @@ class App:
     """Finds facts in messages, where the store is open nowhere else."""
 
     @property
+    def is_server(self) -> bool:
+        """True if the store is that of a server."""
+        return server_url(self.store) is not None
+
+    def refuse_server(self) -> None:
+        """Refuse the URL of a server, for what is done beside the store.
+
+        :raises InvalidInputError: the store is that of a server.
+        """
+        if self.is_server:
+            raise InvalidInputError(f"{self.shown} is a server: run this where its store is")
+
+    @property
     def store(self) -> str | Path:
-        """The data directory, or a database's URL: the option, the environment's, or ./memory."""
+        """The data directory, or a URL: the option, the environment's, or ./memory."""
         given = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA if self.data is None else self.data
         return place_of(given)
 
     @property
     def url(self) -> str | None:
-        """The URL of a store in a database; None: it is in a directory."""
+        """The URL of a store in a database or of a server; None: it is in a directory."""
         return None if isinstance(self.store, Path) else self.store
 
     @property
@@ -81,6 +94,7 @@ class App:
         """
         if isinstance(self.store, Path):
             return self.store
+        self.refuse_server()
         raise InvalidInputError(f"{self.shown} is a database, and no data directory: {instead}")
 
     @property
@@ -111,7 +125,7 @@ class App:
 
         :raises InvalidInputError: an option names one, and the store is in a directory.
         """
-        if self.url is None:
+        if self.url is None or self.is_server:
             if self.node_host is not None or self.node_port is not None:
                 raise InvalidInputError("--node-host and --node-port are for a store in a database")
             return {}
@@ -170,7 +184,8 @@ def _options_of_a_store() -> list[click.Option]:
             "data",
             type=click.Path(),
             metavar="DIR|URL",
-            help="Data directory, or the postgresql:// URL of a database.  "
+            help="Data directory, or the postgresql:// URL of a database, or the http:// URL of a "
+            "server.  "
             f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
         _shared(

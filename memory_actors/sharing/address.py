@@ -13,6 +13,7 @@ import errno
 import fcntl
 import ipaddress
 import os
+import re
 import secrets
 import socket
 import time
@@ -32,7 +33,7 @@ SOCKET: Final = "owner.sock"
 OWNER_ONLY: Final = 0o600
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
-SCHEMES: Final = ("postgresql://", "postgres://")
+_SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not the C:/ of a path
 LOOK_S_MAX: Final = 0.2
 LOOK_AGAIN_S: Final = 0.02
 GIVEN_UP_LOOKS: Final = 50
@@ -57,12 +58,22 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def database_url(place: str | Path) -> str | None:
-    """Return the URL of a database, if a store is named by one; None: it is a directory."""
-    return place if isinstance(place, str) and place.startswith(SCHEMES) else None
+    """Return the URL of a database, if a store is named by one; None: it is something else."""
+    return _url(place, "postgresql", "postgres")
+
+
+def server_url(place: str | Path) -> str | None:
+    """Return the URL of a server, if a store is named by one; None: it is something else."""
+    return _url(place, "http", "https")
+
+
+def _url(place: str | Path, *schemes: str) -> str | None:
+    scheme, _, rest = place.strip().partition("://") if isinstance(place, str) else ("", "", "")
+    return f"{scheme.lower()}://{rest}" if scheme.lower() in schemes else None
 
 
 def place_of(place: str | Path) -> Path | str:
-    """Return the place of a store: a directory, or the URL of a database.
+    """Return the place of a store: a directory, or the URL of a database or of a server.
 
     :raises InvalidInputError: it is neither.
     """
@@ -70,15 +81,22 @@ def place_of(place: str | Path) -> Path | str:
         raise InvalidInputError(
             f"a store is in one directory or one database, not in a {type(place).__name__}: name it"
         )
-    return database_url(place) or named(place)
+    if (url := database_url(place) or server_url(place)) is not None:
+        return url
+    if (scheme := _SCHEME.match(str(place))) is not None:
+        raise InvalidInputError(
+            f"no store can be opened by this {scheme[1]} URL: name a directory, or give as "
+            "text a postgresql:// URL, or the http:// or https:// URL of a server"
+        )
+    return named(place)
 
 
 def shown(place: str | Path) -> str:
-    """Return the name of a store as it may be shown: that of a database without its password.
+    """Return the name of a store as it may be shown: a URL without its password.
 
     What stands before the last `@` is taken for user and password, however badly it is written.
     """
-    url = database_url(place)
+    url = database_url(place) or server_url(place)
     if url is None:
         return str(place)
     scheme, _, rest = url.partition("://")
@@ -185,12 +203,12 @@ async def forget_owner(directory: Path, secrets: Container[str]) -> None:
     writes the file anew, or gives up: that is waited for, but not long.
     """
     for _ in range(GIVEN_UP_LOOKS):
-        if _forgotten(directory, secrets):
+        if forget_now(directory, secrets):
             return
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def _forgotten(directory: Path, secrets: Container[str]) -> bool:
+def forget_now(directory: Path, secrets: Container[str]) -> bool:
     """Remove the file if it is one of ours, and return whether it no longer is there."""
     turn = OpeningTurn(directory)
     is_our_turn = turn.taken()

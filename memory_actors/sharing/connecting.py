@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
+from eventlog.core.waiting import at_loop_end
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.sharing import frames
@@ -26,6 +27,7 @@ from memory_actors.sharing.address import (
     reachable,
     unmake,
 )
+from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, same
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_of
@@ -96,6 +98,7 @@ class Connection:
         self._given_up: asyncio.Task[None] | None = None
         self._given_up_s = -GIVEN_S
         self._closed = False
+        self._cancel_end = at_loop_end(self.close_socket)
 
     @property
     def position(self) -> int:
@@ -113,14 +116,15 @@ class Connection:
         if self.link is not None:
             self.link.alive_s = self._loop.time()
 
-    def close_in_child(self) -> None:
-        """Close this process's copy of the socket, in a forked child."""
+    def close_socket(self) -> None:
+        """Close the socket past its loop: that has ended, or is the parent's in a forked child."""
         if self.link is not None:
-            self.link.close_in_child()
+            self.link.close_socket()
 
     async def close(self) -> None:
         """End it; an owner that this process has become closes the store."""
         self._closed = True
+        self._cancel_end()
         running = [task for task in (self._connecting, self._pings) if task is not None]
         for task in running:
             task.cancel()
@@ -224,6 +228,10 @@ class Connection:
         address = self._address()
         if address is None:
             raise FileNotFoundError(self.directory)
+        here = OWNED_HERE.get(address.secret)
+        if here is not None and not here.loop.is_running():  # nobody would answer
+            await asyncio.to_thread(here.release)
+            raise ConnectionRefusedError(self.directory)
         link = await self._linked(address)
         welcomed: asyncio.Future[frames.Welcome] = self._loop.create_future()
         self._joining = link, welcomed

@@ -6,6 +6,7 @@ embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -110,6 +111,12 @@ class EmbeddingService:
             raise
         except EmbedderError as error:
             _logger.warning("the embedder gave no vector at the opening", error=reason(error))
+
+    async def load(self) -> None:
+        """Load the default model in its thread, if it is installed: no first call waits for it."""
+        if isinstance(self.embedder, DefaultEmbedder) and self.embedder.is_installed:
+            with suppress(EmbedderError):  # logged; the first text to embed tries again
+                await self._prepare()
 
     @property
     def recipe(self) -> str:
@@ -414,6 +421,12 @@ class EmbeddingService:
     def stop_background(self) -> None:
         """Embed nothing more in the background: closing has begun."""
         self._batcher.stop_background()
+
+    def release(self) -> None:
+        """Stop the model, write what waits and close the file, where the event loop has ended."""
+        self._batcher.stop()
+        with suppress(EventLogError):  # derived data: what was not written is embedded again
+            self._table.close()
 
     async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
         """Wait for what is being computed, for `wait_s` at most; write what waits and close."""

@@ -155,7 +155,7 @@ class Scope:
         """Measure an operation, and how it ends; hold it to what it should take.
 
         `kinds` says whose targets count (None: that of `kind`), `calls` how many calls it stands
-        for. What has to load the model first may take longer.
+        for. What has to load the model or a user first may take longer.
         """
         return _Measured(self.services, operation, kind, (kind,) if kinds is None else kinds, calls)
 
@@ -203,7 +203,7 @@ class _Measured(AbstractContextManager[None]):
     A class, because `@contextmanager` takes twice as long to enter and leave, and every call does.
     """
 
-    __slots__ = "_calls", "_kind", "_kinds", "_operation", "_prepared", "_services", "_started_s"
+    __slots__ = "_begun", "_calls", "_kind", "_kinds", "_operation", "_services", "_started_s"
 
     def __init__(
         self, services: Services, operation: str, kind: str, kinds: Sequence[str], calls: int
@@ -214,13 +214,17 @@ class _Measured(AbstractContextManager[None]):
         self._kinds = kinds
         self._calls = calls
 
+    def _beginnings(self) -> tuple[bool, int]:
+        """Return what changes where the model was loaded, or a user was read from the log."""
+        return self._services.embeddings.prepared, self._services.runtime.activations
+
     def __enter__(self) -> None:
-        self._prepared = self._services.embeddings.prepared
+        self._begun = self._beginnings()
         self._started_s = perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         seconds, services = perf_counter() - self._started_s, self._services
         outcome = "ok" if kind is None else kind.__name__
         services.metrics.observe(self._operation, self._kind, seconds, outcome)
-        if services.embeddings.prepared == self._prepared:
+        if self._beginnings() == self._begun:
             services.latency.note(self._operation, self._kinds, seconds / self._calls)

@@ -44,6 +44,7 @@ WRONG: list[tuple[str, Any]] = [
     ("latency_targets_ms", None),
     ("latency_targets_ms", {"everything": 1.0}),
     ("latency_targets_ms", {"working": 0}),
+    ("latency_warnings", "on"),
     ("shutdown_s", None),
     ("log_bytes_max", -5),
     ("checked_bytes_max", None),
