@@ -73,6 +73,8 @@ ABOUT_ONE: Final = frozenset(
     f"system.{name}" for name in ("compaction_stats", "diff", "events", "recalls")
 )
 """The ones among them that a user's own key may ask for, about that user."""
+NOT_TAKEN: Final = ("user_id", "progress", "stop", "follow")
+"""The parameters that a call does not name: an answer ends, so nothing is followed."""
 STATISTICS: Final = "system.statistics"
 """Asked for like an operation, though it is answered at once."""
 
@@ -203,7 +205,7 @@ def _arguments(
     name: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments that are given, as the operation takes them."""
-    taken = [one for one in parameters if one.name not in ("user_id", "progress", "stop")]
+    taken = [one for one in parameters if one.name not in NOT_TAKEN]
     try:
         read = msgspec.convert(given, struct_of(name.replace(".", "_"), taken, IN_HTTP))
     except msgspec.ValidationError as error:

@@ -47,7 +47,7 @@ PAUSES_S: Final = (0.1, 0.3, 1.0)
 RETRY_AFTER_S_MAX: Final = 5.0
 CLOSE_S: Final = 10.0
 """The time for requests in hand to end when the client is closed: as the server gives them."""
-COME_AGAIN: Final = (502, 503, 504)
+COME_AGAIN: Final = (429, 502, 503, 504)
 POLL_S: Final = (0.05, 1.0)
 """The pause between questions about a job, at first and later: it takes milliseconds or minutes."""
 HEALTH: Final = "/health"
