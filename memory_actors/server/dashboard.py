@@ -206,23 +206,30 @@ def _arguments(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments that are given, as the operation takes them."""
     taken = [one for one in parameters if one.name not in NOT_TAKEN]
+    struct = struct_of(name.replace(".", "_"), taken, IN_HTTP)
+    if any(one.is_required and one.name not in struct.__struct_fields__ for one in taken):
+        raise InvalidInputError(f"the dashboard does not ask for {name}: JSON has no such argument")
     try:
-        read = msgspec.convert(given, struct_of(name.replace(".", "_"), taken, IN_HTTP))
+        read = msgspec.convert(given, struct)
     except msgspec.ValidationError as error:
         raise ClientException(f"{name} does not take this: {error}") from error
-    positional: list[Any] = []
     named = {one: checked(one, getattr(read, one)) for one in given}
-    for one in taken:
-        if one.kind is one.kind.VAR_POSITIONAL:
-            positional = named.pop(one.name, [])
-    return positional, named
+    several = [one.name for one in taken if one.kind is one.kind.VAR_POSITIONAL]
+    if not several:
+        return [], named
+    before = [one.name for one in taken if one.kind is one.kind.POSITIONAL_OR_KEYWORD]
+    return [*map(named.pop, before), *named.pop(several[0], [])], named
 
 
 async def _result(
     target: Any, operation: Operation, positional: list[Any], given: dict[str, Any], asked: PageCall
 ) -> Any:
     """Carry an operation out on what has it; what it yields is gathered."""
-    returned = operation.bound(target, asked.document)(*positional, **given)
+    try:
+        method = operation.bound(target, asked.document)
+    except AttributeError as error:
+        raise InvalidInputError(f"{operation.name} is not about one document") from error
+    returned = method(*positional, **given)
     return await (_gathered(returned, asked) if isasyncgen(returned) else returned)
 
 
