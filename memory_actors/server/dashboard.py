@@ -6,6 +6,7 @@ everywhere else, and nothing more. Arguments and results are those of the operat
 needs no route of its own.
 """
 
+import asyncio
 import gzip
 import hashlib
 from collections import deque
@@ -75,6 +76,7 @@ ABOUT_ONE: Final = frozenset(
 """The ones among them that a user's own key may ask for, about that user."""
 NOT_TAKEN: Final = ("user_id", "progress", "stop", "follow")
 """The parameters that a call does not name: an answer ends, so nothing is followed."""
+REPLAYS_MAX: Final = 2  # each holds a user's state and indexes, and folds on the one loop
 STATISTICS: Final = "system.statistics"
 """Asked for like an operation, though it is answered at once."""
 
@@ -162,7 +164,7 @@ async def call(request: Request[Any, Any, Any], data: Annotated[PageCall, Body()
     state = request.app.state
     _check_reach(request.auth, data)
     await set_tier_once(state.memory, state.api_keys, request.auth)
-    return PageAnswer(await _called(state.memory, data))
+    return PageAnswer(await _called(state.memory, data, state.replays))
 
 
 def _check_reach(key: ApiKey, asked: PageCall) -> None:
@@ -179,7 +181,7 @@ def _check_reach(key: ApiKey, asked: PageCall) -> None:
         check_may_reach(key, asked.user_id)
 
 
-async def _called(memory: MemorySystem, asked: PageCall) -> Any:
+async def _called(memory: MemorySystem, asked: PageCall, replays: asyncio.Semaphore) -> Any:
     name = asked.operation
     if name == STATISTICS:
         told: Any = memory.statistics()
@@ -197,7 +199,7 @@ async def _called(memory: MemorySystem, asked: PageCall) -> Any:
         return await _result(memory.user(user_id), operation, positional, given, asked)
     if operation.writes:
         raise InvalidInputError(f"{name} changes a memory, and the past cannot be changed")
-    async with memory.replay(user_id, asked.as_of, dropped="mark") as past:
+    async with replays, memory.replay(user_id, asked.as_of, dropped="mark") as past:
         return await _result(past, operation, positional, given, asked)
 
 
