@@ -12,6 +12,7 @@ Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), m
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -49,7 +50,7 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.waiting import to_the_end
+from eventlog.core.waiting import opened_in_thread, to_the_end
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
@@ -132,23 +133,17 @@ class EventLog(LogUpkeep, TakesAppends):
         if queue_events_max < 1:
             raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
         clock = checked_clock(clock)
-        opening = asyncio.ensure_future(
-            anyio.to_thread.run_sync(
-                Files.open,
-                named(directory),
-                registry,
-                clock(),
-                size_max_bytes,
-                checked_bytes_max,
-                keys,
-                busy,
-            )
+        open_files = partial(
+            Files.open,
+            named(directory),
+            registry,
+            clock(),
+            size_max_bytes,
+            checked_bytes_max,
+            keys,
+            busy,
         )
-        try:
-            files = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_abandon)
-            raise
+        files = await opened_in_thread(open_files, Files.close)
         log = cls(registry, files, clock, queue_events_max)
         try:
             yield log
@@ -156,13 +151,15 @@ class EventLog(LogUpkeep, TakesAppends):
             await to_the_end(log._close(files))
 
     async def _close(self, files: Files) -> None:
-        await self._end_upkeep()
-        writer = self._intake.close()
         try:
-            if writer is not None:
-                await anyio.to_thread.run_sync(writer.stop)
+            await self._end_upkeep()
         finally:
-            await anyio.to_thread.run_sync(files.close)
+            writer = self._intake.close()
+            try:
+                if writer is not None:
+                    await anyio.to_thread.run_sync(writer.stop)
+            finally:
+                await anyio.to_thread.run_sync(files.close)
 
     # --- write
 
@@ -372,9 +369,3 @@ class EventLog(LogUpkeep, TakesAppends):
                 return read(txn)
 
         return await anyio.to_thread.run_sync(run)
-
-
-def _abandon(opening: "asyncio.Future[Files]") -> None:
-    """Close what was opened for a caller that has gone."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()

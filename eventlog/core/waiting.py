@@ -1,11 +1,13 @@
-"""Futures that callers wait on: settling them, and letting callers in one after another."""
+"""Waiting: for work that is not cut off, for what a thread opens, and for a turn."""
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 
 T = TypeVar("T")
 
@@ -25,6 +27,34 @@ async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+async def opened_in_thread(open_: Callable[[], T], close: Callable[[T], object]) -> T:
+    """Return what `open_` opens in a thread, or close it if the caller leaves before.
+
+    A caller who is cancelled is told so when the thread has ended. Where the loop ends first, and
+    with it all tasks, the thread closes what it has opened.
+    """
+    made: list[T] = []
+    handing, is_left = threading.Lock(), False
+
+    def run() -> None:
+        one = open_()
+        with handing:
+            if not is_left:
+                made.append(one)
+                return
+        close(one)
+
+    try:
+        await to_the_end(anyio.to_thread.run_sync(run))
+    except BaseException:
+        with handing:
+            is_left = True
+        if made:
+            close(made[0])
+        raise
+    return made[0]
 
 
 def settle(future: "asyncio.Future[Any]", outcome: Any) -> None:

@@ -422,6 +422,10 @@ class EmbeddingService:
             await asyncio.wait([self._flusher])
         await anyio.to_thread.run_sync(self._table.close)
 
+    def abandon(self) -> None:
+        """Close the file of a service that nobody has used."""
+        self._table.close()
+
     async def _flush(self, delay_s: float) -> None:
         while self._table.waiting:  # also what came while it wrote
             await asyncio.sleep(delay_s)

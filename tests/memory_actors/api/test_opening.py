@@ -1,6 +1,8 @@
 """Opening a system: in a block, or by await and close; and what is said where a word is missing."""
 
 import asyncio
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +98,57 @@ async def test_forgetting_async_with_of_a_replay_names_the_fix(tmp_path: Path) -
             await past.retrieve("tea")
         with pytest.raises(NotFoundError):
             await memory.replay("eve")
+
+
+# --- openings that are cut off
+
+
+def opens(path: Path) -> None:
+    async def main() -> None:
+        async with opening(path) as memory:
+            await memory.user("ada").add("likes tea")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_an_opening_that_is_cancelled_frees_the_store_where_the_loop_ends(
+    tmp_path: Path, share: bool
+) -> None:
+    """However far it had come, the next `asyncio.run` opens the store."""
+    opens(tmp_path)
+
+    async def main(timeout_s: float) -> None:
+        opened = MemorySystem.open(
+            tmp_path / "memory", embedder=FakeEmbedder(), alerts=[], share=share
+        )
+        await (await asyncio.wait_for(opened, timeout_s)).close()
+
+    for step in range(30):
+        with suppress(TimeoutError):
+            asyncio.run(main(step * 0.001))
+        opens(tmp_path)
+
+
+def test_an_opening_whose_tasks_are_all_cancelled_frees_the_store(tmp_path: Path) -> None:
+    """A second Ctrl-C cancels the threads' tasks, too: a thread then closes what it opened."""
+    opens(tmp_path)
+    for step in range(15):
+        loop = asyncio.new_event_loop()
+        opened = loop.create_task(opening(tmp_path)._open())
+        loop.run_until_complete(asyncio.sleep(step * 0.001))
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        if not opened.cancelled():
+            loop.run_until_complete(opened.result().close())
+        loop.close()
+        deadline_s = time.monotonic() + 5
+        while True:
+            try:
+                opens(tmp_path)
+                break
+            except LogLocked:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.01)
