@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from eventlog import MeasuredStore, OnDropped, require, to_datetime
 from eventlog.core.waiting import to_the_end
@@ -64,6 +64,8 @@ class MemorySystem(SystemUpkeep):
     def __init__(self, made: Wired, held: AsyncExitStack):
         super().__init__(made.log, made.services, made.erasing)
         self._held = held
+        self._as_client: tuple[Callable[[], object], Callable[[], Any]] | None = None
+        """Of a system that is shared: closes its sockets in a forked child, and makes a client."""
         self._closing: asyncio.Future[None] | None = None
         self._alerts = made.alerts
         self._compaction = made.compaction

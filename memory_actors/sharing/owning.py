@@ -79,7 +79,8 @@ async def owned(
     async def own(give_up: Callable[[], object]) -> MemorySystem:
         return await owned(directory, parts, choices, give_up)
 
-    becomes_client(memory, server, lambda: Client(directory, choices, own))
+    memory._as_client = server.close_in_child, lambda: Client(directory, choices, own)
+    _owned.add(memory)
     return memory
 
 
@@ -102,21 +103,17 @@ CLIENTS: Final[dict[type, Any]] = {
 for _here, _there in CLIENTS.items():
     _there.register(_here)
 
-_owned: Final[
-    "weakref.WeakKeyDictionary[MemorySystem, tuple[OwnerServer, Callable[[], Client]]]"
-] = weakref.WeakKeyDictionary()
+_owned: Final["weakref.WeakSet[MemorySystem]"] = weakref.WeakSet()
+"""The systems that become a client's in a forked child; their handles do, too."""
 _kept: Final[list[Any]] = []
-
-
-def becomes_client(memory: MemorySystem, server: OwnerServer, client: Callable[[], Client]) -> None:
-    """Have a system, and the handles on it, become a client's in a forked child."""
-    _owned[memory] = server, client
 
 
 def _in_child() -> None:
     clients: dict[int, Client] = {}
-    for memory, (server, made) in _owned.items():
-        server.close_in_child()
+    for memory in _owned:
+        assert memory._as_client is not None
+        close, made = memory._as_client
+        close()
         clients[id(memory._services)] = made()
     OWNED_HERE.clear()
     if not clients:
