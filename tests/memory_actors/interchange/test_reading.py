@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError
-from memory_actors.interchange import plan_import
-from memory_actors.interchange.sources import archives
+from memory_actors.interchange import files, plan_import
 from memory_actors.interchange.sources import json_items as module
 from memory_actors.interchange.sources.archives import files_in
 from memory_actors.interchange.sources.json_items import json_items, json_lines
@@ -148,7 +147,7 @@ def archive(path: Path, **files: bytes) -> Path:
 async def test_an_archive_that_unpacks_without_end_is_refused(
     tmp_path: Path, monkeypatch: Any, filling: bytes
 ) -> None:
-    monkeypatch.setattr(archives, "UNPACKED_BYTES_MIN", 2 * MIB)
+    monkeypatch.setattr(files, "UNPACKED_BYTES_MIN", 2 * MIB)
     data = b"[" + filling * (4 * MIB // len(filling))
     path = archive(tmp_path / "x.zip", conversations=data)
     assert path.stat().st_size < MIB // 10
