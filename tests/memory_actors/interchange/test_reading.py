@@ -160,6 +160,19 @@ async def test_an_archive_that_unpacks_without_end_is_refused(
         tracemalloc.stop()
 
 
+@pytest.mark.anyio
+async def test_the_files_of_an_archive_have_one_bound_together(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(files, "UNPACKED_BYTES_MIN", 2 * MIB)
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for number in range(20):
+            made.writestr(f"{number}/conversations.json", b"[" + b" " * MIB + b"]")
+    with pytest.raises(InvalidInputError, match="unpacks to over 100 times its size"):
+        await plan_import("chatgpt", path)
+
+
 def test_an_archive_with_a_false_size_is_refused(tmp_path: Path) -> None:
     """What an archive says of its sizes is not believed."""
     path = archive(tmp_path / "x.zip", conversations=b"[" + b" " * 5_000 + b"]")
