@@ -9,7 +9,6 @@ others in the writer's thread (writer.py) by the rules (ledger.py), wake up when
 Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), many in a thread.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial

@@ -76,8 +76,8 @@ async def owned(
         raise
     secrets.add(server.address.secret)
 
-    async def own(give_up: Callable[[], object]) -> MemorySystem:
-        return await owned(directory, parts, choices, give_up)
+    async def own(_: Callable[[], object]) -> MemorySystem:
+        return await owned(directory, parts, choices)
 
     memory._as_client = server.close_in_child, lambda: Client(directory, choices, own)
     _owned.add(memory)
