@@ -84,7 +84,7 @@ _inherited: list[set[lmdb.Environment]] = []
 
 
 def _count_fork() -> None:
-    """Keep what the parent has open as it is: closing it here would write to its table of readers."""
+    """Keep the files of the parent: closing one here would write to its table of readers."""
     global _forks, _open
     _forks += 1
     _inherited.append(_open)

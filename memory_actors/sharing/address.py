@@ -148,11 +148,17 @@ def listening(directory: Path) -> tuple[socket.socket, Address]:
 def note(directory: Path, port: int | None = None) -> Address:
     """Write down that this process has a store."""
     address = Address(pid=os.getpid(), since=time.time(), secret=secrets.token_hex(32), port=port)
+    path, data = directory / FILE, msgspec.json.encode(address)
     try:
-        _write(directory / FILE, msgspec.json.encode(address))
+        try:
+            _write(path, data)
+        except OSError as error:
+            if not (means_no_room(error) and path.is_file()):
+                raise
+            _overwrite(path, data)
     except OSError as error:
         kind = DiskFull if means_no_room(error) else LogUnavailable
-        raise kind(f"cannot write {directory / FILE}: {error.strerror}") from error
+        raise kind(f"cannot write {path}: {error.strerror}") from error
     return address
 
 
@@ -179,6 +185,16 @@ def _write(path: Path, data: bytes) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     scratch.replace(path)
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    """Write into the file that another owner has left: a full disk has that room still."""
+    path.with_name(f"{path.name}.new").unlink(missing_ok=True)
+    descriptor = open_regular(path, os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, data.ljust(os.fstat(descriptor).st_size), 0)
+    finally:
+        os.close(descriptor)
 
 
 def forget_socket(directory: Path) -> None:

@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from eventlog.core.errors import DiskFull
+from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory
@@ -40,6 +42,8 @@ from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.working import WorkingMemory
 
+_logger = get_logger("memory_actors.sharing")
+
 
 async def owned_alone(directory: Path, parts: StoreParts) -> MemorySystem:
     """Open a store for this process and no other."""
@@ -55,6 +59,7 @@ async def owned(
     """Open a store in this process, and serve it to others until it is closed.
 
     `give_up` is called when somebody comes who wants to keep it: who owns it for one call only.
+    Where a full disk has no room for the address, it is open for this process alone.
     """
     held, secrets = AsyncExitStack(), set[str]()
     held.push_async_callback(
@@ -71,6 +76,9 @@ async def owned(
     held.push_async_callback(server.close)
     try:
         await to_the_end(server.start())
+    except DiskFull as error:
+        _logger.warning("the store is not shared until it is opened again", error=str(error))
+        return memory
     except BaseException:
         await memory.close()
         raise

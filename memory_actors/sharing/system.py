@@ -210,7 +210,10 @@ def open_or_join(
         if keeps and owned is not None:
             return owned
         if owned is not None:
-            await client.join()
+            try:
+                await client.join()
+            except OSError:  # it is not shared: see `owned`
+                return owned
         return _remote(client)
 
     return Opening("open_or_join(...)", opened)
