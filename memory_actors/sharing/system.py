@@ -206,15 +206,8 @@ def open_or_join(
     async def opened() -> Any:
         choices = described(store, StoreParts(**{name: parts[name] for name in asked}))
         client = Client(store, choices, own, owning=owning, keeps=keeps)
-        owned = await client.start()
-        if keeps and owned is not None:
-            return owned
-        if owned is not None:
-            try:
-                await client.join()
-            except OSError:  # it is not shared: see `owned`
-                return owned
-        return _remote(client)
+        owned = await (client.start() if keeps else client.start_and_join())
+        return owned or _remote(client)
 
     return Opening("open_or_join(...)", opened)
 

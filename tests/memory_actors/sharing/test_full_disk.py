@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -12,7 +13,7 @@ import pytest
 from support.disks import file_system
 from support.fakes import FakeEmbedder
 
-from memory_actors import MemorySystem, StorageFullError
+from memory_actors import Item, MemorySystem, StorageFullError
 from memory_actors.sharing.address import FILE
 from memory_actors.sharing.system import open_or_join
 
@@ -47,9 +48,9 @@ def full(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         assert (directory / FILE).exists() == (request.param == "killed")
         with (disk / "filling").open("wb", buffering=0) as filling:
             for size in (1 << 20, 1 << 12):
-                with pytest.raises(OSError, match="No space"):
-                    while True:
-                        filling.write(b"x" * size)
+                with suppress(OSError):
+                    while filling.write(b"x" * size) == size:
+                        pass
         yield directory
 
 
@@ -68,8 +69,6 @@ async def test_a_program_that_does_not_keep_the_store_reads_it(full: Path) -> No
 
 async def test_other_processes_are_clients_of_who_took_over(full: Path) -> None:
     """The next owner writes its address where the last one did."""
-    if not (full / FILE).exists():
-        pytest.skip("there is no room for the address of a new owner")
     async with MemorySystem.open(full, embedder=FakeEmbedder()):
         command = [sys.executable, "-m", "memory_actors.cli", "--data", str(full), "--user", "ada"]
         ran = await anyio.run_process([*command, "list"], check=False)
@@ -78,6 +77,6 @@ async def test_other_processes_are_clients_of_who_took_over(full: Path) -> None:
 
 async def test_writes_are_refused_by_name(full: Path) -> None:
     async with MemorySystem.open(full, embedder=FakeEmbedder()) as memory:
+        long = [f"{number}" * 60_000 for number in range(100)]
         with pytest.raises(StorageFullError):
-            for number in range(1000):
-                await memory.user("ada").add(f"{number}" * 1000)
+            await memory.user("ada").add_many([Item(content=one) for one in long])

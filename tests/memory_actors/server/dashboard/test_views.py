@@ -278,7 +278,13 @@ def test_the_files_are_small_and_nothing_else_is_served(service: Service) -> Non
         ({"operation": "context.change", "user_id": USER}, 400),
         ({"operation": "episodes.put", "user_id": USER}, 400),
         *(
-            ({"operation": f"context.{name}", "user_id": USER, "document": "x", "arguments": given}, 400)
+            (
+                {
+                    "operation": f"context.{name}", "user_id": USER, "document": "x",
+                    "arguments": given,
+                },
+                400,
+            )
             for name, given in {
                 "create": {"name": "x"},
                 "delete": {"name": "x"},
