@@ -56,6 +56,7 @@ from eventlog.core.errors import (
 from eventlog.core.records import Shrunk
 from eventlog.files.datafile import (
     OWNER_ONLY,
+    advice,
     beside,
     check_disk,
     explains_no_room,
@@ -107,6 +108,7 @@ def _apart_from_parent() -> Iterator[None]:
         yield
     finally:
         _envid.env_keys = known
+
 
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
 Cursor: TypeAlias = "lmdb.Cursor[bytes]"
@@ -487,4 +489,4 @@ def _unavailable(path: Path) -> Iterator[None]:
             raise CorruptLog(f"{path} is not a readable LMDB file: restore a backup") from error
         if means_no_room(error):
             raise DiskFull(f"no space left to open {path}") from error
-        raise LogUnavailable(f"cannot open {path}: {error}") from error
+        raise LogUnavailable(f"cannot open {path}: {error}{advice(error)}") from error

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from eventlog.core.errors import DiskFull, LogUnavailable
-from eventlog.files.datafile import make_directory, means_no_room, named, open_regular
+from eventlog.files.datafile import advice, make_directory, means_no_room, named, open_regular
 from memory_actors.base.errors import InvalidInputError
 
 FILE: Final = "owner.json"
@@ -155,7 +155,7 @@ def note(directory: Path, port: int | None = None) -> Address:
         _write(path, data)
     except OSError as error:
         kind = DiskFull if means_no_room(error) else LogUnavailable
-        raise kind(f"cannot write {path}: {error.strerror}") from error
+        raise kind(f"cannot write {path}: {error.strerror}{advice(error)}") from error
     return address
 
 

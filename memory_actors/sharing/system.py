@@ -12,6 +12,7 @@ import msgspec
 
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
+from eventlog.files.datafile import within_limits
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import InvalidInputError, UnavailableError
 from memory_actors.base.opening import Opening
@@ -139,9 +140,10 @@ class MemorySystem(Operations):
                 return await _node(store, parts, share=share, as_it_is=settings is None)
             if settings is not None and settings.placement != "leases":
                 raise InvalidInputError("placement is for a store in a database: leave it out")
-            if share:
-                return await _shared(store, parts)
-            return await _engine().owned_alone(store, parts)
+            with within_limits(store):
+                if share:
+                    return await _shared(store, parts)
+                return await _engine().owned_alone(store, parts)
 
         return Opening("MemorySystem.open(...)", opened)
 
@@ -206,7 +208,8 @@ def open_or_join(
     async def opened() -> Any:
         choices = described(store, StoreParts(**{name: parts[name] for name in asked}))
         client = Client(store, choices, own, owning=owning, keeps=keeps)
-        owned = await (client.start() if keeps else client.start_and_join())
+        with within_limits(store):
+            owned = await (client.start() if keeps else client.start_and_join())
         return owned or _remote(client)
 
     return Opening("open_or_join(...)", opened)

@@ -20,6 +20,7 @@ from typing import Any, Final, Self, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from eventlog.files.datafile import within_limits
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, WrongLoopError
 from memory_actors.sharing import remote
 from memory_actors.sharing.system import MemorySystem
@@ -110,7 +111,12 @@ def _run(started: "Future[BlockingPortal]") -> None:
             started.set_result(portal)
             await portal.sleep_until_stopped()
 
-    anyio.run(serve)
+    try:
+        anyio.run(serve)
+    except BaseException as error:
+        if started.done():
+            raise
+        started.set_exception(error)  # the system gives it no loop
 
 
 class Blocking:
@@ -169,7 +175,8 @@ class System(ClosableHandle):
     @classmethod
     def _opened(cls, open_: Callable[[], Awaitable[Any]]) -> Self:
         """Open it on a loop of its own; an interruption leaves nothing open, whenever it comes."""
-        loop, turn, opened = Loop(), asyncio.Lock(), AsyncExitStack()
+        with within_limits("a memory system"):
+            loop, turn, opened = Loop(), asyncio.Lock(), AsyncExitStack()
 
         async def opening() -> Any:
             async with turn:
