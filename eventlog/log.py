@@ -262,6 +262,12 @@ class EventLog(LogUpkeep, TakesAppends):
         events = self._reading.stream_versions
         return await self._read(len(versions), lambda txn: events(txn, stream, versions, dropped))
 
+    async def chain_at(self, stream: str, version: int) -> bytes:
+        """Return the chain value of an event of a stream. See `ChainedStore`."""
+        check_stream_name(stream)
+        with self._env.read() as txn:
+            return self._reading.chain_at(txn, stream, version)
+
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
         check_stream_name(stream)
