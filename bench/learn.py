@@ -341,7 +341,7 @@ def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> 
 def as_python(table: Any, chance: Any, answer: Any) -> str:
     """Return the file of learned weights."""
     return (
-        '"""Learned numbers of the ranking, written by `python -m bench learn`: see weights.py."""\n'
+        '"""Learned numbers of the ranking, written by `python -m bench learn`: see weights.py."""\n'  # noqa: E501
         "\nfrom typing import Final\n\n# fmt: off\n"
         + _rows(
             "LEARNED", table, "The weight of each signal, of any store; then what each kind adds."

@@ -9,9 +9,9 @@ others in the writer's thread (writer.py) by the rules (ledger.py), wake up when
 Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), many in a thread.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -49,7 +49,7 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.waiting import Block
+from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
@@ -135,31 +135,27 @@ class EventLog(LogUpkeep, TakesAppends):
                     f"queue_events_max is {queue_events_max}: let at least one event in"
                 )
             now = checked_clock(clock)
-            opening = asyncio.ensure_future(
-                anyio.to_thread.run_sync(
-                    Files.open,
-                    named(directory),
-                    registry,
-                    now(),
-                    size_max_bytes,
-                    checked_bytes_max,
-                    keys,
-                    busy,
-                )
+            open_files = partial(
+                Files.open,
+                named(directory),
+                registry,
+                now(),
+                size_max_bytes,
+                checked_bytes_max,
+                keys,
+                busy,
             )
-            try:
-                files = await asyncio.shield(opening)
-            except asyncio.CancelledError:
-                opening.add_done_callback(_abandon)
-                raise
+            files = await opened_in_thread(open_files, Files.close)
             return cls(registry, files, now, queue_events_max)
 
         return Block(opened, cls._close)
 
     async def _close(self) -> None:
-        await self._end_upkeep()
-        self._intake.close()
-        await anyio.to_thread.run_sync(self.release)
+        try:
+            await self._end_upkeep()
+        finally:
+            self._intake.close()
+            await anyio.to_thread.run_sync(self.release)
 
     def release(self) -> None:
         """Finish the writes that were accepted and close the files. Blocks.
@@ -273,6 +269,12 @@ class EventLog(LogUpkeep, TakesAppends):
         events = self._reading.stream_versions
         return await self._read(len(versions), lambda txn: events(txn, stream, versions, dropped))
 
+    async def chain_at(self, stream: str, version: int) -> bytes:
+        """Return the chain value of an event of a stream. See `ChainedStore`."""
+        check_stream_name(stream)
+        with self._env.read() as txn:
+            return self._reading.chain_at(txn, stream, version)
+
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
         check_stream_name(stream)
@@ -379,9 +381,3 @@ class EventLog(LogUpkeep, TakesAppends):
                 return read(txn)
 
         return await anyio.to_thread.run_sync(run)
-
-
-def _abandon(opening: "asyncio.Future[Files]") -> None:
-    """Close what was opened for a caller that has gone."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()

@@ -1,7 +1,8 @@
-"""Futures that callers wait on, blocks that hold something open, and the end of an event loop."""
+"""Waiting: for work that is not cut off, what a thread opens, a turn, and the end of a loop."""
 
 import asyncio
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -9,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.to_thread
 
 YEAR_S: Final = 365 * 86400.0
 T = TypeVar("T")
@@ -69,6 +71,34 @@ async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+async def opened_in_thread(open_: Callable[[], T], close: Callable[[T], object]) -> T:
+    """Return what `open_` opens in a thread, or close it if the caller leaves before.
+
+    A caller who is cancelled is told so when the thread has ended. Where the loop ends first, and
+    with it all tasks, the thread closes what it has opened.
+    """
+    made: list[T] = []
+    handing, is_left = threading.Lock(), False
+
+    def run() -> None:
+        one = open_()
+        with handing:
+            if not is_left:
+                made.append(one)
+                return
+        close(one)
+
+    try:
+        await to_the_end(anyio.to_thread.run_sync(run))
+    except BaseException:
+        with handing:
+            is_left = True
+        if made:
+            close(made[0])
+        raise
+    return made[0]
 
 
 def settle(future: "asyncio.Future[Any]", outcome: Any) -> None:

@@ -333,6 +333,35 @@ def means_no_room(error: Exception) -> bool:
     return (getattr(error, "code", None) or getattr(error, "errno", None)) in _NO_ROOM
 
 
+LIMITS: Final = {
+    os.strerror(errno.EMFILE): "raise the number of files that a process may open (`ulimit -n`)",
+    os.strerror(errno.ENFILE): "raise the number of files that all processes may open",
+    os.strerror(errno.ENOMEM): "the log takes 1 TiB of addresses, not of memory: lift the limit on "
+    "them (`ulimit -v unlimited`)",
+    "can't start new thread": "raise the number of threads that a user may have (`ulimit -u`)",
+}
+
+
+def advice(error: BaseException) -> str:
+    """Return what to do about the limit of a process that an error names, or nothing."""
+    said = str(error)
+    return next((f": {what}" for sign, what in LIMITS.items() if sign in said), "")
+
+
+@contextmanager
+def within_limits(what: object) -> Iterator[None]:
+    """Say of an opening that meets a limit of the process which one it is.
+
+    :raises LogUnavailable: it has met one.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, MemoryError) as error:
+        if type(error).__module__ != "builtins" or not (how := advice(error)):
+            raise
+        raise LogUnavailable(f"cannot open {what}: {error}{how}") from error
+
+
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
     """Say of a write to a file or a directory, which the system refuses, what that means.

@@ -65,6 +65,7 @@ class MemorySystem(SystemUpkeep):
     def __init__(self, made: Wired, held: AsyncExitStack):
         super().__init__(made.log, made.services, made.erasing)
         self._held = held
+        self._is_shared = False
         self._closing: asyncio.Future[None] | None = None
         self._alerts = made.alerts
         self._compaction = made.compaction

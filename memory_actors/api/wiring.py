@@ -29,7 +29,7 @@ from eventlog import (
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from eventlog.core.requests import checked_clock
-from eventlog.core.waiting import to_the_end
+from eventlog.core.waiting import opened_in_thread
 from eventlog.files.datafile import DIRECTORY_MODE
 from eventlog.keys import keyfile
 from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
@@ -194,12 +194,10 @@ def _check_capabilities(settings: Settings, log: EventStore) -> None:
 async def _embeddings(
     parts: Resolved, log: EventStore, keys: Keys | None, stack: AsyncExitStack
 ) -> EmbeddingService:
-    async def opening() -> EmbeddingService:
-        opened = await anyio.to_thread.run_sync(_open_embeddings, parts, log, keys)
-        stack.push_async_callback(opened.close, min(parts.settings.shutdown_s, LEAVE_S_MAX))
-        return opened
-
-    embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
+    embeddings = await opened_in_thread(
+        partial(_open_embeddings, parts, log, keys), EmbeddingService.release
+    )
+    stack.push_async_callback(embeddings.close, min(parts.settings.shutdown_s, LEAVE_S_MAX))
     await embeddings.probe()  # before the store is marked as this model's
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=parts.reindex))
     return embeddings

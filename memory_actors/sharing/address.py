@@ -20,17 +20,18 @@ import time
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from eventlog.core.errors import DiskFull, LogUnavailable
-from eventlog.files.datafile import make_directory, means_no_room, named, open_regular
+from eventlog.files.datafile import advice, make_directory, means_no_room, named, open_regular
 from memory_actors.base.errors import InvalidInputError
 
 FILE: Final = "owner.json"
 SOCKET: Final = "owner.sock"
 OWNER_ONLY: Final = 0o600
+ADDRESS_BYTES_MAX: Final = 64 << 10
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
 _SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not the C:/ of a path
@@ -44,11 +45,11 @@ _OPEN_FILES: Final = Path("/proc/self/fd")
 class Address(msgspec.Struct, frozen=True, kw_only=True):
     """The process that owns a store, and the socket or port on which it listens."""
 
-    pid: int
+    pid: Annotated[int, msgspec.Meta(gt=0, lt=1 << 31)]
     since: float
     """Seconds since 1970."""
     secret: str
-    port: int | None = None
+    port: Annotated[int, msgspec.Meta(gt=0, lt=1 << 16)] | None = None
     """None: the socket in the directory."""
     host: str = "127.0.0.1"
     machine: str | None = None
@@ -113,12 +114,13 @@ def has_password(url: str) -> bool:
 
 
 def read_address(directory: Path) -> Address | None:
-    """Return who has a store, or had it when they ended; None if nobody says so."""
+    """Return who has a store, or had it when they ended; None if nobody says so, or damaged."""
     try:
         with os.fdopen(open_regular(directory / FILE), "rb") as file:
-            return msgspec.json.decode(file.read(), type=Address)
+            address = msgspec.json.decode(file.read(ADDRESS_BYTES_MAX), type=Address)
     except (OSError, ValueError, LogUnavailable):  # a name that no file can have, or no JSON
         return None
+    return address if is_loopback(address.host) else None
 
 
 @contextmanager
@@ -157,11 +159,12 @@ def listening(directory: Path) -> tuple[socket.socket, Address]:
 def note(directory: Path, port: int | None = None) -> Address:
     """Write down that this process has a store."""
     address = Address(pid=os.getpid(), since=time.time(), secret=secrets.token_hex(32), port=port)
+    path, data = directory / FILE, msgspec.json.encode(address)
     try:
-        _write(directory / FILE, msgspec.json.encode(address))
+        _write(path, data)
     except OSError as error:
         kind = DiskFull if means_no_room(error) else LogUnavailable
-        raise kind(f"cannot write {directory / FILE}: {error.strerror}") from error
+        raise kind(f"cannot write {path}: {error.strerror}{advice(error)}") from error
     return address
 
 
@@ -180,14 +183,28 @@ def _listening_here(directory: Path) -> socket.socket:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file for its owner alone, whole or not at all."""
-    scratch = path.with_name(f"{path.name}.new")
-    with suppress(FileNotFoundError):
-        scratch.unlink()
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
+    """Write a file for its owner alone, whole or not at all.
+
+    On a full disk what the last owner has left is written over: it has its room still.
+    """
+    scratch = _scratch(path)
+    if not scratch.exists() and path.exists():
+        path.replace(scratch)
+    with os.fdopen(open_regular(scratch, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW), "r+b") as file:
+        os.fchmod(file.fileno(), OWNER_ONLY)
+        file.write(data.ljust(os.fstat(file.fileno()).st_size))
     scratch.replace(path)
+
+
+def _scratch(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
+def _blank(path: Path) -> None:
+    """Take a file away, and keep its room for the next owner."""
+    with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
+        file.write(b" " * os.fstat(file.fileno()).st_size)
+    path.replace(_scratch(path))
 
 
 def forget_socket(directory: Path) -> None:
@@ -218,7 +235,7 @@ def forget_now(directory: Path, secrets: Container[str]) -> bool:
             return True
         if is_our_turn:
             with suppress(OSError):
-                (directory / FILE).unlink(missing_ok=True)
+                _blank(directory / FILE)
         return is_our_turn
     finally:
         turn.ended()

@@ -114,13 +114,13 @@ class Client:
         self._check_here()
         return await self._at.start()
 
-    async def join(self) -> None:
-        """Connect with the owner.
+    async def start_and_join(self) -> Any:
+        """Do as `start`, and be a client of the store also if it is open here.
 
-        :raises OSError: there is none.
+        Return the store if a full disk lets nobody connect with it.
         """
         self._check_here()
-        await self._at.join()
+        return await self._at.start_and_join()
 
     # --- operations
 

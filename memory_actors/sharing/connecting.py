@@ -148,6 +148,8 @@ class Connection:
             self._on_heard(message)
         elif link is self.link:
             self._leaving, self.link = link, None
+        else:
+            link.close()  # it came with the welcome: `join` finds that it has ended
 
     def _settle_welcome(self, link: FrameLink, outcome: frames.Welcome | Exception) -> None:
         if self._joining is None or self._joining[0] is not link or self._joining[1].done():
@@ -178,8 +180,7 @@ class Connection:
     async def _connected(self) -> None:
         try:
             while self.link is None:  # it may be lost while all is sent again
-                if await self.start() is not None:
-                    await self.join()
+                await self.start_and_join()
                 await self._again()
         except Exception as error:
             self._failed(error)
@@ -219,6 +220,22 @@ class Connection:
                 )
             await asyncio.sleep(LOOK_AGAIN_S)
 
+    async def start_and_join(self) -> Any:
+        """Connect with the owner, who may be this process; return a store that is not shared."""
+        while (owned := await self.start()) is not None:
+            if not owned._is_shared:  # noqa: SLF001 - a full disk had no room for its address
+                return owned
+            try:
+                return await self.join()
+            except DeadlineExceededError:
+                raise
+            except RefusedError as refused:
+                if not isinstance(refused.error, SystemClosedError):
+                    raise refused.error from None
+            except OSError:  # it was given up at once: there is another owner soon
+                pass
+        return None
+
     async def join(self) -> None:
         """Connect with the owner.
 
@@ -252,6 +269,8 @@ class Connection:
         except BaseException:
             link.abort()
             raise
+        if link.is_closing:
+            raise ConnectionResetError("the owner has ended")
         self.link = link
         if self._pings is None:
             self._pings = asyncio.create_task(self._watch())

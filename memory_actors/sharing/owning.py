@@ -24,6 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from eventlog.core.errors import DiskFull
+from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory
@@ -45,6 +47,8 @@ from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.working import WorkingMemory
 
+_logger = get_logger("memory_actors.sharing")
+
 
 async def owned_alone(directory: Path, parts: StoreParts) -> MemorySystem:
     """Open a store for this process and no other."""
@@ -60,6 +64,7 @@ async def owned(
     """Open a store in this process, and serve it to others until it is closed.
 
     `give_up` is called when somebody comes who wants to keep it: who owns it for one call only.
+    Where a full disk has no room for the address, it is open for this process alone.
     """
     held, orphaned, secrets = AsyncExitStack(), ExitStack(), set[str]()
     # Both last: who waits for the end reads it.
@@ -77,6 +82,9 @@ async def owned(
     held.push_async_callback(server.close)
     try:
         await to_the_end(server.start())
+    except DiskFull as error:
+        _logger.warning("the store is not shared until it is opened again", error=str(error))
+        return await _loaded(memory)
     except BaseException:
         await memory.close()
         raise
@@ -87,6 +95,7 @@ async def owned(
     async def own(give_up: Callable[[], object]) -> MemorySystem:
         return await owned(directory, parts, choices, None if keeps else give_up)
 
+    memory._is_shared = True
     _owned[memory] = server, lambda: Client(directory, choices, own, keeps=keeps)
     held.callback(_owned.pop, memory, None)
     orphaned.callback(_become_client, memory)
@@ -123,6 +132,7 @@ for _here, _there in CLIENTS.items():
     _there.register(_here)
 
 _owned: Final[dict[MemorySystem, tuple[OwnerServer, Callable[[], Client]]]] = {}
+"""The systems that become a client's, as their handles do, in a forked child."""
 _kept: Final[list[Any]] = []
 
 

@@ -16,6 +16,7 @@ import select
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -88,18 +89,13 @@ class OwnerServer:
             self.answering.at_once, self._loop, self._release
         )
         self._server = await self._loop.create_server(self._came, sock=self._listening)
-        threading.Thread(target=self._watch_loop, name="store-door", daemon=True).start()
+        watched = weakref.ref(self), self._listening
+        threading.Thread(target=_watch_loop, args=watched, name="store-door", daemon=True).start()
 
-    def _watch_loop(self) -> None:
-        """Let go of the store when somebody waits outside and the loop does not run."""
-        door = select.poll()
-        door.register(self._listening, select.POLLIN)
-        while not self.closing:
-            if not door.poll(LOOK_MS):
-                continue
-            time.sleep(REST_S_MAX)
-            if not self.closing and door.poll(0) and not self._loop.is_running():
-                self._release()
+    def let_go(self) -> None:
+        """Let go of the store if its loop does not run."""
+        if not self.closing and not self._loop.is_running():
+            self._release()
 
     def close_sockets(self) -> None:
         """Close the sockets of a loop that has ended, or a forked child's copies of its parent's.
@@ -168,6 +164,8 @@ class OwnerServer:
             return
         OWNED_HERE.pop(self.address.secret, None)
         self._unlisten()
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # ends the thread that watches it
         self._server.close()
         for peer in self._peers:
             peer.link.send(frames.Closing())
@@ -190,6 +188,23 @@ def _unread(link: FrameLink) -> int:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _watch_loop(serving: "weakref.ref[OwnerServer]", listening: socket.socket) -> None:
+    """Let go of a store when somebody waits outside and the loop does not run."""
+    door = select.poll()
+    door.register(listening, select.POLLIN)
+
+    def is_open() -> bool:  # between two looks nothing keeps a server
+        server = serving()
+        return server is not None and not server.closing
+
+    while is_open():
+        if door.poll(LOOK_MS) and is_open():
+            time.sleep(REST_S_MAX)
+            if door.poll(0) and (server := serving()) is not None:
+                server.let_go()
+                del server
 
 
 class _Peer:

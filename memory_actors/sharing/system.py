@@ -13,6 +13,7 @@ import msgspec
 
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
+from eventlog.files.datafile import within_limits
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import InvalidInputError, UnavailableError
 from memory_actors.base.opening import Opening
@@ -149,9 +150,10 @@ class MemorySystem(Operations):
             store = place_of(directory)
             if not isinstance(store, Path):
                 return await _node(store, parts, share=share, as_it_is=settings is None)
-            if share:
-                return await _shared(store, parts)
-            return await _engine().owned_alone(store, parts)
+            with within_limits(store):
+                if share:
+                    return await _shared(store, parts)
+                return await _engine().owned_alone(store, parts)
 
         return Opening("MemorySystem.open(...)", opened)
 
@@ -221,12 +223,9 @@ def open_or_join(
     async def opened() -> Any:
         choices = described(store, StoreParts(**{name: parts[name] for name in asked}))
         client = Client(store, choices, own, owning=owning, keeps=keeps)
-        owned = await client.start()
-        if keeps and owned is not None:
-            return owned
-        if owned is not None:
-            await client.join()
-        return _remote(client)
+        with within_limits(store):
+            owned = await (client.start() if keeps else client.start_and_join())
+        return owned or _remote(client)
 
     return Opening("open_or_join(...)", opened)
 

@@ -423,7 +423,7 @@ class EmbeddingService:
         self._batcher.stop_background()
 
     def release(self) -> None:
-        """Stop the model, write what waits and close the file, where the event loop has ended."""
+        """Stop the model, write what waits and close the file, where no event loop waits for it."""
         self._batcher.stop()
         with suppress(EventLogError):  # derived data: what was not written is embedded again
             self._table.close()

@@ -73,6 +73,9 @@ class IndexFile(msgspec.Struct, frozen=True):
     """The identity of the table of vectors that the `numbers` are of."""
     numbers: bytes = b""
     """uint32 a row: by how much the number of its embedding is more than that of the row before."""
+    chain: bytes = b""
+    """Of the event of `version`: in a log that was restored, another event may have that version.
+    Empty in a file of an older version of this program."""
 
 
 class _Head(msgspec.Struct):
@@ -178,6 +181,8 @@ class Kept(NamedTuple):
     rows: Rows
     """The living ones."""
     tokens: TokensThen
+    chain: bytes
+    """Of the event of `version`."""
 
 
 class Loaded(NamedTuple):
@@ -313,6 +318,6 @@ class IndexFiles:
         numbers = np.diff(kept.traits.numbers(kept.rows), prepend=np.uint32(0))
         file = IndexFile(
             self._recipe, kept.version, kept.waiting, kept.words, traits, tokens,
-            self._table, numbers.tobytes(),
+            self._table, numbers.tobytes(), kept.chain,
         )  # fmt: skip
         return write_index(self._words_path, file, self._embeddings.owner)

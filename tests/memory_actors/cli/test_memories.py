@@ -84,6 +84,13 @@ def test_markup_and_control_codes_are_shown_as_text(program) -> None:
     assert "\x1b" not in said
 
 
+def test_a_user_id_is_shown_without_its_control_codes(program) -> None:
+    program.ok("add", "x", "--user", "ev\x1b[31mil")
+    for command in ("usage", "cost", "tier", "list"):
+        said = program.ok(command, "--user", "ev\x1b[31mil")
+        assert "\x1b" not in said, command
+
+
 def test_every_kind_can_be_added_and_chosen(program) -> None:
     program.ok("add", "long")
     program.ok("add", "short", "--type", "short_term", "--session", "s1")

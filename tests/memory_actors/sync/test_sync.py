@@ -3,11 +3,13 @@
 import asyncio
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from inspect import iscoroutinefunction
 from pathlib import Path
 from types import ModuleType
@@ -227,6 +229,26 @@ def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) 
     )  # fmt: skip
     with MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder()) as memory:
         assert memory.user("ada").count() == 1
+
+
+def test_an_opening_that_is_interrupted_leaves_the_store_free(tmp_path: Path) -> None:
+    """Ctrl-C, however far the opening has come, leaves nothing open."""
+    directory = tmp_path / "memory"
+    sync_api.MemorySystem.open(directory, embedder=FakeEmbedder()).close()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for step in range(40):
+            memory = None
+            signal.setitimer(signal.ITIMER_REAL, 0.002 + step * 0.001)
+            with suppress(KeyboardInterrupt):
+                memory = sync_api.MemorySystem.open(directory, embedder=FakeEmbedder())
+                signal.pause()
+            if memory is not None:
+                memory.close()
+            sync_api.MemorySystem.open(directory, embedder=FakeEmbedder(), share=False).close()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_the_stub_is_what_the_script_makes() -> None:
