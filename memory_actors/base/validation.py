@@ -17,6 +17,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 CONTENT_BYTES_MAX = 256 * 1024  # a memory, not a book: it fits one event and one prompt
+LONG_BYTES_MAX = 15 << 20  # a fact or a document: one event of 16 MiB, beside its metadata
 METADATA_BYTES_MAX = 16 * 1024  # held in memory for filtering, so small
 NAME_BYTES_MAX = 512  # user, session, agent, key, memory id
 QUERY_BYTES_MAX = 64 * 1024
@@ -44,9 +45,9 @@ def text_bytes(value: object, what: str, bytes_max: int) -> int:
     return size
 
 
-def content_bytes(content: object) -> int:
+def content_bytes(content: object, bytes_max: int = CONTENT_BYTES_MAX) -> int:
     """Return the length in UTF-8 of a memory's content. See `text_bytes`."""
-    return text_bytes(content, "content", CONTENT_BYTES_MAX)
+    return text_bytes(content, "content", bytes_max)
 
 
 def plain(text: str) -> str:

@@ -23,6 +23,7 @@ import click
 
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter
 from memory_actors.api.user import UserMemory
+from memory_actors.base.docstrings import doc_of
 from memory_actors.base.records import Item
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Count, SharedCommand
@@ -134,7 +135,7 @@ def mirrors(
         made: click.Command = click.command(
             name or to_people.__name__,
             cls=SharedCommand,
-            help=inspect.getdoc(to_people),
+            help=doc_of(to_people),
             shared=shared,
         )(command)
         if group is not None:

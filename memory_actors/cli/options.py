@@ -12,6 +12,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from memory_actors.base.docstrings import doc_of
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.key_files import default_key_file, known_key_file
 from memory_actors.base.records import MemoryType, Trust
@@ -232,7 +233,7 @@ class SharedCommand(click.Command):
     """A command that takes those of the shared options that mean something for it."""
 
     def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: Any):
-        super().__init__(*args, **settings)
+        super().__init__(*args, **_with_help(settings))
         self.params += shared_options(shared)
 
 
@@ -242,8 +243,15 @@ class Group(click.Group):
     command_class = SharedCommand
 
     def __init__(self, *args: Any, shared: Collection[str] = OF_NEW, **settings: Any):
-        super().__init__(*args, **settings)
+        super().__init__(*args, **_with_help(settings))
         self.params += shared_options(shared)
+
+
+def _with_help(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a command with the docstring of its function as help."""
+    if settings.get("help") is None and settings.get("callback") is not None:
+        settings["help"] = doc_of(settings["callback"])
+    return settings
 
 
 pass_app = click.make_pass_decorator(App, ensure=True)

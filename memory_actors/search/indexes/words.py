@@ -70,7 +70,7 @@ _MARKS: Final = "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u0900-\u09
 _ACCENTS: Final = pattern("(?<=[a-z])[\u0300-\u036f]+")
 _STROKES: Final = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ħ": "h", "ŧ": "t"}
-    | {"ı": "i"}
+    | {"\u0131": "i"}  # dotless
 )
 _EMOJI: Final = (
     "[\U0001f1e6-\U0001f1ff]{2}"  # a flag

@@ -29,6 +29,7 @@ from memory_actors.base.filters import Predicate
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Item, Memory, Metadata, OnDuplicate, Receipt, Time, as_record
 from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
     check_flag,
     check_optional_name,
     content_bytes,
@@ -107,6 +108,7 @@ class Handle(metaclass=ABCMeta):
     _update_command: ClassVar[type[Update]]
     _delete_command: ClassVar[type[Delete]]
     _restore_command: ClassVar[type[Restore] | None] = None
+    _content_bytes_max: ClassVar[int] = CONTENT_BYTES_MAX
 
     def __init__(self, scope: Scope):
         self._scope = scope
@@ -146,7 +148,7 @@ class Handle(metaclass=ABCMeta):
         if pinned is not None:
             self._check_pinnable(row)
         if content is not None:
-            content_bytes(content)
+            content_bytes(content, self._content_bytes_max)
             content = plain(content)
         if metadata is not None:
             metadata = own_metadata(metadata, shown=row.compressed)

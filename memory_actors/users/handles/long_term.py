@@ -12,6 +12,8 @@ from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import UNSAID, Item, Memory, OnDuplicate, Receipt
 from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    LONG_BYTES_MAX,
     check_choice,
     check_optional_name,
     content_bytes,
@@ -58,6 +60,7 @@ class LongTermMemory(Summarized):
     _update_command = long_term.UpdateMemory
     _delete_command = long_term.DeleteMemory
     _restore_command = long_term.RestoreMemories
+    _content_bytes_max = LONG_BYTES_MAX
     _compress_command = long_term.CompressMemories
     _undo_command = long_term.UndoCompaction
     _add_summary_command = long_term.AddSummary
@@ -139,7 +142,7 @@ class LongTermMemory(Summarized):
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
         self._check_fields(item)
-        size_bytes = content_bytes(item.content)
+        size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
         fields, content = checked_fields(item, MemoryAdded), plain(item.content)
@@ -247,6 +250,8 @@ def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> fro
 
 def _normalised_digest(content: str, role: str | None) -> bytes:
     """Return the digest of a text normalised; b"" if it is so already."""
+    if len(content) > CONTENT_BYTES_MAX:  # no words of a user: normalising it takes too long
+        return b""
     common = normalised(content)
     return b"" if common == content else text_digest(spoken(common, role))
 
