@@ -86,6 +86,7 @@ class UserReads:
         compressed: bool = True,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
     ) -> Hits:
         """Return the `top_k` memories that best answer a query; None is 5, or what a budget holds.
 
@@ -109,6 +110,7 @@ class UserReads:
 
         `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
         less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.
+        `agent_id` finds only what this agent wrote (None: what any wrote).
 
         Behind them come up to two summaries of compressed memories (`source="compressed"`), the
         best ones; `compressed=False` leaves them out.
@@ -141,6 +143,7 @@ class UserReads:
             reference_us=time_us(reference_time, "reference_time"),
             compressed=compressed,
             of_origin=wanted(sources, min_trust),
+            agent_id=check_optional_name(agent_id, "agent_id"),
             each_kind=several,
             order=usual_order if order is None else check_choice(order, get_args(Order), "order"),
         )
@@ -181,12 +184,13 @@ class UserReads:
         min_trust: Trust | str | None = None,
         limit: int = 100,
         offset: int = 0,
+        agent_id: str | None = None,
     ) -> list[Memory]:
         """Return memories, newest first by the time they were true.
 
-        `sources` and `min_trust` are as in `retrieve`.
+        `sources`, `min_trust` and `agent_id` are as in `retrieve`.
         """
-        which = chosen(memory_types, filters, sources, min_trust)
+        which = chosen(memory_types, filters, sources, min_trust, agent_id)
         first = check_count(offset, "offset")
         until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
@@ -201,12 +205,13 @@ class UserReads:
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
     ) -> int:
         """Return how many memories `list_memories` would list with the same arguments.
 
         :raises InvalidInputError: an unknown type, a bad filter, source or trust.
         """
-        which = chosen(memory_types, filters, sources, min_trust)
+        which = chosen(memory_types, filters, sources, min_trust, agent_id)
         state = await self._scope.state_now()
         return await anyio.to_thread.run_sync(lambda: sum(1 for _ in matching(state, which)))
 

@@ -179,6 +179,10 @@ class Memory(Sourced, frozen=True, kw_only=True):
     """Long-term: how often it was said in the same words."""
     last_seen_at: datetime | None = None
     """Long-term: when it was said last."""
+    agent_id: str | None = None
+    """The agent that wrote it first."""
+    expires_at: datetime | None = None
+    """The end of its time to live; None: it stays."""
 
 
 class Hit(Memory, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ JSON_DEPTH_MAX = 32
 JSON_INT_MAX = 1 << 63
 MAKER_CHARACTERS_MAX = 100
 TOP_K_MAX = 10_000
+TTL_S_MAX = 100 * 365 * 86_400.0  # a time that is later than any is not needed
 
 
 def text_bytes(value: object, what: str, bytes_max: int) -> int:
@@ -77,6 +78,16 @@ def check_name(value: object, what: str) -> str:
     text_bytes(value, what, NAME_BYTES_MAX)
     assert isinstance(value, str)
     return plain(value)
+
+
+def check_ttl(value: object) -> float:
+    """Return a time to live in seconds; infinity means for ever.
+
+    :raises InvalidInputError: it is no number above 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidInputError(f"ttl_s must be a number of seconds above 0, not {value!r:.80}")
+    return min(float(value), TTL_S_MAX) if math.isfinite(value) else math.inf
 
 
 def check_maker(name: object, maker: str) -> str:

@@ -63,8 +63,11 @@ class Documents(Handle):
         memory_id: str | None = None,
         pinned: bool | None = None,
         auto_prune: bool | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt:
         """Put a document under a key of a collection, in place of the one that is there.
+
+        It expires after `ttl_s` seconds; None is the default of the settings.
 
         Without a key it is kept under its own memory id. `metadata` and `pinned` None keep what
         was. With `auto_prune` the oldest tenth of all documents makes room if there is none.
@@ -96,7 +99,7 @@ class Documents(Handle):
             keeps=tuple(name for name, given in optional.items() if given is None),
             auto_prune=self._scope.prunes(auto_prune),
         )
-        written = await self._write(command, [text])
+        written = await self.lasting(ttl_s)._write(command, [text])  # noqa: SLF001 - this handle
         known = structured.find_key(written.reply.before.structured, collection, key)
         row = structured.find_key(written.reply.state.structured, collection, key)
         return self._receipt_of_put(new.memory_id, known, row, written)

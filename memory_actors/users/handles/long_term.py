@@ -113,7 +113,10 @@ class LongTermMemory(Summarized):
 
     async def _extracted(self, command: Extract | UndoExtraction) -> Sequence[Recorded[Any]]:
         """Carry out what an extractor proposed, or take it back; return the events."""
-        new = command.add.memories if isinstance(command, Extract) else ()
+        new: Sequence[MemoryAdded] = ()
+        if isinstance(command, Extract):
+            new = command.add.memories
+            command = msgspec.structs.replace(command, add=self._expiring(command.add))
         written = await self._write(command, [spoken(one.content, one.role) for one in new])
         return written.reply.events
 
