@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     tiers: Mapping[Tier, Plan] = {}
     """Tiers that allow or cost something else than `quota.TIERS` says."""
-    default_tier: Tier = Tier.PRO
+    default_tier: Tier = Tier.LOCAL
     """Of a user whose tier was never set."""
     global_limits: GlobalLimits = GlobalLimits()
     """Limits of all users together."""

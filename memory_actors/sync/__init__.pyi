@@ -108,6 +108,7 @@ class UserMemory:
         compressed: bool = True,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
     ) -> Hits: ...
     def expand(self, compressed_id: str) -> list[Memory]: ...
     def get(self, memory_id: str) -> Memory: ...
@@ -120,6 +121,7 @@ class UserMemory:
         min_trust: Trust | str | None = None,
         limit: int = 100,
         offset: int = 0,
+        agent_id: str | None = None,
     ) -> list[Memory]: ...
     def count(
         self,
@@ -128,6 +130,7 @@ class UserMemory:
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
     ) -> int: ...
     def history(self, memory_id: str) -> list[HistoryEntry]: ...
     def extractions(self, *, limit: int = 100) -> list[Extraction]: ...
@@ -151,6 +154,7 @@ class UserMemory:
         auto_prune: bool | None = None,
         idempotency_key: str | None = None,
         on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt: ...
     def add_with_auto_prune(
         self,
@@ -166,6 +170,7 @@ class UserMemory:
         pinned: bool = False,
         idempotency_key: str | None = None,
         on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt: ...
     def add_many(
         self,
@@ -174,6 +179,7 @@ class UserMemory:
         auto_prune: bool | None = None,
         idempotency_key: str | None = None,
         on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
     ) -> list[Receipt]: ...
     def update(
         self,
@@ -193,6 +199,7 @@ class UserMemory:
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
     ) -> list[Receipt]: ...
     def restore(self, memory_ids: Sequence[str]) -> list[Receipt]: ...
     def purge(
@@ -213,6 +220,7 @@ class UserMemory:
     def undo_compaction(self, compressed_id: str) -> list[Receipt]: ...
 
 class WorkingMemory:
+    def lasting(self, ttl_s: float | None) -> Self: ...
     def set(
         self,
         key: str,
@@ -221,12 +229,14 @@ class WorkingMemory:
         metadata: Metadata | None = None,
         memory_id: str | None = None,
         auto_prune: bool | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt: ...
     def get(self, key: str, default: Any = None) -> Any: ...
     def delete(self, key: str) -> Receipt: ...
     def items(self) -> dict[str, Any]: ...
 
 class ShortTermMemory:
+    def lasting(self, ttl_s: float | None) -> Self: ...
     @property
     def ttl(self) -> int: ...
     def add_message(
@@ -244,6 +254,7 @@ class ShortTermMemory:
     ) -> list[Memory]: ...
 
 class EntityGraph:
+    def lasting(self, ttl_s: float | None) -> Self: ...
     def add_entity(
         self,
         name: str,
@@ -298,6 +309,7 @@ class EntityGraph:
     ) -> list[Neighbour]: ...
 
 class Documents:
+    def lasting(self, ttl_s: float | None) -> Self: ...
     def put(
         self,
         collection: str,
@@ -309,6 +321,7 @@ class Documents:
         memory_id: str | None = None,
         pinned: bool | None = None,
         auto_prune: bool | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt: ...
     def get(self, key: str, collection: str = ...) -> Document: ...
     def find(
@@ -441,6 +454,7 @@ class MemorySystem:
     ) -> None: ...
 
 class Episodes:
+    def lasting(self, ttl_s: float | None) -> Self: ...
     def start(
         self,
         goal: str,
@@ -482,6 +496,7 @@ class PastMemory(UserMemory):
     ) -> None: ...
 
 class ContextDocument:
+    def lasting(self, ttl_s: float | None) -> Self: ...
     def add(
         self,
         section: str,

@@ -106,8 +106,10 @@ class UserMachine(
     @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), mixture=MIXTURES)
     def begins(self, sizes: tuple[tuple[int, int], ...], mixture: set[str]) -> None:
         self.mixture = mixture
-        tiers = {tier: tiny(tier, *size) for tier, size in zip(Tier, sizes, strict=True)}
-        self.limits_by_tier = {**tiers, None: tiers[Tier.PRO]}
+        tiers = {
+            tier: tiny(tier, *size) for tier, size in zip(Tier, (sizes[1], *sizes), strict=True)
+        }
+        self.limits_by_tier = {**tiers, None: tiers[Tier.LOCAL]}
         self.deciding = Deciding(self.limits_by_tier)
         self.snapshot = (user_state.dump(self.state), 0)
 

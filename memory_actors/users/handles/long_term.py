@@ -53,7 +53,7 @@ ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 
 
 class LongTermMemory(Summarized):
-    """Facts, at most 10,000 by default; old ones become summaries."""
+    """Facts, at most 100,000 by default; old ones become summaries."""
 
     kind: ClassVar[CompactedKind] = long_term
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")

@@ -120,4 +120,5 @@ class WorkingMemory(Handle):
         )
         written = await self._write(command)
         row = written.reply.state.working.held[key]
-        return self._receipt(row.memory_id, "set", written)
+        known = written.reply.before.working.held.get(key)
+        return self._receipt_of_put(row.memory_id, known, row, written)

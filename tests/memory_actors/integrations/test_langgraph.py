@@ -303,7 +303,7 @@ async def test_a_bad_put_is_its_callers_alone(tmp_path: Path) -> None:
 
 
 def test_a_full_quota_is_said(tmp_path: Path) -> None:
-    full = Settings(tiers={Tier.PRO: Plan(limits=Limits(documents=2))})
+    full = Settings(tiers={Tier.LOCAL: Plan(limits=Limits(documents=2))})
     with MemoryActorsStore.open(tmp_path, embedder=FakeEmbedder(), settings=full) as store:
         for key in ("k", "l"):
             store.put(ADA, key, {"n": 1})
@@ -603,7 +603,7 @@ async def test_many_calls_at_once_are_all_answered(tmp_path: Path) -> None:
 
 
 async def test_of_calls_at_once_each_has_its_own_answer(tmp_path: Path) -> None:
-    full = Settings(tiers={Tier.PRO: Plan(limits=Limits(documents=2))})
+    full = Settings(tiers={Tier.LOCAL: Plan(limits=Limits(documents=2))})
     async with MemoryActorsStore.aopen(tmp_path, embedder=FakeEmbedder(), settings=full) as store:
         await store.aput(ADA, "k", {"n": 1})
         first, second, third, found, empty, bad = await asyncio.gather(
