@@ -150,9 +150,19 @@ OF_DIRECTORY = ("data", "json", "debug")
 OF_NOTHING = ("json", "debug")
 
 
-def shared_options(names: Collection[str]) -> list[click.Parameter]:
+RARE = ("key_file", "embedder", "encrypt")
+"""Of every command, and told by the help of the program alone."""
+
+
+def shared_options(names: Collection[str], hidden: Collection[str]) -> list[click.Parameter]:
     """Return those of these names, of the options that many commands have in common."""
-    return [one for one in _shared_options() if one.opts[0][2:].replace("-", "_") in names]
+    found: list[click.Parameter] = []
+    for one in _shared_options():
+        name = one.opts[0][2:].replace("-", "_")
+        one.hidden = name in hidden
+        if name in names:
+            found.append(one)
+    return found
 
 
 def _shared_options() -> list[click.Option]:
@@ -170,10 +180,8 @@ def _options_of_a_store() -> list[click.Option]:
             "--data",
             "data",
             type=click.Path(),
-            metavar="DIR|URL",
-            help="Data directory, or the postgresql:// URL of a database; of several, apart by "
-            "spaces.  "
-            f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
+            metavar="DIR",
+            help=f"Data directory.  [default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
         _shared(
             "--user",
@@ -234,7 +242,7 @@ class SharedCommand(click.Command):
 
     def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: Any):
         super().__init__(*args, **_with_help(settings))
-        self.params += shared_options(shared)
+        self.params += shared_options(shared, RARE)
 
 
 class Group(click.Group):
@@ -242,9 +250,15 @@ class Group(click.Group):
 
     command_class = SharedCommand
 
-    def __init__(self, *args: Any, shared: Collection[str] = OF_NEW, **settings: Any):
+    def __init__(
+        self,
+        *args: Any,
+        shared: Collection[str] = OF_NEW,
+        hidden: Collection[str] = RARE,
+        **settings: Any,
+    ):
         super().__init__(*args, **_with_help(settings))
-        self.params += shared_options(shared)
+        self.params += shared_options(shared, hidden)
 
 
 def _with_help(settings: dict[str, Any]) -> dict[str, Any]:

@@ -154,8 +154,8 @@ class System(ClosableHandle):
     """A memory system that has a loop of its own."""
 
     @classmethod
-    def open(cls, *args: Any, **kwargs: Any) -> Self:
-        """Open a data directory. See `memory_actors.MemorySystem.open`."""
+    @wraps(vars(MemorySystem)["open"].__func__)
+    def open(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: D102 - it is that of the other
         loop = Loop()
         try:
             return cls(loop, loop.call(MemorySystem.open, *args, **kwargs))
@@ -164,8 +164,8 @@ class System(ClosableHandle):
             raise
 
     @classmethod
-    def connect(cls, *args: Any, **kwargs: Any) -> Self:
-        """Use the store of a server. See `memory_actors.MemorySystem.connect`."""
+    @wraps(vars(MemorySystem)["connect"].__func__)
+    def connect(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: D102 - as well
         loop = Loop()
         try:
             return cls(loop, loop.call(MemorySystem.connect, *args, **kwargs))
