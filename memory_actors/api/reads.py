@@ -97,10 +97,10 @@ class UserReads:
         three used last.
 
         What narrows a query down is exact and comes before ranking: `filters` on metadata (see
-        filters.py), `since` and `until` on when a memory was true (first, last, or in between; a summary
-        from the first of its originals to the last),
-        `as_of` (what was recorded by then; relationships that were true at it), `exclude_ids` and
-        `exclude_session` (the message that was just stored is no answer to itself).
+        filters.py), `since` and `until` on when a memory was true (first, last, or in between; a
+        summary from the first of its originals to the last), `as_of` (what was recorded by then;
+        relationships that were true at it), `exclude_ids` and `exclude_session` (the message that
+        was just stored is no answer to itself).
 
         Messages and facts that say the same are one hit; `near_duplicates` names the others.
         `token_budget` returns as many as fit that many tokens, 4 bytes each, about: up to 1,000,

@@ -500,6 +500,7 @@ export interface components {
             idempotency_key?: string | null;
             /** @enum {null|string} */
             on_duplicate?: "keep" | "skip" | "count" | null;
+            ttl_s?: number | null;
             source?: string | null;
             trust?: components["schemas"]["Trust"] | null;
         };
@@ -531,6 +532,7 @@ export interface components {
             idempotency_key?: string | null;
             /** @enum {null|string} */
             on_duplicate?: "keep" | "skip" | "count" | null;
+            ttl_s?: number | null;
             source?: string | null;
             trust?: components["schemas"]["Trust"] | null;
         };
@@ -722,6 +724,8 @@ export interface components {
             /** @default 1 */
             times_seen?: number;
             last_seen_at?: string | null;
+            agent_id?: string | null;
+            expires_at?: string | null;
             score: number;
             signals?: {
                 [key: string]: number;
@@ -822,6 +826,8 @@ export interface components {
             /** @default 1 */
             times_seen?: number;
             last_seen_at?: string | null;
+            agent_id?: string | null;
+            expires_at?: string | null;
         };
         /** MemoryItem */
         MemoryItem: {
@@ -969,6 +975,7 @@ export interface components {
             compressed?: boolean;
             sources?: string[] | null;
             min_trust?: components["schemas"]["Trust"] | null;
+            agent_id?: string | null;
         };
         /**
          * Trust
@@ -1113,6 +1120,8 @@ export interface operations {
                 min_trust?: components["schemas"]["Trust"] | null;
                 limit?: number;
                 offset?: number;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
@@ -1272,6 +1281,8 @@ export interface operations {
                 source?: string[] | null;
                 /** @description Nothing less trusted. */
                 min_trust?: components["schemas"]["Trust"] | null;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
@@ -1508,6 +1519,8 @@ export interface operations {
                 source?: string[] | null;
                 /** @description Nothing less trusted. */
                 min_trust?: components["schemas"]["Trust"] | null;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
