@@ -51,7 +51,7 @@ async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
     assert got.occurred_at == datetime(2024, 5, 1, 10, tzinfo=UTC)
     assert got.created_at == datetime.fromtimestamp(START_US / 1e6, UTC)
     assert (got.session_id, got.role) == ("s", "Ada")
-    assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 9_999, True)
+    assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 99_999, True)
 
 
 @pytest.mark.no_node
