@@ -37,7 +37,7 @@ from memory_actors.actors.runtime import Runtime
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.settings_check import check
 from memory_actors.base.key_files import key_file_of
-from memory_actors.base.records import Tier
+from memory_actors.base.quota import Limits
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import key_owner, user_of
 from memory_actors.compaction.job import Compaction
@@ -255,8 +255,8 @@ class _Activation:
 
     def _raise_alert(self, stream: str, change: AlertChanged, state: UserState) -> None:
         if change.raised:
-            tier = self.limits[state.account.tier].tier
-            self.alerts.post(_alert(stream, change, tier, self.parts.clock()))
+            limits = self.limits[state.account.tier]
+            self.alerts.post(_alert(stream, change, limits, self.parts.clock()))
 
 
 def _services(
@@ -365,7 +365,8 @@ def _schedule(
     stack.push_async_callback(scheduler.close, parts.settings.shutdown_s)
 
 
-def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:
+def _alert(stream: str, change: AlertChanged, limits: Limits, now_us: int) -> Alert:
+    names = {change.quota.replace(".", "_"), change.quota.partition(".")[2]}
     return Alert(
         user_id=user_of(stream),
         kind=change.quota.partition(".")[0],
@@ -375,6 +376,7 @@ def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:
         limit=change.limit,
         unit=change.unit,
         percent=100.0 * change.used / change.limit if change.limit else 100.0,
-        tier=tier.value,
+        tier=limits.tier.value,
         at=to_datetime(now_us),
+        upgradable=not limits.more_in_a_tier.isdisjoint(names),
     )

@@ -19,7 +19,7 @@ from memory_actors.base.quota import (
     Plan,
     Prices,
 )
-from memory_actors.base.records import OnDuplicate, Tier
+from memory_actors.base.records import MemoryType, OnDuplicate, Tier
 from memory_actors.base.tokens import ESTIMATES, TokenBudget, TokenCounter
 
 EXCLUSIVE_RELATIONS = frozenset(
@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     tiers: Mapping[Tier, Plan] = {}
     """Tiers that allow or cost something else than `quota.TIERS` says."""
-    default_tier: Tier = Tier.PRO
+    default_tier: Tier = Tier.LOCAL
     """Of a user whose tier was never set."""
     global_limits: GlobalLimits = GlobalLimits()
     """Limits of all users together."""
@@ -88,6 +88,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The fate of a fact in the words of one that is there, of the same session, metadata and
     source: `count` it as seen once more, `skip` it, or `keep` both. An add may say otherwise. If it
     does not, what has a session, or an id of the caller's own, is kept."""
+    ttl_s: Mapping[MemoryType, Annotated[float, Meta(gt=0)]] = {}
+    """The seconds after which memories of a kind expire, where an add does not say; what is added
+    of a kind that is not named stays."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S

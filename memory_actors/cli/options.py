@@ -12,6 +12,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from memory_actors.base.docstrings import doc_of
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.key_files import default_key_file, known_key_file
 from memory_actors.base.records import MemoryType, Trust
@@ -163,9 +164,19 @@ OF_DIRECTORY = ("data", "json", "debug")
 OF_NOTHING = ("json", "debug")
 
 
-def shared_options(names: Collection[str]) -> list[click.Parameter]:
+RARE = ("key_file", "embedder", "encrypt")
+"""Of every command, and told by the help of the program alone."""
+
+
+def shared_options(names: Collection[str], hidden: Collection[str]) -> list[click.Parameter]:
     """Return those of these names, of the options that many commands have in common."""
-    return [one for one in _shared_options() if one.opts[0][2:].replace("-", "_") in names]
+    found: list[click.Parameter] = []
+    for one in _shared_options():
+        name = one.opts[0][2:].replace("-", "_")
+        one.hidden = name in hidden
+        if name in names:
+            found.append(one)
+    return found
 
 
 def _shared_options() -> list[click.Option]:
@@ -184,8 +195,7 @@ def _options_of_a_store() -> list[click.Option]:
             "data",
             type=click.Path(),
             metavar="DIR|URL",
-            help="Data directory, or the postgresql:// URL of a database, or the http:// URL of a "
-            "server.  "
+            help="Data directory, or the URL of a database or a server.  "
             f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
         _shared(
@@ -246,8 +256,8 @@ class SharedCommand(click.Command):
     """A command that takes those of the shared options that mean something for it."""
 
     def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: Any):
-        super().__init__(*args, **settings)
-        self.params += shared_options(shared)
+        super().__init__(*args, **_with_help(settings))
+        self.params += shared_options(shared, RARE)
 
 
 class Group(click.Group):
@@ -255,9 +265,22 @@ class Group(click.Group):
 
     command_class = SharedCommand
 
-    def __init__(self, *args: Any, shared: Collection[str] = OF_NEW, **settings: Any):
-        super().__init__(*args, **settings)
-        self.params += shared_options(shared)
+    def __init__(
+        self,
+        *args: Any,
+        shared: Collection[str] = OF_NEW,
+        hidden: Collection[str] = RARE,
+        **settings: Any,
+    ):
+        super().__init__(*args, **_with_help(settings))
+        self.params += shared_options(shared, hidden)
+
+
+def _with_help(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a command with the docstring of its function as help."""
+    if settings.get("help") is None and settings.get("callback") is not None:
+        settings["help"] = doc_of(settings["callback"])
+    return settings
 
 
 pass_app = click.make_pass_decorator(App, ensure=True)

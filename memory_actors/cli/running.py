@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
@@ -87,9 +88,21 @@ def with_user(
         async with opened(app, create=create) as memory:
             user_id = await chosen_user(app, memory)
             user = memory.user(user_id, agent_id=agent, source=app.source, trust=app.trust)
+            if not create and not app.json:
+                await _note_unknown(memory, user)
             return await work(user)
 
     return run(whole)
+
+
+async def _note_unknown(memory: MemorySystem, user: UserMemory) -> None:
+    """Say that nobody has this user id, and whose is most like it."""
+    if any(kind.count for kind in (await user.usage()).kinds.values()):
+        return
+    users = await memory.users()
+    if user.user_id not in users:
+        like = "".join(f" Is it {one}?" for one in get_close_matches(user.user_id, users, 1))
+        note(f"There is no user {user.user_id} here.{like} `memory-actors users` lists them.")
 
 
 async def chosen_user(app: App, memory: MemorySystem) -> str:

@@ -163,13 +163,13 @@ class System(ClosableHandle):
     """A memory system that has a loop of its own."""
 
     @classmethod
-    def open(cls, *args: Any, **kwargs: Any) -> Self:
-        """Open a data directory. See `memory_actors.MemorySystem.open`."""
+    @wraps(vars(MemorySystem)["open"].__func__)
+    def open(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: D102 - it is that of the other
         return cls._opened(partial(MemorySystem.open, *args, **kwargs))
 
     @classmethod
-    def connect(cls, *args: Any, **kwargs: Any) -> Self:
-        """Use the store of a server. See `memory_actors.MemorySystem.connect`."""
+    @wraps(vars(MemorySystem)["connect"].__func__)
+    def connect(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: D102 - as well
         return cls._opened(partial(MemorySystem.connect, *args, **kwargs))
 
     @classmethod

@@ -520,6 +520,7 @@ export interface components {
             idempotency_key?: string | null;
             /** @enum {null|string} */
             on_duplicate?: "keep" | "skip" | "count" | null;
+            ttl_s?: number | null;
             source?: string | null;
             trust?: components["schemas"]["Trust"] | null;
         };
@@ -551,6 +552,7 @@ export interface components {
             idempotency_key?: string | null;
             /** @enum {null|string} */
             on_duplicate?: "keep" | "skip" | "count" | null;
+            ttl_s?: number | null;
             source?: string | null;
             trust?: components["schemas"]["Trust"] | null;
         };
@@ -767,6 +769,8 @@ export interface components {
             /** @default 1 */
             times_seen?: number;
             last_seen_at?: string | null;
+            agent_id?: string | null;
+            expires_at?: string | null;
             score: number;
             signals?: {
                 [key: string]: number;
@@ -867,6 +871,8 @@ export interface components {
             /** @default 1 */
             times_seen?: number;
             last_seen_at?: string | null;
+            agent_id?: string | null;
+            expires_at?: string | null;
         };
         /** MemoryItem */
         MemoryItem: {
@@ -1014,6 +1020,7 @@ export interface components {
             compressed?: boolean;
             sources?: string[] | null;
             min_trust?: components["schemas"]["Trust"] | null;
+            agent_id?: string | null;
         };
         /**
          * Trust
@@ -1158,6 +1165,8 @@ export interface operations {
                 min_trust?: components["schemas"]["Trust"] | null;
                 limit?: number;
                 offset?: number;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
@@ -1317,6 +1326,8 @@ export interface operations {
                 source?: string[] | null;
                 /** @description Nothing less trusted. */
                 min_trust?: components["schemas"]["Trust"] | null;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
@@ -1553,6 +1564,8 @@ export interface operations {
                 source?: string[] | null;
                 /** @description Nothing less trusted. */
                 min_trust?: components["schemas"]["Trust"] | null;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */

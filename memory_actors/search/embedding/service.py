@@ -21,7 +21,8 @@ from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVe
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
-from memory_actors.kinds.phrasing import RECIPE, text_digest
+from memory_actors.base.validation import CONTENT_BYTES_MAX
+from memory_actors.kinds.phrasing import RECIPE, composed, text_digest
 from memory_actors.search.dot_products import Bytes, Coded
 from memory_actors.search.embedding.batcher import Batcher
 from memory_actors.search.embedding.cache import EmbeddingCache
@@ -244,6 +245,7 @@ class EmbeddingService:
         self, texts: list[str], *, background: bool = False, query: bool = False
     ) -> "InFlight | asyncio.Task[list[Outcome]]":
         """Begin to compute embeddings: in a task, where that takes more than handing them over."""
+        texts = [composed(text[:CONTENT_BYTES_MAX]) for text in texts]  # models read no more
         if self._prepared and len(texts) <= self._batcher.at_once_max:
             return self._batcher.begin(texts, background=background, query=query)
         return asyncio.create_task(

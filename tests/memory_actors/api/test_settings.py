@@ -19,6 +19,8 @@ WRONG: list[tuple[str, Any]] = [
     ("tiers", {Tier.FREE: Limits()}),
     ("tiers", {Tier.FREE: Plan(limits=Limits(long_term_memories=-1))}),
     ("tiers", {Tier.FREE: Plan(price_usd=-1.0)}),
+    ("ttl_s", {"long_term": 0}),
+    ("ttl_s", {"facts": 60}),
     ("default_tier", "gold"),
     ("default_tier", None),
     ("global_limits", None),

@@ -34,6 +34,8 @@ from memory_actors.sync.blocking import CLASSES, blocking_class
 
 ROOT = Path(__file__).parents[3]
 WRITTEN = 40
+BY_HAND = {"system.close", "system.import_events", "system.restore_backup", "working.get"}
+"""Methods that clients have in their own way, with docstrings of their own."""
 
 
 @pytest.fixture
@@ -258,3 +260,20 @@ def test_the_stub_is_what_the_script_makes() -> None:
     made.__file__ = str(path)
     exec(compile(path.read_text("utf-8"), str(path), "exec"), made.__dict__)
     assert made.stub() == path.parents[1].joinpath("memory_actors/sync/__init__.pyi").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "context"])
+def test_a_method_shows_the_docstring_and_the_types_of_the_async_one(name: str) -> None:
+    operation = OPERATIONS[name]
+    kind = getattr(sync_api, OWNERS[name.rpartition(".")[0]].__name__)
+    method = getattr(kind, operation.method.__name__)
+    if name not in BY_HAND:
+        assert inspect.getdoc(method) == operation.doc
+    assert inspect.getdoc(method)
+    if name in ("system.import_events", "system.restore_backup"):
+        return
+    ours, theirs = inspect.signature(method), inspect.signature(operation.method)
+    named = [one for one in ours.parameters if one not in ("self", "cls")]
+    assert named == [one for one in theirs.parameters if one not in ("self", "cls")]
+    assert all(ours.parameters[one].annotation is not inspect.Parameter.empty for one in named)
+    assert ours.return_annotation is not inspect.Signature.empty
