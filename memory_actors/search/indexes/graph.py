@@ -16,7 +16,6 @@ grown at once: a lock parts the two, and `grow` holds it for a few rows. A segme
 the rows before it alone, in their order, and not on when they were taken in.
 """
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -46,7 +45,6 @@ ASKED_FOR_ONE: Final = 4  # of all for each that is wanted, at first
 ASKED_MORE: Final = 4  # times as many, of a segment that may have more
 GROWN_ROWS: Final = 1_024
 CHUNK_ROWS: Final = 8  # 2 ms: no search waits longer
-PAUSE_S: Final = 1e-4  # in which a search that waits gets the lock
 NEW_SHARE_MAX: Final = 0.25  # of the rows of a segment, before it is written again
 DEAD_SHARE_MAX: Final = 0.2
 ROW_BYTES: Final = 8 * M + 64  # beside its vector: links, locks, and the way from its number
@@ -141,7 +139,7 @@ class Segment:
 
     def projected(self, vectors: Floats) -> Floats:
         """Return vectors as a graph has them."""
-        return _unit(float_dots(vectors - self._centre, self._components))
+        return _unit(float_dots(self._components, vectors - self._centre).T)
 
     def add(self, rows: Rows, vectors: Floats) -> None:
         """Take in the next rows, projected."""
@@ -181,7 +179,9 @@ class Segment:
         segment = cls(centre, np.frombuffer(saved.components, np.float32).reshape(-1, len(centre)))
         numbers, gone = np.arange(len(rows)), rows < 0
         labels = np.where(gone, GONE + numbers, rows)
-        vectors = segment.projected(view.vectors.at(rows).decoded())
+        pieces = np.array_split(rows, -(-len(rows) // GROWN_ROWS))
+        coded = (view.vectors.at(some) for some in pieces)
+        vectors = np.concatenate([segment.projected(some.decoded()) for some in coded])
         vectors[gone] = 0
         ground = np.empty((len(rows), about["size_data_per_element"]), np.int8)
         data, label = about["offset_data"], about["label_offset"]
@@ -208,6 +208,8 @@ class Graph:
         self.segments: tuple[Segment, ...] = ()
         self._lock = Lock()
         """Held while the last segment is searched or grown."""
+        self._turn = Lock()
+        """Held by a search that waits for the other one: it is next."""
 
     @property
     def size_bytes(self) -> int:
@@ -222,10 +224,11 @@ class Graph:
         until = min(len(view.labels), self.count + min(GROWN_ROWS, last.room))
         vectors = last.projected(view.vectors.at(slice(self.count, until)).decoded())
         for some in np.array_split(vectors, -(-len(vectors) // CHUNK_ROWS)):
+            with self._turn:
+                pass
             with self._lock:
                 last.add(np.arange(self.count, self.count + len(some)), some)
             self.count += len(some)
-            time.sleep(PAUSE_S)
 
     def near(self, query: Vectors, k: int, alive: npt.NDArray[np.bool_]) -> Rows:
         """Return living rows that have nearly all of the `k` closest to a query, in any order."""
@@ -248,7 +251,7 @@ class Graph:
     def _closest(self, segment: Segment, query: Vectors, k: int) -> tuple[Rows, Vectors]:
         if not segment.room:  # it never changes
             return segment.closest(query, k)
-        with self._lock:
+        with self._turn, self._lock:
             return segment.closest(query, k)
 
     @classmethod
@@ -257,9 +260,9 @@ class Graph:
         graph, labels = cls(), [np.frombuffer(one.labels, np.int64) for one in saved]
         rows = index.rows_of_all(np.concatenate([np.empty(0, np.int64), *labels]))
         view = index.view()
-        there = np.zeros(len(view.labels) + 1, np.bool_)
+        there = np.append(~view.alive, False)  # one that has gone is not missed
         there[rows[rows >= 0]] = True
-        count = int(np.argmin(there))  # rows that came later may be others than then
+        count = int(np.argmin(there))  # rows behind it may be in another order than then
         rows[rows >= count] = -1
         if not count or (rows < 0).mean() > DEAD_SHARE_MAX:
             return graph
@@ -272,7 +275,6 @@ class Graph:
 
 
 def _unit(rows: Floats) -> Floats:
-    """Return rows at length 1; zeros stay. NaN would cut all others off."""
+    """Return rows at length 1, one behind another; zeros stay. NaN would cut all others off."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: Floats = np.nan_to_num(rows / np.maximum(lengths, 1e-12)).astype(np.float32)
-    return unit
+    return np.ascontiguousarray(np.nan_to_num(rows / np.maximum(lengths, 1e-12)), np.float32)

@@ -225,7 +225,7 @@ def test_what_was_saved_finds_the_same() -> None:
 
 
 def test_rows_that_went_and_came_since_it_was_saved_are_known() -> None:
-    """A graph is read for other rows than it was saved for: some have gone, some came, and grows."""
+    """A graph is read for other rows than it was saved for, and grows."""
     rows = vectors(2_400)
     files = saved(grown(index_of(rows[:1_600])))
     kept = np.delete(np.arange(2_400), np.arange(0, 1_600, 10))
@@ -239,6 +239,16 @@ def test_rows_that_went_and_came_since_it_was_saved_are_known() -> None:
     again.graph = again.restored_graph(files)
     assert again.graph.count == len(kept)
     assert recall(again) >= 0.97
+
+
+def test_rows_that_went_after_the_index_was_read_are_not_missed() -> None:
+    files = saved(grown(index_of(vectors(1_600))))
+    index = index_of(vectors(1_600))
+    for label in (0, 7, 900):
+        index.remove(label)
+    index.graph = index.restored_graph(files)
+    assert index.graph.count == 1_600
+    assert recall(index) >= 0.97
 
 
 def test_a_graph_that_lacks_many_rows_is_made_anew() -> None:
