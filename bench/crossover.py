@@ -128,7 +128,7 @@ def _measure(
 
 
 def _made(way: str, about: Asked) -> list[float]:
-    """Make what a way needs; return rows that it proposes, recall, seconds, bytes a row."""
+    """Build the signs or the graph; return rows proposed, recall, seconds, bytes a row."""
     index, size, started_s = about.index, len(about.index), perf_counter()
     before_bytes = index.size_bytes
     with about.by(way):

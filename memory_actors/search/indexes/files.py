@@ -174,7 +174,7 @@ def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
 
 
 def _plain(data: bytes, name: str, owner: Owner) -> bytes | None:
-    """Return what was written, None if the bytes are not whole."""
+    """Return the content of a file, None if its checksum or its key does not fit."""
     scope = owner.scope()
     if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
         return None
@@ -357,7 +357,7 @@ class IndexFiles:
         return saved if saved.recipe == self._graph_recipe else None
 
     async def save_graph(self, dense: DenseIndex) -> None:
-        """Write those segments that have changed much. Whoever is cancelled waits."""
+        """Write the segments that have grown much. Whoever is cancelled waits."""
         await to_the_end(anyio.to_thread.run_sync(self._write_graph, dense))
 
     def _write_graph(self, dense: DenseIndex) -> None:

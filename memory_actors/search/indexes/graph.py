@@ -1,8 +1,8 @@
 """HNSW graphs over the vectors of a large index. Alone imports hnswlib, which an install may lack.
 
 A graph proposes rows and `dense.py` scores them exactly, so it holds less than the vectors: 128
-coordinates instead of 384, the principal components of a sample of the rows. Of the 300 rows that
-are closest by all coordinates, 0.99 are among the 1,000 closest by these.
+coordinates instead of 384, the principal components of a sample of the rows. Among the
+1,000 closest rows by these are 0.99 of the 300 closest by all coordinates.
 
 Rows are in segments of 65,536, each a graph of its own. hnswlib holds Python's lock while it takes
 in or gives out a graph, so a segment is as large as 10 ms allow; it has room for all its rows from
@@ -19,7 +19,6 @@ the rows before it alone, in their order, and not on when they were taken in.
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from threading import Lock
 from typing import Any, Final
 
@@ -60,7 +59,7 @@ _logger = get_logger("memory_actors.search.indexes")
 
 @cache
 def hnswlib() -> Any:
-    """Return the library; None where it is not installed, and say so once."""
+    """Return the library; where it is not installed log that once, and return None."""
     try:
         import hnswlib as library
     except ImportError:
@@ -73,7 +72,9 @@ def hnswlib() -> Any:
 
 @cache
 def recipe() -> str:
-    """Return what a segment depends on beside the rows."""
+    """Return the parameters and the version of hnswlib that a file is valid for."""
+    from importlib import metadata  # few need it, and it takes 5 ms
+
     sizes = f"graph/1 {SEGMENT_ROWS} {DIMENSIONS} {M}"
     for name in _BUILDS:
         with suppress(metadata.PackageNotFoundError):
