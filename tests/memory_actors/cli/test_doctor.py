@@ -62,6 +62,7 @@ def test_it_says_how_memories_are_compared(program, monkeypatch) -> None:
 
 def test_without_hnswlib_it_says_what_happens_and_how_to_get_it(program, monkeypatch) -> None:
     """A package that an install may lack is a warning, and no failure."""
+    pytest.importorskip("hnswlib")
     assert examine(program)[1]["vectors"]["status"] == "ok"
     monkeypatch.setitem(sys.modules, "hnswlib", None)
     checks.graph.hnswlib.cache_clear()

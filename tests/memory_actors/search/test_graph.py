@@ -23,6 +23,7 @@ from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.graph import Graph, SavedSegment, Segment
 from memory_actors.search.indexes.memory_index import MemoryIndex
 
+pytest.importorskip("hnswlib")
 pytestmark = pytest.mark.anyio
 
 DIMENSION, K = 192, 30
