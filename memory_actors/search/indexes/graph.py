@@ -46,7 +46,7 @@ GROWN_ROWS: Final = 256  # 50 ms: whoever closes a store waits for them
 CHUNK_ROWS: Final = 8  # 2 ms: no search waits longer
 NEW_SHARE_MAX: Final = 0.25  # of the rows of a segment, before it is written again
 DEAD_SHARE_MAX: Final = 0.2
-ROW_BYTES: Final = 8 * M + 64  # beside its vector: links, locks, and the way from its number
+ROW_BYTES: Final = 8 * M + 112  # beside its vector: links, its lock, and the way from its number
 GONE: Final = 1 << 40
 """Numbers from here on are of rows that have gone."""
 _ARRAYS: Final = {"element_levels": np.int32, "link_lists": np.int8}
