@@ -6,8 +6,7 @@ coordinates instead of 384, the principal components of a sample of the rows. Am
 
 Rows are in segments of 65,536, each a graph of its own. hnswlib holds Python's lock while it takes
 in or gives out a graph, so a segment is as large as 10 ms allow; it has room for all its rows from
-the start, so it never moves; and once it is full, it never changes. The segments of a million rows
-take twice as long to search as one graph would, and a third of the time to build.
+the start, so it never moves; and once it is full, it never changes.
 
 A row that was removed stays in its graph, and its number is filtered from what is found.
 
@@ -31,7 +30,7 @@ from memory_actors.search.dot_products import Floats, float_dots
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.rows import VectorRows, View
 
-GRAPH_MIN: Final = 50_000  # rows: up to here a scan of signs is as quick
+GRAPH_MIN: Final = 50_000  # rows: why, says the table in docs/internals/retrieval.md
 GRAPH_TAIL_MAX: Final = 512  # rows that are not in a graph before it grows
 SEGMENT_ROWS: Final = 1 << 16
 DIMENSIONS: Final = 128
@@ -39,7 +38,7 @@ M: Final = 12  # links of a row, twice as many at the ground: 0.007 of recall mo
 EF_CONSTRUCTION: Final = 100
 SEED: Final = 1
 SAMPLE_ROWS: Final = 4_096
-ASKED_MIN: Final = 64  # rows of a segment, and
+ASKED_MIN: Final = 128  # rows of a segment, and
 ASKED_FOR_ONE: Final = 4  # of all for each that is wanted, at first
 ASKED_MORE: Final = 4  # times as many, of a segment that may have more
 GROWN_ROWS: Final = 256  # 50 ms: whoever closes a store waits for them
