@@ -95,9 +95,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S
     """The longest that one batch of the embedder may take."""
-    embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 2_000
-    """Embeddings of texts kept in memory: 2 KB each with the default model. At least as many as may
-    be added at once. Others are read from the disk, in some 10 microseconds each."""
+    embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 10_000
+    """Embeddings of texts kept in memory: 2 KB each with the default model, so 20 MB. At least as
+    many as may be added at once. Others are read from the disk, in some 10 microseconds each."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""

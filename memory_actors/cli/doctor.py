@@ -28,6 +28,7 @@ from memory_actors.cli.output import print_json, print_table, say, size, table, 
 from memory_actors.cli.running import run
 from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.indexes import graph
 from memory_actors.search.model.installed import model_dir, model_path
 from memory_actors.sharing.address import is_shared, server_url, shown
 from memory_actors.sharing.system import join, open_or_join
@@ -74,6 +75,7 @@ def checks(store: Path | str) -> Iterator[Check]:
         ("model", _model),
         ("embedding", _embedding),
         ("comparing", _comparing),
+        ("vectors", _vectors),
         *(_of_directory(store) if isinstance(store, Path) else _of_url(store)),
     ]
     for name, look in looks:
@@ -105,7 +107,7 @@ def _packages() -> Look:
         required = importlib.metadata.requires(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
         required = ["lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
-    plain = (line for line in required if "extra ==" not in line)
+    plain = (line for line in required if ";" not in line)  # those of every machine
     found, missing = [], []
     for name in sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain):
         try:
@@ -144,6 +146,13 @@ def _comparing() -> Look:
     number = LIBRARY.instruction_set
     slower = "" if number else ": a search takes a quarter longer than where the C is compiled"
     return f"by {INSTRUCTION_SETS[number]}{slower}", "ok", ""
+
+
+def _vectors() -> Look:
+    if graph.hnswlib() is not None:
+        return f"by HNSW above {graph.GRAPH_MIN:,} memories of a kind", "ok", ""
+    found = f"hnswlib missing: above {graph.GRAPH_MIN:,} memories of a kind all are scanned"
+    return found, "warning", "run `pip install hnswlib`, which needs a C++ compiler"
 
 
 # --- the database

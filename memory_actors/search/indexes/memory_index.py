@@ -264,6 +264,8 @@ class MemoryIndex:
         words = self.words
         if self.dense.wants_maintenance or words.wants_maintenance or words.wants_lists:
             self._tasks.start(f"maintenance {self._kind.NAME}", self._maintain)
+        if self._files is not None and self.dense.wants_graph:
+            self._tasks.start(f"graph {self._kind.NAME}", self._grow_graph)
 
     async def _maintain(self) -> None:
         if self.dense.wants_maintenance or self.words.wants_maintenance:
@@ -271,6 +273,18 @@ class MemoryIndex:
         if self.words.wants_lists:
             adopt = await anyio.to_thread.run_sync(self.words.listed)
             adopt()
+        self.maintain()
+
+    async def _grow_graph(self) -> None:
+        """Take the rows into the graph that it lacks, in a thread, and save it now and then."""
+        files = self._files
+        assert files is not None, "only an index with files has a graph"
+        while (dense := self.dense).wants_graph:
+            if dense.graph is None:
+                dense.graph = await anyio.to_thread.run_sync(files.read_graph, dense)
+            else:
+                await anyio.to_thread.run_sync(dense.graph.grow, dense.view())
+                await files.save_graph(dense)
 
     async def _make_anew(self) -> None:
         """Make rows anew in all parts at once, so that their orders stay the same."""
