@@ -772,6 +772,10 @@ export interface components {
             agent_id?: string | null;
             expires_at?: string | null;
             score: number;
+            /** @default 0 */
+            answered?: number;
+            /** @default  */
+            passage?: string;
             signals?: {
                 [key: string]: number;
             } | null;
