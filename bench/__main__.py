@@ -257,8 +257,12 @@ def dashboard() -> None:
     show_default=True, type=click.IntRange(20),
 )  # fmt: skip
 @click.option("--queries", default=100, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--set", "paths", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Rows are the sentences of a set of `recall`, and mixtures of them.",
+)  # fmt: skip
 def crossover() -> None:
-    """Find the number of rows from which signs beat a scan."""
+    """Find the number of rows from which signs beat a scan, and a graph beats signs."""
 
 
 @measurement(runs=1)

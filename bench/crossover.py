@@ -1,146 +1,172 @@
-"""From how many rows on signs answer sooner than a scan, in our own index.
+"""From how many rows on signs answer sooner than a scan, and a graph sooner than signs.
 
-Rows are clustered unit vectors, as sentence vectors are. Each query is answered both ways, one
-after the other, once with the rows warm in the processor's caches and once after something else has
-been there; a user who was idle for a second finds them cold.
+Rows are clustered unit vectors, or sentences of sets and mixtures of them. Each query is answered
+in every way, one after the other, once with the rows warm in the processor's caches and once after
+something else has been there; a user who was idle for a second finds them cold.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bench.closest import closest, closest_of
-from bench.clusters import DIMENSION, around, centres_for
+from bench.closest import closest_of
+from bench.clusters import DIMENSION, around, centres_for, mixed
+from bench.recall_sets import read_set
 from bench.report import Options, Report, Table, facts, median, scratch
+from memory_actors.search.dot_products import coded_units
+from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes import dense
-from memory_actors.search.indexes.dense import DenseIndex
+from memory_actors.search.indexes.dense import DenseIndex, Rows
+from memory_actors.search.indexes.graph import Graph
 from memory_actors.search.indexes.rows import centre
+from memory_actors.search.ranking import PROPOSED
 
 K = 10
 EVICT_BYTES = 64 << 20  # more than the caches of a core
-PACKAGES = ("numpy", "numkong")
-
-
-class Paths(NamedTuple):
-    """The two ways to answer a query, over the same rows."""
-
-    scan: Callable[[Vectors], list[int]]
-    signs: Callable[[Vectors], list[int]]
-
-
-class Measured(NamedTuple):
-    """One size: a row for each table, but for the size."""
-
-    warm: list[float]
-    cold: list[float]
-    signs: list[float]
-
-
-def run(sizes: Sequence[int], queries: int, options: Options) -> Report:
-    """Measure every size."""
-    with scratch(options) as directory:
-        found = [_measure(size, queries, options) for size in sizes]
-        about = facts(directory, options, PACKAGES, queries=queries, k=K, dimension=DIMENSION)
-    crossings = [
-        ["warm caches", _crossing(sizes, [measured.warm[-1] for measured in found])],
-        ["cold caches", _crossing(sizes, [measured.cold[-1] for measured in found])],
-    ]
-    return Report(
-        "Crossover",
-        about,
-        [
-            _table("Queries, warm caches", QUERY_COLUMNS, sizes, [one.warm for one in found]),
-            _table("Queries, cold caches", QUERY_COLUMNS, sizes, [one.cold for one in found]),
-            _table("The signs", SIGNS_COLUMNS, sizes, [one.signs for one in found]),
-            Table("Rows from which signs are faster", ["with", "rows"], crossings),
-        ],
-        NOTES,
-    )
-
-
-QUERY_COLUMNS = ["rows", "scan us", "best run", "signs us", "best run", "scan / signs"]
-SIGNS_COLUMNS = ["rows", "recall@10", "made in ms", "row add us", "believed KB"]
+SENTENCE_CHARS = 25, 200
+EMBEDDED_AT_ONCE = 64
+PACKAGES = ("numpy", "numkong", "chroma-hnswlib")
+WAYS: Final = ("scan", "signs", "graph")
+QUERY_COLUMNS = ["rows", *(f"{way} us" for way in WAYS), "scan / signs", "signs / graph"]
+COLUMNS = ["rows", "way", "proposed", f"recall@{K}", f"recall@{PROPOSED}", "made s", "bytes a row"]
 NOTES = (
-    "scan: all rows are scored; signs: those whose signs differ least, of all",
-    "us: median of the runs' medians; best run: the lowest of these, which noise cannot make",
-    "scan / signs: of the best runs; above 1 signs are faster",
-    "recall@10: of the answer by signs against the scan's, over all queries",
+    "scan: all rows are scored; signs: those whose signs differ least; graph: those HNSW finds",
+    "us: to propose rows and to score them, median over the queries, the lowest of the runs",
+    f"recall: of the {K} and {PROPOSED} best of all rows, how many are proposed",
+    "made: in one thread, from codes; bytes: of memory",
 )
 
 
-def _table(
-    title: str, columns: Sequence[str], sizes: Sequence[int], rows: Sequence[list[float]]
-) -> Table:
-    return Table(title, columns, [[size, *row] for size, row in zip(sizes, rows, strict=True)])
+class Asked(NamedTuple):
+    """An index with a graph beside it, and what is asked of them."""
+
+    index: DenseIndex
+    graph: Graph
+    centre: Vectors
+    queries: Vectors
+
+    @contextmanager
+    def by(self, way: str) -> Iterator[None]:
+        """Let the index answer in one way, whatever the number of its rows."""
+        usual, dense.EXACT_MAX = dense.EXACT_MAX, len(self.index) if way == "scan" else 0
+        self.index.graph = self.graph if way == "graph" else None
+        yield
+        dense.EXACT_MAX, self.index.graph = usual, None
+
+    def proposed(self, query: Vectors) -> Rows | None:
+        """Return the rows that the index proposes, None for all."""
+        return self.index.proposed(query, self.centre, PROPOSED)
+
+    def best(self, query: Vectors, k: int) -> list[int]:
+        """Return the labels of the `k` closest rows of those that are proposed."""
+        return closest_of(self.index, self.proposed(query), query, self.centre, k)
 
 
-def _measure(size: int, queries: int, options: Options) -> Measured:
+def run(sizes: Sequence[int], queries: int, paths: Sequence[Path], options: Options) -> Report:
+    """Measure every size."""
+    sentences = _embedded(paths)
+    with scratch(options) as directory:
+        found = [_measure(size, queries, sentences, options) for size in sizes]
+        about = facts(directory, options, PACKAGES, queries=queries, k=K, dimension=DIMENSION)
+    tables = [
+        Table("Queries, warm caches", QUERY_COLUMNS, [warm for warm, _, _ in found]),
+        Table("Queries, cold caches", QUERY_COLUMNS, [cold for _, cold, _ in found]),
+    ]
+    crossings = [
+        [table.title, *(_crossing(sizes, [row[-2 + at] for row in table.rows]) for at in (0, 1))]
+        for table in tables
+    ]
+    made = Table("Candidates", COLUMNS, [row for *_, some in found for row in some])
+    faster = Table("Rows from which they are faster", ["", "signs", "a graph"], crossings)
+    return Report("Crossover", about, [*tables, made, faster], NOTES)
+
+
+def _embedded(paths: Sequence[Path]) -> Vectors | None:
+    """Return the vectors of all sentences of these sets, in a random order; None of none."""
+    texts = {
+        sentence.strip()
+        for path in paths
+        for user in read_set(path).users
+        for memory in user.memories
+        for sentence in re.split(r"(?<=[.!?])\s+|\n+", memory.text)
+    }
+    least, most = SENTENCE_CHARS
+    chosen = sorted(text for text in texts if least <= len(text) <= most)
+    if not chosen:
+        return None
+    np.random.default_rng(1).shuffle(chosen)
+    starts, embed = range(0, len(chosen), EMBEDDED_AT_ONCE), DefaultEmbedder().embed
+    return np.concatenate([embed(chosen[start : start + EMBEDDED_AT_ONCE]) for start in starts])
+
+
+def _measure(
+    size: int, queries: int, sentences: Vectors | None, options: Options
+) -> tuple[list[Any], list[Any], list[list[Any]]]:
+    """Return the rows of the tables for one size."""
     rng = np.random.default_rng(options.seed)
-    centres = centres_for(size, rng)
-    vectors, asked = around(centres, size, rng), around(centres, queries, rng)
-    index, row_us = _index(vectors)
-    paths = _paths(index)
-    before_bytes, started_s = index.size_bytes, perf_counter()
-    paths.signs(asked[0])
-    made_ms = (perf_counter() - started_s) * 1e3
-    return Measured(
-        warm=_compare(paths, asked, options.runs, evict=False),
-        cold=_compare(paths, asked[: max(1, len(asked) // 4)], options.runs, evict=True),
-        signs=[_recall(paths, asked), made_ms, row_us, (index.size_bytes - before_bytes) / 1024],
-    )
+    if sentences is None:
+        centres = centres_for(size, rng)
+        vectors, asked = around(centres, size, rng), around(centres, queries, rng)
+    else:
+        vectors, asked = mixed(sentences[queries:], size, rng), sentences[:queries]
+    codes, steps = coded_units(vectors)
+    index = DenseIndex.over(codes, np.arange(size), steps)
+    background = np.zeros(DIMENSION, np.float32)
+    mu = centre(background, index.sample.vectors.decoded())
+    about = Asked(index, Graph(), mu, asked)
+    candidates = [[size, way, *_made(way, about)] for way in WAYS]
+    warm = _times_us(about, asked, options.runs, evict=False)
+    cold = _times_us(about, asked[: max(1, queries // 4)], options.runs, evict=True)
+    return [size, *warm], [size, *cold], candidates
 
 
-def _index(vectors: Vectors) -> tuple[DenseIndex, float]:
-    """Return an index, and microseconds for adding a row."""
-    index = DenseIndex(DIMENSION, len(vectors))
-    started_s = perf_counter()
-    for label, vector in enumerate(vectors):
-        index.add(label, vector)
-    return index, (perf_counter() - started_s) / len(vectors) * 1e6
+def _made(way: str, about: Asked) -> list[float]:
+    """Build the signs or the graph; return rows proposed, recall, seconds, bytes a row."""
+    index, size, started_s = about.index, len(about.index), perf_counter()
+    before_bytes = index.size_bytes
+    with about.by(way):
+        while way == "graph" and about.graph.count < size:
+            about.graph.grow(index.view())
+        about.proposed(about.queries[0])
+        took_s, bytes_ = perf_counter() - started_s, index.size_bytes - before_bytes
+        found = [about.proposed(query) for query in about.queries]
+    rows = [np.arange(size) if one is None else one for one in found]
+    with about.by("scan"):
+        best = [about.best(query, PROPOSED) for query in about.queries]
+    recalls = [
+        sum(len(np.intersect1d(one, all_of[:k])) for one, all_of in zip(rows, best, strict=True))
+        / sum(len(all_of[:k]) for all_of in best)
+        for k in (K, PROPOSED)
+    ]
+    return [sum(map(len, rows)) / len(rows), *recalls, took_s, bytes_ / size]
 
 
-def _paths(index: DenseIndex) -> Paths:
-    """Return both ways as `retrieve` goes them, by meaning alone, whatever the number of rows."""
-    mu = centre(np.zeros(DIMENSION, np.float32), index.sample.vectors.decoded())
-
-    def by_signs(query: Vectors) -> list[int]:
-        usual, dense.EXACT_MAX = dense.EXACT_MAX, 0
-        found = closest(index, query, mu, K)
-        dense.EXACT_MAX = usual
-        return found
-
-    return Paths(lambda query: closest_of(index, None, query, mu, K), by_signs)
-
-
-def _compare(paths: Paths, asked: Vectors, runs: int, *, evict: bool) -> list[float]:
-    """Return the median and the best run of each in microseconds, and the best runs' ratio."""
-    medians: list[list[float]] = [[], []]
+def _times_us(about: Asked, asked: Vectors, runs: int, *, evict: bool) -> list[float]:
+    """Return the microseconds of each way, and two ratios."""
+    medians: dict[str, list[float]] = {way: [] for way in WAYS}
     other = np.ones(EVICT_BYTES // 8) if evict else None
     for _ in range(runs):
-        times: list[list[float]] = [[], []]
-        for query in asked:
-            for path, found in zip(paths, times, strict=True):
-                if other is not None:
-                    other += 1.0
-                started_s = perf_counter()
-                path(query)
-                found.append((perf_counter() - started_s) * 1e6)
-        for found, kept in zip(times, medians, strict=True):
-            kept.append(median(found))
-    scan, signs = medians
-    return [median(scan), min(scan), median(signs), min(signs), min(scan) / min(signs)]
-
-
-def _recall(paths: Paths, asked: Vectors) -> float:
-    found = total = 0
-    for query in asked:
-        scan, signs = (set(path(query)) for path in paths)
-        found, total = found + len(scan & signs), total + len(scan)
-    return found / total
+        times: dict[str, list[float]] = {way: [] for way in WAYS}
+        for way in WAYS:
+            with about.by(way):
+                about.best(asked[0], K)  # signs are made
+                for query in asked:
+                    if other is not None:
+                        other += 1.0
+                    started_s = perf_counter()
+                    about.best(query, K)
+                    times[way].append((perf_counter() - started_s) * 1e6)
+        for way in WAYS:
+            medians[way].append(median(times[way]))
+    scan, signs, by_graph = (min(medians[way]) for way in WAYS)
+    return [scan, signs, by_graph, scan / signs, signs / by_graph]
 
 
 def _crossing(sizes: Sequence[int], ratios: Sequence[float]) -> int | None:

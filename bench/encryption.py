@@ -24,7 +24,7 @@ TOP_K = 10
 SETTINGS = Settings(
     live_bytes_max=UNLIMITED_BYTES,
     deadline_s=DEADLINE_S,
-    tiers={Tier.PRO: Plan(limits=Limits(long_term_memories=1 << 30, long_term_bytes=1 << 40))},
+    tiers={Tier.LOCAL: Plan(limits=Limits(long_term_memories=1 << 30, long_term_bytes=1 << 40))},
 )
 NOTES = (
     "medians over runs; each number of one run is itself a median, but for the fill and activation",

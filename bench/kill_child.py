@@ -51,7 +51,7 @@ class Alike(HashedEmbedder):
 
 def open_store(store: Path, *, encrypt: bool = False) -> Any:
     """Open a store as child and parent do."""
-    settings = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)}, recall_audit="plain")
+    settings = Settings(tiers={Tier.LOCAL: Plan(limits=LIMITS)}, recall_audit="plain")
     # Alerts would be logged to the standard output, which is the child's report.
     return MemorySystem.open(store, embedder=Alike(), settings=settings, alerts=[], encrypt=encrypt)
 

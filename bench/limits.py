@@ -44,10 +44,10 @@ FILL_ITEMS = 1_000
 FRAME_BYTES = 300
 BATCH_EVENTS = 256
 HNSW_M, HNSW_EF_CONSTRUCTION, HNSW_EF = 16, 100, 100
-HAS_HNSWLIB = find_spec("hnswlib") is not None  # it has to be compiled: the extra `peers` brings it
+HAS_HNSWLIB = find_spec("hnswlib") is not None  # elsewhere it has to be compiled
 NEAREST = {True: f"hnswlib alone, ef {HNSW_EF}", False: "one product of numpy (no hnswlib here)"}
 TOP_K = 10
-PACKAGES = ("lmdb", "numpy", "hnswlib", "onnxruntime")
+PACKAGES = ("lmdb", "numpy", "chroma-hnswlib", "onnxruntime")
 COLUMNS = ["path", "unit", "ours", "the floor", "ours / floor", "the floor is"]
 NOTES = (
     "medians of calls; of what is one call, and of add_many, the least of the runs",

@@ -240,7 +240,7 @@ DAMAGE |= {
 @asynccontextmanager
 async def _open(store: Path, embedder: Embedder) -> AsyncIterator[MemorySystem]:
     plan = Plan(limits=Limits(long_term_memories=1_000_000, long_term_bytes=GIB))
-    settings = Settings(tiers={Tier.PRO: plan})
+    settings = Settings(tiers={Tier.LOCAL: plan})
     async with MemorySystem.open(store, embedder=embedder, settings=settings, alerts=[]) as memory:
         yield memory
 

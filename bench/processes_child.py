@@ -25,7 +25,7 @@ FILL_ITEMS = 200
 PROBE_EVERY_S = 0.005
 TOP_K = 10
 LIMITS = Limits(long_term_memories=1_000_000, long_term_bytes=1 << 40)
-SETTINGS = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
+SETTINGS = Settings(tiers={Tier.LOCAL: Plan(limits=LIMITS)})
 
 
 class Desk:

@@ -14,7 +14,7 @@ import gc
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -102,7 +102,8 @@ async def _node(url: str, directory: Path, embedder: Counting) -> AsyncIterator[
     )
     parts = StoreParts(settings=settings, embedder=embedder, supersedes=False, alerts=[])
     directory.mkdir(exist_ok=True)
-    async with wired(directory, parts, open_log) as made:
+    async with AsyncExitStack() as held:
+        made = await wired(directory, parts, held, ExitStack(), open_log)
         yield MemorySystem(made, AsyncExitStack())
 
 

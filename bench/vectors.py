@@ -29,7 +29,7 @@ K = 10
 M, EF_CONSTRUCTION, EF = 16, 100, 100
 WARM_UP_QUERIES = 10
 THREADS = "OPENBLAS_NUM_THREADS"  # of numpy's products; it is read before this module is
-PACKAGES = ("numpy", "hnswlib", "usearch", "faiss-cpu")
+PACKAGES = ("numpy", "chroma-hnswlib", "usearch", "faiss-cpu")
 COLUMNS = [
     "index", "rows", "recall@10", "p50 us", "p99 us", "build s", "save ms", "load ms",
     "bytes a row",

@@ -9,9 +9,9 @@ others in the writer's thread (writer.py) by the rules (ledger.py), wake up when
 Reads go to LMDB's memory map directly: a few rows on the loop (microseconds), many in a thread.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -49,7 +49,7 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
-from eventlog.core.waiting import to_the_end
+from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
@@ -97,8 +97,7 @@ class EventLog(LogUpkeep, TakesAppends):
         """True if payloads are encrypted: see keys.py."""
 
     @classmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         cls,
         directory: str | Path,
         registry: EventRegistry,
@@ -109,7 +108,7 @@ class EventLog(LogUpkeep, TakesAppends):
         queue_events_max: int = QUEUE_EVENTS_MAX,
         keys: Keys | None = None,
         busy: type[LogBusy] = LogBusy,
-    ) -> AsyncIterator[Self]:
+    ) -> AbstractAsyncContextManager[Self]:
         """Open the log in `directory`, made if missing, and close it at the end of the block.
 
         `clock` gives microseconds since 1970; `size_max_bytes` limits the pages in use.
@@ -129,40 +128,44 @@ class EventLog(LogUpkeep, TakesAppends):
         :raises EncryptionMismatch: it is encrypted and there are no `keys`, or the reverse.
         :raises KeysUnavailable: these are not its keys, or they cannot be read; see the message.
         """
-        if queue_events_max < 1:
-            raise ValueError(f"queue_events_max is {queue_events_max}: let at least one event in")
-        clock = checked_clock(clock)
-        opening = asyncio.ensure_future(
-            anyio.to_thread.run_sync(
+
+        async def opened() -> Self:
+            if queue_events_max < 1:
+                raise ValueError(
+                    f"queue_events_max is {queue_events_max}: let at least one event in"
+                )
+            now = checked_clock(clock)
+            open_files = partial(
                 Files.open,
                 named(directory),
                 registry,
-                clock(),
+                now(),
                 size_max_bytes,
                 checked_bytes_max,
                 keys,
                 busy,
             )
-        )
-        try:
-            files = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_abandon)
-            raise
-        log = cls(registry, files, clock, queue_events_max)
-        try:
-            yield log
-        finally:
-            await to_the_end(log._close(files))
+            files = await opened_in_thread(open_files, Files.close)
+            return cls(registry, files, now, queue_events_max)
 
-    async def _close(self, files: Files) -> None:
-        await self._end_upkeep()
-        writer = self._intake.close()
+        return Block(opened, cls._close)
+
+    async def _close(self) -> None:
         try:
-            if writer is not None:
-                await anyio.to_thread.run_sync(writer.stop)
+            await self._end_upkeep()
         finally:
-            await anyio.to_thread.run_sync(files.close)
+            self._intake.close()
+            await anyio.to_thread.run_sync(self.release)
+
+    def release(self) -> None:
+        """Finish the writes that were accepted and close the files. Blocks.
+
+        For an event loop that has ended, where nothing can be awaited. Idempotent.
+        """
+        try:
+            self._intake.stop()
+        finally:
+            self._files.close()
 
     # --- write
 
@@ -265,6 +268,12 @@ class EventLog(LogUpkeep, TakesAppends):
         check_stream_name(stream)
         events = self._reading.stream_versions
         return await self._read(len(versions), lambda txn: events(txn, stream, versions, dropped))
+
+    async def chain_at(self, stream: str, version: int) -> bytes:
+        """Return the chain value of an event of a stream. See `ChainedStore`."""
+        check_stream_name(stream)
+        with self._env.read() as txn:
+            return self._reading.chain_at(txn, stream, version)
 
     async def versions_about(self, stream: str, key: str) -> list[int]:
         """Return the versions of a stream's events about `key`."""
@@ -372,9 +381,3 @@ class EventLog(LogUpkeep, TakesAppends):
                 return read(txn)
 
         return await anyio.to_thread.run_sync(run)
-
-
-def _abandon(opening: "asyncio.Future[Files]") -> None:
-    """Close what was opened for a caller that has gone."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()

@@ -8,6 +8,12 @@ async with MemorySystem.open("./memory") as memory:
     hits = await user.retrieve("winter sports")
 """
 
+import os
+
 from eventlog.core.lazy import import_lazily
+
+# ONNX Runtime reads this once, when it is loaded. Without it, releases from 1.29 on keep a device
+# id and a database of events in the user's cache, and send the events to the vendor.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import_lazily(__name__)

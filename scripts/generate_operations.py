@@ -7,6 +7,7 @@ their names and results without that. A test compares.
 """
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,6 +78,12 @@ def line(name: str, method: Any, how: str, names: Names) -> str:
         (returned,) = get_args(returned)
     paths = [each for each in enumerate(hints) if Path in get_args(hints[each[1]])]
     more = f", {paths[0]!r}" if paths else ""
+    if not name.rpartition(".")[2].startswith("_"):
+        types = {
+            one: re.sub(r"[\w.]+\.(\w+)", r"\1", inspect.formatannotation(hint))
+            for one, hint in get_type_hints(method).items()
+        }
+        more += f", doc={inspect.getdoc(method) or ''!r}, types={types!r}"
     return f'    "{name}": Declared({how}, {names.of(returned)}, {takes(method)}{more}),'
 
 

@@ -9,6 +9,7 @@ stay names, and the imports that these names need from the modules that have the
 import ast
 import builtins
 import inspect
+import json
 import subprocess
 import sys
 import textwrap
@@ -25,7 +26,8 @@ from memory_actors.sync.blocking import ClosableHandle, blocking_class, on_loop,
 from memory_actors.users.handles.context_document import ContextDocument
 
 STUB = Path(__file__).parents[1] / "memory_actors/sync/__init__.pyi"
-HEAD = '''"""Made by scripts/sync_stub.py from the async API: do not edit."""'''
+HEAD = '''# ruff: noqa
+"""Made by scripts/sync_stub.py from the async API: do not edit."""'''
 CLASSES = sorted(
     (*OWNERS.values(), PastMemory, ContextDocument), key=lambda kind: len(kind.__mro__)
 )
@@ -121,7 +123,10 @@ def method(function: FunctionType, names: dict[str, tuple[str, str]]) -> str:
         returns=types.visit(node.returns),
         lineno=0,
     )
-    return textwrap.indent(ast.unparse(made), "    ")
+    said = ast.unparse(made).removesuffix("...").rstrip()
+    doc = inspect.getdoc(function)  # on one line: this file is for editors, and nobody reads it
+    body = json.dumps(doc, ensure_ascii=False) if doc else "..."
+    return textwrap.indent(f"{said} {body}", "    ")
 
 
 def _default(node: ast.expr) -> ast.expr:

@@ -168,15 +168,46 @@ def subclasses(error: type[Exception]) -> Iterator[type[Exception]]:
         yield from subclasses(one)
 
 
-WITHOUT_EXTRAS = """
+EXTRAS = {
+    "cryptography", "httpx", "litestar", "mcp", "openai", "opentelemetry", "prometheus_client",
+    "psycopg", "psycopg_pool", "uvicorn", "zstandard",
+}  # fmt: skip
+NOT_INSTALLED = f"""
 import sys
 
 class NotInstalled:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {extras}:
+        if name.partition(".")[0] in {EXTRAS}:
             raise ModuleNotFoundError(name, name=name)
 
 sys.meta_path.insert(0, NotInstalled())
+"""
+ALL_NAMES = """
+import inspect, pydoc
+import {package} as package
+
+exec("from {package} import *", names := {{}})
+print(len(names.keys() & set(package.__all__)) - len(package.__all__))
+print(len(dict(inspect.getmembers(package)).keys() & set(package.__all__)) - len(package.__all__))
+print(int(package.__doc__.splitlines()[0] not in pydoc.render_doc("{package}")))
+"""
+
+
+@PACKAGES
+def test_a_base_install_imports_lists_and_documents_all_public_names(package: ModuleType) -> None:
+    program = NOT_INSTALLED + ALL_NAMES.format(package=package.__name__)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["0", "0", "0"], done.stderr
+
+
+def test_a_name_whose_extra_is_missing_says_so_when_it_is_used() -> None:
+    program = NOT_INSTALLED + "from eventlog import PgEventStore; PgEventStore.open('postgresql:')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "MissingExtra: " in done.stderr
+    assert "pip install 'memory-actors[postgres]'" in done.stderr
+
+
+WITHOUT_EXTRAS = """
 import memory_actors.cli
 import memory_actors.sharing.owning
 from memory_actors.cli import main
@@ -187,11 +218,7 @@ main(["--data", "postgresql://127.0.0.1:9/d", "list", "--json"], standalone_mode
 
 def test_the_program_and_the_engine_need_no_extra() -> None:
     """A store in a database says which one it needs."""
-    extras = {
-        "cryptography", "httpx", "litestar", "mcp", "openai", "opentelemetry", "prometheus_client",
-        "psycopg", "psycopg_pool", "uvicorn", "zstandard",
-    }  # fmt: skip
-    program = WITHOUT_EXTRAS.replace("{extras}", repr(extras))
+    program = NOT_INSTALLED + WITHOUT_EXTRAS
 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60

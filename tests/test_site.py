@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from memory_actors.api.operations import OPERATIONS, OWNERS
+
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "scripts" / "site" / "mkdocs.yml"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -63,6 +65,22 @@ def test_the_api_is_told_from_the_source(site: Path) -> None:
     api = (site / "api" / "index.html").read_text("utf-8")
     for name in ("MemorySystem.open", "UserMemory.retrieve", "QuotaExceededError", "Hits"):
         assert name.rpartition(".")[2] in api
+
+
+def test_the_api_page_has_every_method(site: Path) -> None:
+    api = (site / "api" / "index.html").read_text("utf-8")
+    anchors = set(re.findall(r'id="(memory_actors\.[\w.]+)"', api))
+    missing = [
+        name
+        for name, operation in OPERATIONS.items()
+        if operation.method.__name__ != "__call__"
+        and not any(one.endswith(f"{_owner(name)}.{operation.method.__name__}") for one in anchors)
+    ]
+    assert not missing
+
+
+def _owner(name: str) -> str:
+    return OWNERS[name.rpartition(".")[0]].__name__
 
 
 def blocks() -> list[str]:

@@ -36,7 +36,7 @@ async def opened(
     """Open a store at a time to come: then all that is in it is old."""
     limits = Limits(long_term_memories=10_000_000, long_term_bytes=UNLIMITED_BYTES)
     settings = Settings(
-        tiers={Tier.PRO: Plan(limits=limits)}, live_bytes_max=UNLIMITED_BYTES, deadline_s=600.0
+        tiers={Tier.LOCAL: Plan(limits=limits)}, live_bytes_max=UNLIMITED_BYTES, deadline_s=600.0
     )
     async with MemorySystem.open(
         store, embedder=embedder, clock=clock(now), settings=settings, alerts=[],

@@ -257,7 +257,7 @@ class _Session:
 
 async def _clock(path: Path, seed: int) -> tuple[str, str]:
     rng, clock = random.Random(seed), example.Clock()
-    settings = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
+    settings = Settings(tiers={Tier.LOCAL: Plan(limits=LIMITS)})
     async with example.opened(path, first_id=9_000, clock=clock, settings=settings) as memory:
         user = memory.user("clock", session_id="s")
         session = _Session(user.short_term.ttl)

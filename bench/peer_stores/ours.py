@@ -22,7 +22,7 @@ class Ours(Peer):
 
     async def open(self, path: Path, embed: Embed) -> None:
         self._stack = AsyncExitStack()
-        settings = Settings(tiers={Tier.PRO: Plan(limits=LIMITS)})
+        settings = Settings(tiers={Tier.LOCAL: Plan(limits=LIMITS)})
         system = MemorySystem.open(path, embedder=embed, settings=settings, alerts=[])
         self._system: MemorySystem = await self._stack.enter_async_context(system)
         self._user = self._system.user(USER)

@@ -208,6 +208,15 @@ class LocatingStore(Protocol):
 
 
 @runtime_checkable
+class ChainedStore(Protocol):
+    """Tells the chain of an event, by which derived data knows the history that it is of."""
+
+    async def chain_at(self, stream: str, version: int) -> bytes:
+        """Return the chain value of an event, which covers those before it; empty without it."""
+        ...
+
+
+@runtime_checkable
 class FoldingStore(Protocol):
     """Folds events where it reads them, a few at a time: they are in the processor's cache then.
 

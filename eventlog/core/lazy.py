@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pkgutil import get_data
 from types import ModuleType
+from typing import NoReturn
 
 
 class LazyPackage(ModuleType):
@@ -23,8 +24,16 @@ class LazyPackage(ModuleType):
     def __getattr__(self, name: str) -> object:
         if name not in self._module_of:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        with collector_at_rest():
-            value = getattr(import_module(self._module_of[name]), name)
+        value: object
+        try:
+            with collector_at_rest():
+                value = getattr(import_module(self._module_of[name]), name)
+        except ImportError as error:
+            from eventlog.core.errors import MissingExtra
+
+            if not isinstance(error, MissingExtra):
+                raise
+            return Missing(name, error)  # `import *`, `help` and `inspect` ask for all names
         setattr(self, name, value)
         return value
 
@@ -35,6 +44,24 @@ class LazyPackage(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._module_of})
+
+
+class Missing:
+    """Stands for a name whose extra is not installed: using it raises `MissingExtra`."""
+
+    def __init__(self, name: str, error: ImportError):
+        self.__name__, self._error = name, error
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:  # noqa: D102
+        raise self._error.with_traceback(None)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # a question of `help`, `inspect` or `copy`
+            raise AttributeError(name)
+        self()
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}: {self._error}>"
 
 
 @contextmanager

@@ -46,6 +46,17 @@ def to_us(time: datetime) -> int:
 class Returned(msgspec.Struct, frozen=True):
     """Something that callers get back."""
 
+    __iter__ = None  # its fields are named, not numbered: `in` and loops take `keys()`
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.__struct_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names of the fields: `one[name]` is `one.name`, `dict(one)` has them all."""
+        return self.__struct_fields__
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON has them: times as ISO 8601, lists, and a path as its text."""
         return msgspec.json.decode(self._json(), type=dict[str, Any])

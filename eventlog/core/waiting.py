@@ -1,13 +1,59 @@
-"""Futures that callers wait on: settling them, and letting callers in one after another."""
+"""Waiting: for work that is not cut off, what a thread opens, a turn, and the end of a loop."""
 
 import asyncio
+import os
+import threading
+import weakref
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.to_thread
 
+YEAR_S: Final = 365 * 86400.0
 T = TypeVar("T")
+
+
+class Block(AbstractAsyncContextManager[T, None]):
+    """A block in which something is open.
+
+    A class, because a loop that ends closes all async generators at once, in any order.
+    """
+
+    def __init__(
+        self,
+        open_: Callable[[], Coroutine[Any, Any, T]],
+        close: Callable[[T], Coroutine[Any, Any, None]],
+    ):
+        self._open, self._close = open_, close
+        self._opened: T
+
+    async def __aenter__(self) -> T:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(self, *_: object) -> None:
+        await to_the_end(self._close(self._opened))
+
+
+def at_loop_end(release: Callable[[], object]) -> Callable[[], None]:
+    """Have a function called when the running loop is closed; return what cancels that.
+
+    A loop that is closed drops its timers, and with this one the last reference to it.
+    """
+    pid, timer = os.getpid(), asyncio.get_running_loop().call_later(YEAR_S, lambda: None)
+    # A forked child may close its copy of the loop; what is open is its parent's.
+    ending = weakref.finalize(timer, lambda: release() if os.getpid() == pid else None)
+    ending.atexit = False
+    del timer
+
+    def cancel() -> None:
+        if (found := ending.detach()) is not None:
+            found[0].cancel()
+
+    return cancel
 
 
 async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
@@ -25,6 +71,34 @@ async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+async def opened_in_thread(open_: Callable[[], T], close: Callable[[T], object]) -> T:
+    """Return what `open_` opens in a thread, or close it if the caller leaves before.
+
+    A caller who is cancelled is told so when the thread has ended. Where the loop ends first, and
+    with it all tasks, the thread closes what it has opened.
+    """
+    made: list[T] = []
+    handing, is_left = threading.Lock(), False
+
+    def run() -> None:
+        one = open_()
+        with handing:
+            if not is_left:
+                made.append(one)
+                return
+        close(one)
+
+    try:
+        await to_the_end(anyio.to_thread.run_sync(run))
+    except BaseException:
+        with handing:
+            is_left = True
+        if made:
+            close(made[0])
+        raise
+    return made[0]
 
 
 def settle(future: "asyncio.Future[Any]", outcome: Any) -> None:

@@ -73,13 +73,16 @@ class Anchor:
             _logger.warning("anchor not written", error=str(error))
 
     def close(self) -> None:
-        """Sync and close."""
+        """Sync and close. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
         try:
-            os.fsync(self._fd)
+            os.fsync(fd)
         except OSError as error:
             _logger.warning("anchor not synced", error=str(error))
         finally:
-            os.close(self._fd)
+            os.close(fd)
 
 
 def read_anchor(path: Path) -> Tail:

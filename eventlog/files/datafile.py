@@ -9,6 +9,7 @@ Directories of a store are for their owner alone, as files are (`open_regular`),
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 import time
@@ -105,6 +106,7 @@ DIRECTORY_MODE = 0o700
 TEMPORARY = ".tmp"  # behind the name of a file that is not finished
 FULL_BELOW_BYTES = 16 << 20  # more than the pages of one batch: less free explains a failed write
 
+_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+)://")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -118,6 +120,8 @@ def named(directory: str | Path) -> Path:
     if not str(directory):
         raise LogUnavailable("no directory is named: name one")
     path = Path(directory)
+    if (scheme := _SCHEME.match(str(directory))) is not None:
+        raise LogUnavailable(f"a {scheme[1]} URL is no directory: name one")
     is_there(path)
     if path.name in ("", ".."):
         path = path.resolve()
@@ -327,6 +331,35 @@ def means_no_room(error: Exception) -> bool:
     An `lmdb.Error` has the system's error number, where it has one, in `code`.
     """
     return (getattr(error, "code", None) or getattr(error, "errno", None)) in _NO_ROOM
+
+
+LIMITS: Final = {
+    os.strerror(errno.EMFILE): "raise the number of files that a process may open (`ulimit -n`)",
+    os.strerror(errno.ENFILE): "raise the number of files that all processes may open",
+    os.strerror(errno.ENOMEM): "the log takes 1 TiB of addresses, not of memory: lift the limit on "
+    "them (`ulimit -v unlimited`)",
+    "can't start new thread": "raise the number of threads that a user may have (`ulimit -u`)",
+}
+
+
+def advice(error: BaseException) -> str:
+    """Return what to do about the limit of a process that an error names, or nothing."""
+    said = str(error)
+    return next((f": {what}" for sign, what in LIMITS.items() if sign in said), "")
+
+
+@contextmanager
+def within_limits(what: object) -> Iterator[None]:
+    """Say of an opening that meets a limit of the process which one it is.
+
+    :raises LogUnavailable: it has met one.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, MemoryError) as error:
+        if type(error).__module__ != "builtins" or not (how := advice(error)):
+            raise
+        raise LogUnavailable(f"cannot open {what}: {error}{how}") from error
 
 
 @contextmanager

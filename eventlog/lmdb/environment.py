@@ -39,9 +39,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import lmdb
+from lmdb import _envid
 
 from eventlog.core.errors import (
     CorruptLog,
@@ -55,6 +56,7 @@ from eventlog.core.errors import (
 from eventlog.core.records import Shrunk
 from eventlog.files.datafile import (
     OWNER_ONLY,
+    advice,
     beside,
     check_disk,
     explains_no_room,
@@ -78,14 +80,35 @@ DAMAGE = lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.Ve
 PASSING = lmdb.PanicError, lmdb.ReadersFullError, lmdb.MemoryError  # of a file that may be healthy
 
 _forks = 0  # between the first process and this one; asking for a process's id takes longer
+_open: set[lmdb.Environment] = set()
+_inherited: list[set[lmdb.Environment]] = []
 
 
 def _count_fork() -> None:
-    global _forks
+    """Keep the files of the parent: closing one here would write to its table of readers."""
+    global _forks, _open
     _forks += 1
+    _inherited.append(_open)
+    _open = set()
 
 
 os.register_at_fork(after_in_child=_count_fork)
+
+
+@contextmanager
+def _apart_from_parent() -> Iterator[None]:
+    """Let py-lmdb open a file that is in its list of open ones since before a fork.
+
+    Whoever has our lock on the file knows that the parent has closed it, or is gone.
+    """
+    known: Any = _envid.env_keys
+    if _forks:
+        _envid.env_keys = lambda *given: tuple((*key, _forks) for key in known(*given))
+    try:
+        yield
+    finally:
+        _envid.env_keys = known
+
 
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
 Cursor: TypeAlias = "lmdb.Cursor[bytes]"
@@ -109,6 +132,7 @@ class _File:
     def close(self) -> None:
         with mapping_lock:
             note_unmapped(self.known_as)
+            _open.discard(self.env)
             self.env.close()
 
     def last_transaction(self) -> int:
@@ -165,12 +189,13 @@ class Environment:
     def _load(self, path: Path, earlier: int) -> _File:
         if self._checked_bytes_max is not None:
             check_file(path, self._checked_bytes_max)
-        with _unavailable(path), mapping_lock:
+        with _unavailable(path), mapping_lock, _apart_from_parent():
             reserve_readers(beside(path, "-lock"))
             env = lmdb.open(
                 str(path), subdir=False, map_size=MAP_BYTES, max_dbs=len(self._names),
                 max_readers=READERS_MAX, max_spare_txns=1, lib_version=0, mode=OWNER_ONLY,
             )  # fmt: skip
+            _open.add(env)
             file = _File(env, {}, env.stat()["psize"], earlier, note_mapped(path))
         try:
             with _unavailable(path):
@@ -464,4 +489,4 @@ def _unavailable(path: Path) -> Iterator[None]:
             raise CorruptLog(f"{path} is not a readable LMDB file: restore a backup") from error
         if means_no_room(error):
             raise DiskFull(f"no space left to open {path}") from error
-        raise LogUnavailable(f"cannot open {path}: {error}") from error
+        raise LogUnavailable(f"cannot open {path}: {error}{advice(error)}") from error

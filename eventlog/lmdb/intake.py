@@ -13,6 +13,7 @@ an append under way could make a total refuse it, and every one while commits ar
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -88,7 +89,8 @@ class Intake:
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
         self._turns = Turns()
         self._tail_waiters: set[asyncio.Future[None]] = set()
-        self._writer: Writer | None = Writer(
+        self._closed = False
+        self._writer = Writer(
             files.env,
             bookkeeping=files.ledger,
             tail=files.ledger.tail,
@@ -97,12 +99,18 @@ class Intake:
             keys=files.keys,
         )
 
-    def close(self) -> Writer | None:
-        """Take nothing more in; return the writer, which has to be stopped off the loop."""
-        writer, self._writer = self._writer, None
+    def close(self) -> None:
+        """Take nothing more in."""
+        self._closed = True
         self._wake_tail_waiters()
         self._wake_room_waiters()
-        return writer
+
+    def stop(self) -> None:
+        """Finish what was taken in. Blocks: call it off the loop, or when that has ended."""
+        self._closed = True
+        self._writer.stop()
+        with suppress(RuntimeError):  # the loop has gone, and with it everyone to wake
+            self._loop.call_soon_threadsafe(self.close)
 
     # --- what callers ask
 
@@ -170,7 +178,7 @@ class Intake:
         """Wait for a durable event behind `position`; return the last one's, 0 at the close."""
         self.check_loop()
         while self.position <= position:
-            if self._writer is None:
+            if self._closed:
                 return 0
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._tail_waiters.add(waiter)
@@ -183,7 +191,7 @@ class Intake:
     # --- room
 
     def _is_full(self) -> bool:
-        return self._writer is not None and (
+        return not self._closed and (
             self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
         )
 
@@ -193,8 +201,8 @@ class Intake:
 
     def _wake_room_waiters(self) -> None:
         """Wake no more callers than there is room for events; each looks again for itself."""
-        closed = self._writer is None
-        self._turns.wake(len(self._turns) if closed else self._events_max - self.queued_events)
+        room = len(self._turns) if self._closed else self._events_max - self.queued_events
+        self._turns.wake(room)
 
     def _wake_tail_waiters(self) -> None:
         waiters, self._tail_waiters = self._tail_waiters, set()
@@ -262,7 +270,7 @@ class Intake:
     def _put(self, job: Work) -> None:
         self._env.check_process()
         self.check_loop()
-        if self._writer is None:
+        if self._closed:
             raise LogClosed("the log is closed: open it again")
         self.queued_events += job.events
         self.queued_bytes += job.payload_bytes

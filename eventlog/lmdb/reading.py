@@ -149,6 +149,11 @@ class LogReading:
         places = self._packed_positions(txn, name, sid, versions)
         return self._events_at(txn, places, versions, stream, sid, dropped)
 
+    def chain_at(self, txn: Transaction, name: str, version: int) -> bytes:
+        """Return the chain value of an event of a stream, empty if there is none."""
+        place = txn.get(frame.stream_id(name) + U64.pack(version), db=self._env.tables["versions"])
+        return frame.chain_of(txn.get(place, b"", db=self._env.tables["events"]) if place else b"")
+
     def _packed_positions(
         self, txn: Transaction, name: str, sid: bytes, versions: Sequence[int]
     ) -> list[bytes]:

@@ -84,7 +84,7 @@ class Runtime(Generic[L]):
         self._unmeasured: dict[str, Slot[L]] = {}  # used since their size was last asked for
         self.uses = 0
         """The number of times that somebody began to use an actor."""
-        self._activations = self._passivations = self._users = 0
+        self.activations = self._passivations = self._users = 0
         self._closed = False
         self._shrinking = asyncio.Lock()
         self._unused = asyncio.Event()
@@ -214,7 +214,7 @@ class Runtime(Generic[L]):
         if self._is_here():
             self._measure()
         return RuntimeStatistics(
-            len(self._slots), self._live_bytes, self._activations, self._passivations
+            len(self._slots), self._live_bytes, self.activations, self._passivations
         )
 
     async def close(self, deadline_s: float) -> None:
@@ -337,7 +337,7 @@ class Runtime(Generic[L]):
     async def _activated(self, key: str, slot: Callable[[], Slot[L]]) -> L:
         await self._shrink()
         epoch = slot().epoch = await self._placement.claim(key)
-        self._activations += 1
+        self.activations += 1
         try:
             return await self._activate(key, epoch)
         except BaseException:

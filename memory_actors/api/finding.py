@@ -15,7 +15,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.origins import Wanted, wanted
 from memory_actors.base.records import MemoryType, Trust
-from memory_actors.base.validation import check_memory_type, check_name
+from memory_actors.base.validation import check_memory_type, check_name, check_optional_name
 from memory_actors.kinds.kind import Kind, is_summary
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, UserState, event_registry
 from memory_actors.search.reading import Found
@@ -136,6 +136,7 @@ class Chosen(NamedTuple):
     matches: Predicate | None
     """The test that filters make."""
     of_origin: Wanted | None
+    agent_id: str | None = None
 
 
 def chosen(
@@ -143,20 +144,26 @@ def chosen(
     filters: Mapping[str, Any] | None,
     sources: Sequence[str] | None,
     min_trust: Trust | str | None,
+    agent_id: str | None,
 ) -> Chosen:
     """Return which memories a caller means.
 
-    :raises InvalidInputError: an unknown type, a bad filter, source or trust.
+    :raises InvalidInputError: an unknown type, a bad filter, source, trust or agent.
     """
-    return Chosen(named_kinds(memory_types), predicate(filters), wanted(sources, min_trust))
+    agent_id = check_optional_name(agent_id, "agent_id")
+    of_origin = wanted(sources, min_trust)
+    return Chosen(named_kinds(memory_types), predicate(filters), of_origin, agent_id)
 
 
 def matching(state: UserState, which: Chosen) -> Iterator[Found]:
     """Yield the rows that are meant. Slow for many: in a thread."""
-    kinds, matches, of_origin = which
+    kinds, matches, of_origin, agent_id = which
+    agents = state.provenance.agents
     for kind in kinds:
         for row in kind.rows(state.of(kind)):
             if matches is not None and not matches(row.shown_metadata):
+                continue
+            if agent_id is not None and agents.get(row.memory_id) != agent_id:
                 continue
             if of_origin is None or of_origin(state.provenance.of(row.memory_id)):
                 yield Found(kind, row)

@@ -20,6 +20,7 @@ import msgspec
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.base.context_documents import ContextReceipt
+from memory_actors.base.docstrings import doc_of
 from memory_actors.base.records import Hit, Hits, Receipt
 from memory_actors.base.reports import (
     CompactionReport,
@@ -72,7 +73,7 @@ class Operation:
         """A name such as `documents.put`; those of the system begin with `system.`."""
         self.method = method
         """The function; its first argument is the object that it is called on."""
-        self.doc = inspect.getdoc(method) or ""
+        self.doc = doc_of(method)
 
     def __repr__(self) -> str:
         return f"Operation({self.name})"

@@ -1,6 +1,6 @@
 """`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
 
-from eventlog.core.records import OnDropped
+from eventlog.core.records import OnDropped, to_us
 from memory_actors.api.user import UserMemory
 from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
@@ -55,6 +55,6 @@ async def past_memory(
         erased=head.erased_version,
         dropped=dropped,
     )
-    past = PastUser(services, stream, state)
+    past = PastUser(services, stream, state.at(to_us(then.at)))
     scope = PastScope(services, user_id, agent_id, session_id, past=past, moment=then)
     return PastMemory(scope, lost)

@@ -86,6 +86,7 @@ class UserReads:
         compressed: bool = True,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
     ) -> Hits:
         """Return the `top_k` memories that best answer a query; None is 5, or what a budget holds.
 
@@ -96,9 +97,10 @@ class UserReads:
         three used last.
 
         What narrows a query down is exact and comes before ranking: `filters` on metadata (see
-        filters.py), `since` and `until` on when a memory was true (first, last, or in between),
-        `as_of` (what was recorded by then; relationships that were true at it), `exclude_ids` and
-        `exclude_session` (the message that was just stored is no answer to itself).
+        filters.py), `since` and `until` on when a memory was true (first, last, or in between; a
+        summary from the first of its originals to the last), `as_of` (what was recorded by then;
+        relationships that were true at it), `exclude_ids` and `exclude_session` (the message that
+        was just stored is no answer to itself).
 
         Messages and facts that say the same are one hit; `near_duplicates` names the others.
         `token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four
@@ -110,6 +112,7 @@ class UserReads:
 
         `sources` finds only what came from these and from nobody else, `min_trust` only what nobody
         less trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.
+        `agent_id` finds only what this agent wrote (None: what any wrote).
 
         Up to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,
         last, if they score more than the memories they displace; `compressed=False` leaves them
@@ -146,6 +149,7 @@ class UserReads:
             reference_us=time_us(reference_time, "reference_time"),
             compressed=compressed,
             of_origin=wanted(sources, min_trust),
+            agent_id=check_optional_name(agent_id, "agent_id"),
             each_kind=several,
             order=usual_order if order is None else check_choice(order, get_args(Order), "order"),
         )
@@ -186,12 +190,13 @@ class UserReads:
         min_trust: Trust | str | None = None,
         limit: int = 100,
         offset: int = 0,
+        agent_id: str | None = None,
     ) -> list[Memory]:
         """Return memories, newest first by the time they were true.
 
-        `sources` and `min_trust` are as in `retrieve`.
+        `sources`, `min_trust` and `agent_id` are as in `retrieve`.
         """
-        which = chosen(memory_types, filters, sources, min_trust)
+        which = chosen(memory_types, filters, sources, min_trust, agent_id)
         first = check_count(offset, "offset")
         until = first + check_count(limit, "limit")
         async with self._scope.live() as live:
@@ -206,12 +211,13 @@ class UserReads:
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
     ) -> int:
         """Return how many memories `list_memories` would list with the same arguments.
 
         :raises InvalidInputError: an unknown type, a bad filter, source or trust.
         """
-        which = chosen(memory_types, filters, sources, min_trust)
+        which = chosen(memory_types, filters, sources, min_trust, agent_id)
         state = await self._scope.state_now()
         return await anyio.to_thread.run_sync(lambda: sum(1 for _ in matching(state, which)))
 

@@ -14,18 +14,19 @@ Only the last line may be deleted at will, while it is closed. See docs/operatio
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, get_args
 
 from eventlog import MeasuredStore, OnDropped, require, to_datetime
-from eventlog.core.waiting import to_the_end
+from eventlog.core.waiting import at_loop_end, to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
+from memory_actors.base.background_tasks import end_tasks
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Time, Trust
@@ -64,6 +65,7 @@ class MemorySystem(SystemUpkeep):
     def __init__(self, made: Wired, held: AsyncExitStack):
         super().__init__(made.log, made.services, made.erasing)
         self._held = held
+        self._is_shared = False
         self._closing: asyncio.Future[None] | None = None
         self._alerts = made.alerts
         self._compaction = made.compaction
@@ -284,16 +286,26 @@ async def open_alone(
     open_log: OpenLog = open_log,
     place: Place = alone,
     scheduled: Callable[[], Awaitable[object]] | None = None,
+    orphaned: ExitStack | None = None,
 ) -> MemorySystem:
     """Open a store in this process alone. See `memory_actors.MemorySystem.open`.
 
-    `held` is closed with it, at the end. Another log, a placement of users and what compacts them
-    all by the schedule make it a node of many: see sharing/nodes.
+    `held` is closed with it, at the end; `orphaned` instead of it where the event loop ends first.
+    Another log, a placement of users and what compacts them all by the schedule make it a node of
+    many: see sharing/nodes.
     """
-    made = await held.enter_async_context(wired(directory, parts, open_log, place, scheduled))
-    memory = MemorySystem(made, held)
-    watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
+    orphaned = ExitStack() if orphaned is None else orphaned
+    orphaned.callback(end_tasks, asyncio.get_running_loop())
+    held.callback(at_loop_end(orphaned.close))
+    try:
+        made = await wired(directory, parts, held, orphaned, open_log, place, scheduled)
+        memory = MemorySystem(made, held)
+        watched = made.services.metrics.watch(lambda: gauges(made.services, memory.statistics()))
+    except BaseException:
+        await to_the_end(held.aclose())
+        raise
     held.callback(watched)
+    orphaned.callback(watched)
     return memory
 
 

@@ -105,6 +105,7 @@ class UserMemory(UserReads):
         auto_prune: bool | None = None,
         idempotency_key: str | None = None,
         on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt:
         """Add one memory, given as a text.
 
@@ -123,6 +124,10 @@ class UserMemory(UserReads):
         known one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves
         all as it was. If it says nothing (the settings do, then), what has a session or an id of
         your own is kept.
+
+        `ttl_s` is the time to live in seconds: after it the memory is deleted, and until then
+        compaction leaves it alone. None is the default of its kind (`Settings.ttl_s`), infinity
+        keeps it. A fact that is said again lives as long as the longer of the two.
 
         :raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …
         :raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).
@@ -144,10 +149,11 @@ class UserMemory(UserReads):
                 auto_prune=auto_prune,
                 idempotency_key=idempotency_key,
                 on_duplicate=on_duplicate,
+                ttl_s=ttl_s,
             )
             return receipt
         handle._check_fields(item, idempotency_key, on_duplicate)
-        return await handle._add(item, auto_prune)
+        return await handle.lasting(ttl_s)._add(item, auto_prune)
 
     async def turn(
         self,
@@ -178,7 +184,7 @@ class UserMemory(UserReads):
             metadata=metadata,
             occurred_at=to_datetime(self._scope.now_us()) if occurred_at is None else occurred_at,
         )
-        message = self.short_term._adding(item)
+        message = self.short_term._expiring(self.short_term._adding(item))
         return await self._long_term._add_turn(
             msgspec.structs.replace(item, memory_id=memory_id), message, auto_prune
         )
@@ -197,6 +203,7 @@ class UserMemory(UserReads):
         pinned: bool = False,
         idempotency_key: str | None = None,
         on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt:
         """Add one memory, and make room first if there is none; the fields are those of `add`.
 
@@ -219,6 +226,7 @@ class UserMemory(UserReads):
             auto_prune=True,
             idempotency_key=idempotency_key,
             on_duplicate=on_duplicate,
+            ttl_s=ttl_s,
         )
 
     async def add_many(
@@ -228,15 +236,17 @@ class UserMemory(UserReads):
         auto_prune: bool | None = None,
         idempotency_key: str | None = None,
         on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
     ) -> list[Receipt]:
         """Add up to 1,000 long-term memories in one embedding batch and one commit, all or none.
 
         An item with a `memory_id` that this user has used before adds nothing (its receipt says
-        `unchanged`), so an interrupted run can be repeated. `on_duplicate` is as for `add`.
+        `unchanged`), so an interrupted run can be repeated. `on_duplicate` and `ttl_s` are as for
+        `add`.
 
         :raises QuotaExceededError: they do not all fit; none was added.
         """
-        return await self._long_term.add_many(
+        return await self._long_term.lasting(ttl_s).add_many(
             items,
             auto_prune=auto_prune,
             idempotency_key=idempotency_key,
@@ -298,6 +308,7 @@ class UserMemory(UserReads):
         memory_types: Sequence[MemoryType | str] | None = None,
         sources: Sequence[str] | None = None,
         min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
     ) -> list[Receipt]:
         """Delete the memories that match; return a receipt for each. `count` says how many do.
 
@@ -310,7 +321,7 @@ class UserMemory(UserReads):
             matches everything, without `memory_types`.
         """
         self._scope.check_writable()
-        which = chosen(memory_types, filters, sources, min_trust)
+        which = chosen(memory_types, filters, sources, min_trust, agent_id)
         if not filters and memory_types is None:
             raise InvalidInputError(
                 "no filter matches everything: name memory_types as well, or use "

@@ -5,13 +5,8 @@ first, then the job it runs, then users, alerts, derived data and, last, the log
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +29,7 @@ from eventlog import (
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from eventlog.core.requests import checked_clock
-from eventlog.core.waiting import to_the_end
+from eventlog.core.waiting import opened_in_thread
 from eventlog.files.datafile import DIRECTORY_MODE
 from eventlog.keys import keyfile
 from memory_actors.actors.placement import EVERYWHERE_HERE, Placement
@@ -42,7 +37,7 @@ from memory_actors.actors.runtime import Runtime
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.settings_check import check
 from memory_actors.base.key_files import key_file_of
-from memory_actors.base.records import Tier
+from memory_actors.base.quota import Limits
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import key_owner, user_of
 from memory_actors.compaction.job import Compaction
@@ -122,16 +117,18 @@ class Wired:
     erasing: Erasing
 
 
-@asynccontextmanager
 async def wired(
     directory: Path,
     chosen: StoreParts,
+    stack: AsyncExitStack,
+    orphaned: ExitStack,
     open_log: OpenLog = open_log,
     place: Place = alone,
     scheduled: Callable[[], Awaitable[object]] | None = None,
-) -> AsyncIterator[Wired]:
-    """Open all parts, and close them in reverse.
+) -> Wired:
+    """Open all parts; `stack` closes them in reverse.
 
+    `orphaned` releases files, locks and threads where the event loop has ended without that.
     `scheduled` is what runs by the schedule: if None, the compaction of all users in this process.
 
     :raises InvalidInputError: a setting is not what it must be; nothing was opened.
@@ -140,26 +137,27 @@ async def wired(
     parts = _resolved(directory, chosen)
     check(parts.settings)
     schedule = parts.settings.compaction_schedule
-    stack = AsyncExitStack()
-    try:
-        keys = _keys(parts, stack)
-        log = await stack.enter_async_context(
-            open_log(parts.directory, keys, parts.clock, parts.settings)
-        )
-        _check_capabilities(parts.settings, log)
-        embeddings = await _embeddings(parts, log, keys, stack)
-        alerts = AlertDispatcher(parts.sinks)
-        placement = await stack.enter_async_context(place(log))
-        services = _services(parts, log, placement, embeddings, alerts)
-        _start(services, alerts, stack)
-        compaction = _compaction(parts, services, stack)
-        if schedule is not None:
-            run = scheduled or partial(compaction.run, None)
-            _schedule(parts, schedule, run, log, stack)
-        erasing = Erasing(services, alerts, compaction, parts.directory)
-        yield Wired(log, services, alerts, compaction, erasing)
-    finally:
-        await to_the_end(stack.aclose())
+    keys = _keys(parts, stack)
+    if keys is not None:
+        orphaned.callback(keys.close)
+    log = await stack.enter_async_context(
+        open_log(parts.directory, keys, parts.clock, parts.settings)
+    )
+    if (release := getattr(log, "release", None)) is not None:
+        orphaned.callback(release)
+    _check_capabilities(parts.settings, log)
+    embeddings = await _embeddings(parts, log, keys, stack)
+    orphaned.callback(embeddings.release)
+    alerts = AlertDispatcher(parts.sinks)
+    placement = await stack.enter_async_context(place(log))
+    services = _services(parts, log, placement, embeddings, alerts)
+    _start(services, alerts, stack)
+    compaction = _compaction(parts, services, stack)
+    if schedule is not None:
+        run = scheduled or partial(compaction.run, None)
+        _schedule(parts, schedule, run, log, stack)
+    erasing = Erasing(services, alerts, compaction, parts.directory)
+    return Wired(log, services, alerts, compaction, erasing)
 
 
 def _resolved(directory: Path, chosen: StoreParts) -> Resolved:
@@ -179,7 +177,7 @@ def _resolved(directory: Path, chosen: StoreParts) -> Resolved:
     )
 
 
-def _keys(parts: Resolved, stack: AsyncExitStack) -> Keys | None:
+def _keys(parts: Resolved, stack: AsyncExitStack) -> keyfile.KeyFile | None:
     """Return the keys that users' memories are under; the log reads them, and closes before."""
     if parts.key_file is None:
         return None
@@ -196,12 +194,10 @@ def _check_capabilities(settings: Settings, log: EventStore) -> None:
 async def _embeddings(
     parts: Resolved, log: EventStore, keys: Keys | None, stack: AsyncExitStack
 ) -> EmbeddingService:
-    async def opening() -> EmbeddingService:
-        opened = await anyio.to_thread.run_sync(_open_embeddings, parts, log, keys)
-        stack.push_async_callback(opened.close, min(parts.settings.shutdown_s, LEAVE_S_MAX))
-        return opened
-
-    embeddings = await to_the_end(opening())  # a thread that opens goes on without its caller
+    embeddings = await opened_in_thread(
+        partial(_open_embeddings, parts, log, keys), EmbeddingService.release
+    )
+    stack.push_async_callback(embeddings.close, min(parts.settings.shutdown_s, LEAVE_S_MAX))
     await embeddings.probe()  # before the store is marked as this model's
     await anyio.to_thread.run_sync(lambda: embeddings.check_model(reindex=parts.reindex))
     return embeddings
@@ -259,8 +255,8 @@ class _Activation:
 
     def _raise_alert(self, stream: str, change: AlertChanged, state: UserState) -> None:
         if change.raised:
-            tier = self.limits[state.account.tier].tier
-            self.alerts.post(_alert(stream, change, tier, self.parts.clock()))
+            limits = self.limits[state.account.tier]
+            self.alerts.post(_alert(stream, change, limits, self.parts.clock()))
 
 
 def _services(
@@ -301,7 +297,7 @@ def _services(
         superseding=parts.superseding,
         extractor=parts.extractor,
         metrics=parts.metrics,
-        latency=LatencyWatch(settings.latency_targets_ms),
+        latency=LatencyWatch(settings.latency_targets_ms, warns=settings.latency_warnings),
         settings=settings,
         clock_us=parts.clock,
         new_id=parts.new_id,
@@ -369,7 +365,8 @@ def _schedule(
     stack.push_async_callback(scheduler.close, parts.settings.shutdown_s)
 
 
-def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:
+def _alert(stream: str, change: AlertChanged, limits: Limits, now_us: int) -> Alert:
+    names = {change.quota.replace(".", "_"), change.quota.partition(".")[2]}
     return Alert(
         user_id=user_of(stream),
         kind=change.quota.partition(".")[0],
@@ -379,6 +376,7 @@ def _alert(stream: str, change: AlertChanged, tier: Tier, now_us: int) -> Alert:
         limit=change.limit,
         unit=change.unit,
         percent=100.0 * change.used / change.limit if change.limit else 100.0,
-        tier=tier.value,
+        tier=limits.tier.value,
         at=to_datetime(now_us),
+        upgradable=not limits.more_in_a_tier.isdisjoint(names),
     )

@@ -1,13 +1,31 @@
-"""Background work of one user: named, at most one of each name, never in the way of a caller."""
+"""Background work: of one user, named, at most one of each name; and the end of all of it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.privacy import reason
 
+PACKAGE: Final = str(Path(__file__).parents[1])
 _logger = get_logger("memory_actors.user")
+
+
+def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """End the tasks of this package on a loop that is closed, or does not run; from any thread."""
+    for task in asyncio.all_tasks(loop):
+        work: Any = task.get_coro()
+        code = getattr(work, "cr_code", None)
+        if code is None or not code.co_filename.startswith(PACKAGE):
+            continue  # the host's own
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        try:
+            loop.call_soon_threadsafe(task.cancel)
+        except RuntimeError:  # it is closed
+            with suppress(Exception):
+                work.close()
 
 
 class BackgroundTasks:

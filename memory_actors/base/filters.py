@@ -48,6 +48,7 @@ import msgspec
 
 from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.records import IS_COMPRESSED
 from memory_actors.base.validation import json_copy
 
 Predicate = Callable[[Mapping[str, Any]], bool]
@@ -195,6 +196,8 @@ class _Compiler:
 
     def _condition(self, path: str, name: str, given: object, where: str) -> FilterPart:
         operand = json_copy(given.isoformat() if isinstance(given, date) else given, where)
+        if path == IS_COMPRESSED and name == "eq" and operand is False:
+            name, operand = "ne", True  # metadata says it only of what is
         self._spend(where, len(msgspec.json.encode((path, operand))))
         negative = name in NEGATED or (name == "exists" and not _flag(operand, where))
         name = NEGATED.get(name, name)

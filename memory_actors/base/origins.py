@@ -59,6 +59,10 @@ def _names_origins(event_type: type) -> bool:
     return hasattr(event_type, "origins")
 
 
+decoded = lru_cache(maxsize=4096)(decode_meta)
+"""Return the meta of an event, not to be changed: one caller makes many events."""
+
+
 @lru_cache(maxsize=4096)  # one source says many things: its origin is one object
 def _in_meta(raw: bytes) -> Origins:
     meta = decode_meta(raw)

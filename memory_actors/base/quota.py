@@ -62,23 +62,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A month."""
 
 
+_LARGE = Limits(
+    long_term_memories=100_000,
+    long_term_bytes=1_000 * MIB,
+    entities=50_000,
+    relationships=100_000,
+    entity_bytes=500 * MIB,
+)
 TIERS: Mapping[Tier, Plan] = {
+    Tier.LOCAL: Plan(limits=_LARGE),
     Tier.FREE: Plan(
         limits=Limits(
             long_term_memories=100, long_term_bytes=10 * MIB, entities=500, relationships=1_000
         )
     ),
     Tier.PRO: Plan(price_usd=20.0),
-    Tier.ENTERPRISE: Plan(
-        limits=Limits(
-            long_term_memories=100_000,
-            long_term_bytes=1_000 * MIB,
-            entities=50_000,
-            relationships=100_000,
-            entity_bytes=500 * MIB,
-        ),
-        price_usd=200.0,
-    ),
+    Tier.ENTERPRISE: Plan(limits=_LARGE, price_usd=200.0),
 }
 """Relationships keep to twice the entities; what is not named is the same for every tier."""
 

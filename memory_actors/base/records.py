@@ -91,8 +91,10 @@ class MemoryType(StrEnum):
 
 
 class Tier(StrEnum):
-    """The subscription of a user: it sets the limits of their memory."""
+    """The plan of a user: it sets the limits of their memory."""
 
+    LOCAL = "local"
+    """The default: no price, and room for 100,000 facts."""
     FREE = "free"
     PRO = "pro"
     ENTERPRISE = "enterprise"
@@ -126,7 +128,7 @@ class Receipt(Returned, frozen=True, kw_only=True):
     memory_id: str
     operation: str
     """add, add_with_prune, seen (it was there already, and counts once more), update, delete,
-    restore, set, or unchanged (it was so already)."""
+    restore, or unchanged (it was so already)."""
     memory_type: str
     latency_ms: float
     quota_remaining: int
@@ -152,7 +154,8 @@ class Memory(Sourced, frozen=True, kw_only=True):
     content: str
     memory_type: str
     metadata: dict[str, Any]
-    """Yours, and `is_compressed: True` when the log stores the content compressed."""
+    """Yours, and `is_compressed: True` when the log stores the content compressed. A filter finds
+    the others by `{"is_compressed": False}`."""
     created_at: datetime
     """The time the log got it."""
     occurred_at: datetime
@@ -179,6 +182,10 @@ class Memory(Sourced, frozen=True, kw_only=True):
     """Long-term: how often it was said in the same words."""
     last_seen_at: datetime | None = None
     """Long-term: when it was said last."""
+    agent_id: str | None = None
+    """The agent that wrote it first."""
+    expires_at: datetime | None = None
+    """The end of its time to live; None: it stays."""
 
 
 class Hit(Memory, frozen=True, kw_only=True):

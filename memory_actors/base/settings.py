@@ -19,7 +19,7 @@ from memory_actors.base.quota import (
     Plan,
     Prices,
 )
-from memory_actors.base.records import OnDuplicate, Tier
+from memory_actors.base.records import MemoryType, OnDuplicate, Tier
 from memory_actors.base.tokens import ESTIMATES, TokenBudget, TokenCounter
 
 EXCLUSIVE_RELATIONS = frozenset(
@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     tiers: Mapping[Tier, Plan] = {}
     """Tiers that allow or cost something else than `quota.TIERS` says."""
-    default_tier: Tier = Tier.PRO
+    default_tier: Tier = Tier.LOCAL
     """Of a user whose tier was never set."""
     global_limits: GlobalLimits = GlobalLimits()
     """Limits of all users together."""
@@ -88,16 +88,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The fate of a fact in the words of one that is there, of the same session, metadata and
     source: `count` it as seen once more, `skip` it, or `keep` both. An add may say otherwise. If it
     does not, what has a session, or an id of the caller's own, is kept."""
+    ttl_s: Mapping[MemoryType, Annotated[float, Meta(gt=0)]] = {}
+    """The seconds after which memories of a kind expire, where an add does not say; what is added
+    of a kind that is not named stays."""
     deadline_s: Deadline = DEADLINE_S
     """The longest that a write may wait for its answer."""
     embedder_deadline_s: Deadline = DEADLINE_S
     """The longest that one batch of the embedder may take."""
-    embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 2_000
-    """Embeddings of texts kept in memory: 2 KB each with the default model. At least as many as may
-    be added at once. Others are read from the disk, in some 10 microseconds each."""
+    embedding_cache_texts: Annotated[int, Meta(ge=ADDED_AT_ONCE_MAX)] = 10_000
+    """Embeddings of texts kept in memory: 2 KB each with the default model, so 20 MB. At least as
+    many as may be added at once. Others are read from the disk, in some 10 microseconds each."""
     latency_targets_ms: Mapping[str, float] = LATENCY_TARGETS_MS
     """The time that a call about a kind of memory should take: longer ones are counted and, now and
     then, logged. A kind that is not named has no target."""
+    latency_warnings: bool | None = None
+    """True if longer ones are logged; None: unless the standard error is a terminal."""
     shutdown_s: Seconds = 10.0
     """Seconds that closing waits for work in hand; for a call of the embedder no more than 5."""
     log_bytes_max: Positive = 512 * 1024 * MIB

@@ -17,6 +17,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 CONTENT_BYTES_MAX = 256 * 1024  # a memory, not a book: it fits one event and one prompt
+LONG_BYTES_MAX = 15 << 20  # a fact or a document: one event of 16 MiB, beside its metadata
 METADATA_BYTES_MAX = 16 * 1024  # held in memory for filtering, so small
 NAME_BYTES_MAX = 512  # user, session, agent, key, memory id
 QUERY_BYTES_MAX = 64 * 1024
@@ -24,6 +25,7 @@ JSON_DEPTH_MAX = 32
 JSON_INT_MAX = 1 << 63
 MAKER_CHARACTERS_MAX = 100
 TOP_K_MAX = 10_000
+TTL_S_MAX = 100 * 365 * 86_400.0  # a time that is later than any is not needed
 
 
 def text_bytes(value: object, what: str, bytes_max: int) -> int:
@@ -44,9 +46,9 @@ def text_bytes(value: object, what: str, bytes_max: int) -> int:
     return size
 
 
-def content_bytes(content: object) -> int:
+def content_bytes(content: object, bytes_max: int = CONTENT_BYTES_MAX) -> int:
     """Return the length in UTF-8 of a memory's content. See `text_bytes`."""
-    return text_bytes(content, "content", CONTENT_BYTES_MAX)
+    return text_bytes(content, "content", bytes_max)
 
 
 def plain(text: str) -> str:
@@ -76,6 +78,16 @@ def check_name(value: object, what: str) -> str:
     text_bytes(value, what, NAME_BYTES_MAX)
     assert isinstance(value, str)
     return plain(value)
+
+
+def check_ttl(value: object) -> float:
+    """Return a time to live in seconds; infinity means for ever.
+
+    :raises InvalidInputError: it is no number above 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidInputError(f"ttl_s must be a number of seconds above 0, not {value!r:.80}")
+    return min(float(value), TTL_S_MAX) if math.isfinite(value) else math.inf
 
 
 def check_maker(name: object, maker: str) -> str:

@@ -28,27 +28,30 @@ with collector_at_rest():
 __all__ = ["App", "main"]
 
 REFUSED, USAGE, INTERRUPTED = 1, 2, 130
-COMMANDS: Final[Mapping[str, str]] = {
-    "memories": "add search list count get delete delete-many restore",
-    "entities": "entity",
-    "episodes": "episode",
-    "documents": "document",
-    "context": "context",
-    "transfer": "import export export-since import-since",
-    "quotas": "usage cost tier",
-    "past": "why replay diff",
-    "log": "history log stats verify",
-    "keeping": "backup restore-backup move repair erase purge heads heads-key",
-    "model": "model",
-    "doctor": "doctor",
-    "demo": "demo",
-    "serve": "serve ui keys",
-    "mcp": "mcp",
-    "compaction": "compact compaction",
-    "improve": "improve",
-    "extracting": "extract extractions undo",
+SENTENCE_MAX = 200
+COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Memories": {"memories": "add search list count get update delete delete-many restore"},
+    "Other kinds of memory": {
+        "entities": "entity",
+        "episodes": "episode",
+        "documents": "document",
+        "context": "context",
+        "extracting": "extract extractions undo",
+        "compaction": "compact compaction",
+    },
+    "Users and quotas": {"log": "users", "quotas": "usage cost tier"},
+    "The past": {"past": "why replay diff", "log": "history log"},
+    "In and out": {"transfer": "import export export-since import-since"},
+    "Serving": {"serve": "serve ui keys", "mcp": "mcp"},
+    "The store": {
+        "log": "stats verify",
+        "keeping": "backup restore-backup move repair erase purge heads heads-key",
+        "doctor": "doctor",
+        "model": "model",
+    },
+    "More": {"improve": "improve", "demo": "demo"},
 }
-"""The commands by the module that has them."""
+"""The commands by the section of the help, and by the module that has them."""
 
 
 class Commands(Mapping[str, click.Command]):
@@ -58,7 +61,12 @@ class Commands(Mapping[str, click.Command]):
     """
 
     def __init__(self) -> None:
-        self._modules = {name: module for module in COMMANDS for name in COMMANDS[module].split()}
+        self._modules = {
+            name: module
+            for modules in COMMANDS.values()
+            for module, names in modules.items()
+            for name in names.split()
+        }
 
     def __getitem__(self, name: str) -> click.Command:
         module = self._modules[name]
@@ -82,6 +90,18 @@ class Commands(Mapping[str, click.Command]):
 
 class Program(Group):
     """The whole program: a group of commands, and what becomes of their errors."""
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click gives it
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the commands by section, each with its first sentence."""
+        for section, modules in COMMANDS.items():
+            names = " ".join(modules.values()).split()
+            rows = [(name, self.commands[name].get_short_help_str(SENTENCE_MAX)) for name in names]
+            with formatter.section(section):
+                formatter.write_dl(rows, col_max=14)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run a command line and exit with its code."""
@@ -129,7 +149,9 @@ def _say_version(context: click.Context, _option: click.Parameter, asked: bool) 
         context.exit()
 
 
-@click.group(cls=Program, commands=cast("Any", Commands()), shared=(*OF_NEW, *OF_NODE))
+@click.group(
+    cls=Program, commands=cast("Any", Commands()), shared=(*OF_NEW, *OF_NODE), hidden=OF_NODE
+)
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version,
     help="Show the version and exit.",
@@ -137,6 +159,6 @@ def _say_version(context: click.Context, _option: click.Parameter, asked: bool) 
 def main() -> None:
     """Long-term memory for AI agents: add, search, audit.
 
-    Options go before or behind the command's name. Exit codes: 0 done, 1 refused or failed, 2 wrong
-    command line.
+    Options go before or behind the command's name; each command takes those of keys and of the
+    model, too. Exit codes: 0 done, 1 refused or failed, 2 wrong command line.
     """

@@ -23,6 +23,7 @@ import click
 
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter
 from memory_actors.api.user import UserMemory
+from memory_actors.base.docstrings import doc_of
 from memory_actors.base.records import Item
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Count, SharedCommand
@@ -33,6 +34,7 @@ from memory_actors.sharing.system import MemorySystem
 Decorator: TypeAlias = Callable[[Any], Any]
 
 WORDS: Final[Mapping[str, tuple[str, str]]] = {
+        "agent_id": ("--agent", "Only what this agent wrote."),
         "as_of": ("--as-of", "As it was then.  [default: now]"),
         "at": ("--at", "When it ended.  [default: now]"),
         "auto_archive": ("--auto-archive", "Let the stalest entries make room if there is none."),
@@ -81,6 +83,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "since": ("--since", "Only what was true from then on."),
         "sources": ("--from", "Only what came from there and nowhere else; may be repeated."),
         "top_k": ("--top-k", ""),
+        "ttl_s": ("--ttl", "Seconds after which it expires.  [default: never]"),
         "until": ("--until", "Only what was true up to then."),
         "valid_from": ("--from", "Since when it is true.  [default: now]"),
         "valid_to": ("--to", "When it ended.  [default: it goes on]"),
@@ -93,6 +96,8 @@ METAVARS: Final[Mapping[str, str]] = {
     "sources": "SOURCE",
     "exclude_ids": "ID",
     "exclude_session": "ID",
+    "agent_id": "ID",
+    "ttl_s": "SECONDS",
 }
 AS_JSON: Final[Mapping[str, Any]] = {"metadata": options.metadata, "memory_types": options.types}
 """The options whose values are more than their types tell."""
@@ -134,7 +139,7 @@ def mirrors(
         made: click.Command = click.command(
             name or to_people.__name__,
             cls=SharedCommand,
-            help=inspect.getdoc(to_people),
+            help=doc_of(to_people),
             shared=shared,
         )(command)
         if group is not None:
@@ -277,7 +282,7 @@ def _type(kind: Any, default: Any) -> Any:
     if kind is int:
         return Count(min=0 if default == 0 else 1)
     if kind is float:
-        return click.FloatRange(0, 1)
+        return click.FloatRange(0, min_open=True) if default is None else click.FloatRange(0, 1)
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
     if isinstance(kind, type) and issubclass(kind, Enum):

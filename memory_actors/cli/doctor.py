@@ -28,9 +28,10 @@ from memory_actors.cli.output import print_json, print_table, say, size, table, 
 from memory_actors.cli.running import run
 from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.default import DefaultEmbedder
+from memory_actors.search.indexes import graph
 from memory_actors.search.model.installed import model_dir, model_path
-from memory_actors.sharing.address import is_shared, shown
-from memory_actors.sharing.system import join
+from memory_actors.sharing.address import is_shared, server_url, shown
+from memory_actors.sharing.system import join, open_or_join
 from memory_actors.upkeep.store import closed_log
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def checks(store: Path | str) -> Iterator[Check]:
         ("model", _model),
         ("embedding", _embedding),
         ("comparing", _comparing),
-        *(_of_directory(store) if isinstance(store, Path) else _of_database(store)),
+        ("vectors", _vectors),
+        *(_of_directory(store) if isinstance(store, Path) else _of_url(store)),
     ]
     for name, look in looks:
         try:
@@ -105,7 +107,7 @@ def _packages() -> Look:
         required = importlib.metadata.requires(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
         required = ["lmdb", "msgspec", "numpy", "onnxruntime", "tokenizers"]
-    plain = (line for line in required if "extra ==" not in line)
+    plain = (line for line in required if ";" not in line)  # those of every machine
     found, missing = [], []
     for name in sorted(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in plain):
         try:
@@ -146,11 +148,31 @@ def _comparing() -> Look:
     return f"by {INSTRUCTION_SETS[number]}{slower}", "ok", ""
 
 
+def _vectors() -> Look:
+    if graph.hnswlib() is not None:
+        return f"by HNSW above {graph.GRAPH_MIN:,} memories of a kind", "ok", ""
+    found = f"hnswlib missing: above {graph.GRAPH_MIN:,} memories of a kind all are scanned"
+    return found, "warning", "run `pip install hnswlib`, which needs a C++ compiler"
+
+
 # --- the database
 
 
-def _of_database(url: str) -> list[tuple[str, Callable[[], Look]]]:
+def _of_url(url: str) -> list[tuple[str, Callable[[], Look]]]:
+    if server_url(url) is not None:
+        return [("server", lambda: _server(url))]
     return [("database", lambda: _database(url)), ("store", lambda: _store(url))]
+
+
+def _server(url: str) -> Look:
+    async def looked() -> None:
+        await (await open_or_join(url)).close()
+
+    try:
+        run(looked)
+    except MemoryActorsError as error:
+        return f"{shown(url)}: {error}", "failed", "see that `memory-actors serve` runs there"
+    return f"{shown(url)} answers", "ok", ""
 
 
 def _database(url: str) -> Look:

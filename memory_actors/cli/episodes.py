@@ -31,7 +31,7 @@ def episode() -> None:
     """Record what an agent wanted, did, and what came of it."""
 
 
-@mirrors("episodes.start", episode, new=True, embeds=True, more=[agent_of])
+@mirrors("episodes.start", episode, new=True, embeds=True, more=[agent_of], agent_id=None)
 def start(receipt: Receipt) -> None:
     """Start an episode. The id that is printed is what step and finish take."""
     say_added(receipt, "episode")
@@ -72,7 +72,7 @@ def get(found: tuple[Episode, Memory]) -> None:
     print_memory(found[1])
 
 
-@mirrors("episodes.recent", episode, "list", more=[agent_of])
+@mirrors("episodes.recent", episode, "list", more=[agent_of], agent_id=None)
 def list_(found: Sequence[Episode], agent: str | None) -> None:
     """List an agent's episodes, newest first."""
     if found:

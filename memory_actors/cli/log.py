@@ -1,7 +1,7 @@
 """history, log, stats, verify: what happened in the store, what is in it, and that it is whole."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -239,7 +239,14 @@ def _style(entry: LogEntry) -> str:
     return style_of(verb if verb in set(Effect) else effect(entry.event, None, ""))
 
 
-# --- stats
+# --- users, stats
+
+
+@mirrors("system.users")
+def users(found: Sequence[str]) -> None:
+    """List the users who ever had a memory."""
+    for user_id in found:
+        say(user_id)
 
 
 @click.command(cls=SharedCommand, shared=options.OF_STORE)

@@ -1,4 +1,4 @@
-"""add, search, list, count, get, delete, delete-many, restore."""
+"""add, search, list, count, get, update, delete, delete-many, restore."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -114,6 +114,20 @@ def say_more(shown: int, limit: int, offset: int) -> None:
 def get(memory: Memory) -> None:
     """Show one memory with all there is to it."""
     print_memory(memory)
+
+
+@mirrors(
+    "update", embeds=True, filters=options.filters("fields of the metadata, as it is now,"),
+    content=click.argument("content", type=options.given_text, required=False),
+    pinned=click.option("--pin/--unpin", "pinned", default=None, help="Never prune it, or again."),
+    metadata=click.option(
+        "--metadata", type=options.json_object, metavar="JSON", help="Its metadata from now on."
+    ),
+)  # fmt: skip
+def update(receipt: Receipt) -> None:
+    """Replace the text of a memory by CONTENT (- is stdin), or its metadata; pin it or not."""
+    changed = "Updated" if receipt.operation == "update" else "Unchanged"
+    say(f"{changed}: {receipt.memory_id}")
 
 
 @mirrors("delete")

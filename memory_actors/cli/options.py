@@ -12,13 +12,14 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from memory_actors.base.docstrings import doc_of
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.key_files import default_key_file, known_key_file
 from memory_actors.base.records import MemoryType, Trust
 from memory_actors.extraction import Extract, Extractor
 from memory_actors.search.embedding.default import DEFAULT, EMBEDDERS
 from memory_actors.search.embedding.protocol import Embedder
-from memory_actors.sharing.address import place_of, shown
+from memory_actors.sharing.address import place_of, server_url, shown
 
 DATA_VARIABLE = "MEMORY_ACTORS_DATA"
 KEYS_VARIABLE = "MEMORY_ACTORS_KEY_FILE"
@@ -51,14 +52,27 @@ class App:
     """Finds facts in messages, where the store is open nowhere else."""
 
     @property
+    def is_server(self) -> bool:
+        """True if the store is that of a server."""
+        return server_url(self.store) is not None
+
+    def refuse_server(self) -> None:
+        """Refuse the URL of a server, for what is done beside the store.
+
+        :raises InvalidInputError: the store is that of a server.
+        """
+        if self.is_server:
+            raise InvalidInputError(f"{self.shown} is a server: run this where its store is")
+
+    @property
     def store(self) -> str | Path:
-        """The data directory, or a database's URL: the option, the environment's, or ./memory."""
+        """The data directory, or a URL: the option, the environment's, or ./memory."""
         given = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA if self.data is None else self.data
         return place_of(given)
 
     @property
     def url(self) -> str | None:
-        """The URL of a store in a database; None: it is in a directory."""
+        """The URL of a store in a database or of a server; None: it is in a directory."""
         return None if isinstance(self.store, Path) else self.store
 
     @property
@@ -81,6 +95,7 @@ class App:
         """
         if isinstance(self.store, Path):
             return self.store
+        self.refuse_server()
         raise InvalidInputError(f"{self.shown} is a database, and no data directory: {instead}")
 
     @property
@@ -111,7 +126,7 @@ class App:
 
         :raises InvalidInputError: an option names one, and the store is in a directory.
         """
-        if self.url is None:
+        if self.url is None or self.is_server:
             if self.node_host is not None or self.node_port is not None:
                 raise InvalidInputError("--node-host and --node-port are for a store in a database")
             return {}
@@ -149,9 +164,19 @@ OF_DIRECTORY = ("data", "json", "debug")
 OF_NOTHING = ("json", "debug")
 
 
-def shared_options(names: Collection[str]) -> list[click.Parameter]:
+RARE = ("key_file", "embedder", "encrypt")
+"""Of every command, and told by the help of the program alone."""
+
+
+def shared_options(names: Collection[str], hidden: Collection[str]) -> list[click.Parameter]:
     """Return those of these names, of the options that many commands have in common."""
-    return [one for one in _shared_options() if one.opts[0][2:].replace("-", "_") in names]
+    found: list[click.Parameter] = []
+    for one in _shared_options():
+        name = one.opts[0][2:].replace("-", "_")
+        one.hidden = name in hidden
+        if name in names:
+            found.append(one)
+    return found
 
 
 def _shared_options() -> list[click.Option]:
@@ -170,7 +195,7 @@ def _options_of_a_store() -> list[click.Option]:
             "data",
             type=click.Path(),
             metavar="DIR|URL",
-            help="Data directory, or the postgresql:// URL of a database.  "
+            help="Data directory, or the URL of a database or a server.  "
             f"[default: {DEFAULT_DATA}; variable: {DATA_VARIABLE}]",
         ),
         _shared(
@@ -231,8 +256,8 @@ class SharedCommand(click.Command):
     """A command that takes those of the shared options that mean something for it."""
 
     def __init__(self, *args: Any, shared: Collection[str] = OF_USER, **settings: Any):
-        super().__init__(*args, **settings)
-        self.params += shared_options(shared)
+        super().__init__(*args, **_with_help(settings))
+        self.params += shared_options(shared, RARE)
 
 
 class Group(click.Group):
@@ -240,9 +265,22 @@ class Group(click.Group):
 
     command_class = SharedCommand
 
-    def __init__(self, *args: Any, shared: Collection[str] = OF_NEW, **settings: Any):
-        super().__init__(*args, **settings)
-        self.params += shared_options(shared)
+    def __init__(
+        self,
+        *args: Any,
+        shared: Collection[str] = OF_NEW,
+        hidden: Collection[str] = RARE,
+        **settings: Any,
+    ):
+        super().__init__(*args, **_with_help(settings))
+        self.params += shared_options(shared, hidden)
+
+
+def _with_help(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a command with the docstring of its function as help."""
+    if settings.get("help") is None and settings.get("callback") is not None:
+        settings["help"] = doc_of(settings["callback"])
+    return settings
 
 
 pass_app = click.make_pass_decorator(App, ensure=True)

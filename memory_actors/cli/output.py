@@ -98,7 +98,13 @@ def table(
     *columns: str, title: str | None = None, right: Sequence[str] = (), whole: Sequence[str] = ()
 ) -> Table:
     """Return an empty table; the columns in `right` hold numbers, those in `whole` never wrap."""
-    made = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    made = Table(
+        title=None if title is None else text(title),
+        title_justify="left",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
+    )
     for column in columns:
         if column in right:
             made.add_column(column, justify="right", no_wrap=True)

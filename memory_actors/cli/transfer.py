@@ -62,7 +62,11 @@ def _pair(argument: str) -> tuple[str, str]:
     "--format", "form", type=click.Choice(["jsonl", "locomo"]), default="jsonl", show_default=True
 )
 @click.option(
-    "--from", "program", type=click.Choice(list(SOURCES)), help="The program that FILE comes from."
+    "--from",
+    "program",
+    type=click.Choice(list(SOURCES)),
+    metavar="PROGRAM",
+    help=f"The program that FILE comes from: {', '.join(SOURCES)}.",
 )
 @click.option(
     "--user-field", metavar="FIELD", help="With --from: the field of a record that names its user."

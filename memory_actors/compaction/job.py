@@ -256,7 +256,11 @@ class Compaction:
         before_us = self._services.clock_us() - least // timedelta(microseconds=1)
 
         def work() -> list[Old]:
-            return [o for kind in run.kinds for o in old_memories(kind, state.of(kind), before_us)]
+            return [
+                old
+                for kind in run.kinds
+                for old in old_memories(kind, state.of(kind), before_us, state.provenance.expires)
+            ]
 
         for old in await anyio.to_thread.run_sync(work):
             run.considered += len(old.rows)

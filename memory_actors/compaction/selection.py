@@ -1,7 +1,7 @@
 """Selection: the memories that are old, and clusters of those about the same thing."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -69,11 +69,18 @@ class Old(NamedTuple):
         return Cluster(texts=tuple(said), times=times, vectors=vectors)
 
 
-def old_memories(kind: CompactedKind, state: Any, before_us: int) -> list[Old]:
-    """Return what may be compressed and was true before a time, by whose it is. For a thread."""
+def old_memories(
+    kind: CompactedKind, state: Any, before_us: int, expires: Container[str] = ()
+) -> list[Old]:
+    """Return what may be compressed and was true before a time, by whose it is. For a thread.
+
+    What expires is left alone: its summary would outlive it.
+    """
     by_owner: dict[str | None, list[Any]] = {}
     for row in kind.rows(state):
-        if last_true_us(row) < before_us and kind.compressible(row):
+        if row.memory_id in expires or last_true_us(row) >= before_us:
+            continue
+        if kind.compressible(row):
             by_owner.setdefault(kind.whose(row), []).append(row)
     for rows in by_owner.values():
         rows.sort(key=lambda row: (row.occurred_at_us, row.version))

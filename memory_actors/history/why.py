@@ -97,7 +97,10 @@ def _step(memory_id: str, recorded: Recorded[Any], what: Effect) -> WhyStep:
     )
 
 
-AUTOMATIC: Mapping[str, str] = {"CompressMemories": "compaction"}
+AUTOMATIC: Mapping[str, str] = {
+    "CompressMemories": "compaction",
+    "ExpireMemories": "its time to live, which was over",
+}
 """Commands that nobody gives: who does."""
 
 _SAYS: Mapping[Effect, str] = {

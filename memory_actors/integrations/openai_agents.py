@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import Item, Memory, MemoryType
-from memory_actors.base.validation import check_count, check_name
+from memory_actors.base.validation import LONG_BYTES_MAX, check_count, check_name
 from memory_actors.integrations.adapting import AnyUser, checked_user, missing, reach
 from memory_actors.sharing.system import UserMemory
 
@@ -29,7 +29,6 @@ KEPT_AS: Final = "openai_agents"
 """The key of the metadata under which a memory says that it is an item, and of which session."""
 ALL: Final = 1 << 40
 REST_BYTES_MAX: Final = 8 * 1024  # of 16 KiB of metadata, beside the session's name
-TEXT_BYTES_MAX: Final = 256 * 1024  # of a memory's content
 PLAIN: Final = ["content", "role"]
 """The keys of an item that is nothing but words and a speaker, in the order in which the SDK makes
 it: they need nothing beside them."""
@@ -186,6 +185,6 @@ def _is_content(text: object) -> bool:
     if not isinstance(text, str) or not text.strip():
         return False
     try:
-        return len(text.encode()) <= TEXT_BYTES_MAX
+        return len(text.encode()) <= LONG_BYTES_MAX
     except UnicodeEncodeError:
         return False

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from memory_actors import sync
+from memory_actors.base.docstrings import doc_of
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.records import Hit, Trust
 from memory_actors.integrations.adapting import AnyUser, checked_user
@@ -105,7 +106,7 @@ def _bound(function: Callable[..., Awaitable[str]], user: AnyUser) -> Tool:
     tool.__signature__ = signature.replace(parameters=parameters)
     tool.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": str}
     tool.__name__ = tool.__qualname__ = function.__name__
-    tool.__doc__ = inspect.getdoc(function)
+    tool.__doc__ = doc_of(function)
     bound: Tool = tool
     return bound
 

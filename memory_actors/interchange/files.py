@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from eventlog.files.datafile import reason, written_whole
 from memory_actors.base.errors import InvalidInputError, MemoryActorsError
@@ -41,6 +41,29 @@ class _Named(io.FileIO):
 
     read = io.RawIOBase.read  # type: ignore[assignment] # this and the next one ask `readinto`
     readall = io.RawIOBase.readall
+
+
+UNPACKED_BYTES_MIN: Final = 64 << 20  # a small file may always become so much
+UNPACKED_RATIO_MAX: Final = 100  # text packs to a tenth or a twentieth
+
+
+class Unpacking:
+    """The bytes that all parts of a file may become, before they are read."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._left_bytes = max(UNPACKED_BYTES_MIN, path.stat().st_size * UNPACKED_RATIO_MAX)
+
+    def take(self, count: int) -> None:
+        """Count bytes that were unpacked.
+
+        :raises InvalidInputError: they are more than an honest file becomes.
+        """
+        self._left_bytes -= count
+        if self._left_bytes < 0:
+            raise InvalidInputError(
+                f"{self._path} unpacks to over {UNPACKED_RATIO_MAX} times its size: it is no export"
+            )
 
 
 @contextmanager

@@ -51,6 +51,8 @@ from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
 from memory_actors.base.surrogates import without_halves
 from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    LONG_BYTES_MAX,
     check_memory_type,
     check_optional_name,
     content_bytes,
@@ -352,7 +354,8 @@ def _given(line: Line, name: str) -> bool:
 def _content(line: Line, kind: MemoryType) -> str:
     """Return the text of a line; of one that says it as JSON, that JSON, or nothing."""
     if line.content is not None:
-        content_bytes(line.content)
+        is_long = kind in (MemoryType.LONG_TERM, MemoryType.STRUCTURED)
+        content_bytes(line.content, LONG_BYTES_MAX if is_long else CONTENT_BYTES_MAX)
         return line.content
     if kind is MemoryType.WORKING and line.value is not msgspec.UNSET:
         return msgspec.json.encode(json_copy(line.value, "value")).decode()

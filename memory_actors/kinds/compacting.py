@@ -101,6 +101,8 @@ class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False
     """Of a summary: what its originals said, in bytes."""
     digests: tuple[bytes, ...] = ()
     """Those of its passages, where it has several: of a summary, and of a long text."""
+    since_us: int = 0
+    """Of a summary: when the first of its originals was true; `occurred_at_us` is the last."""
 
 
 R = TypeVar("R", bound=Compactable)
@@ -110,6 +112,7 @@ A = TypeVar("A", bound=AnySummaryAdded)
 def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
     """Return the row of a summary, with these fields of its kind."""
     digests = tuple(passage.digest for passage in recorded.data.passages)
+    fields["since_us"] = recorded.data.time_range_start_us
     return new_row(cls, recorded, pinned=False, digests=digests, **fields)
 
 

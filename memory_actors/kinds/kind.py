@@ -99,6 +99,8 @@ class Add(Command, frozen=True, kw_only=True):
     """Ids that the caller chose: they may have been used before."""
     used: Mapping[str, Any] = {}
     """The first event of each of `own_ids` that was, alive or not."""
+    expires_at_us: int | None = None
+    """The time at which what it adds expires; None: it stays."""
 
     @property
     def alone(self) -> bool:

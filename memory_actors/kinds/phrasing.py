@@ -1,6 +1,7 @@
 """The text that is embedded for a memory, with its speaker; and the digest of a text."""
 
 import hashlib
+import re
 import unicodedata
 from typing import Final
 
@@ -9,8 +10,12 @@ REPLYING: Final = frozenset({"assistant", "system", "tool"})
 CHAT_ROLES: Final = REPLYING | {USER}
 """Parts in a chat with an assistant. Any other role is the name of a person."""
 DIGEST_BYTES = 16  # chance collisions are out of the question, and a base of digests stays small
-RECIPE = "spoken/1"
-"""Names what `spoken` does. Vectors of another recipe are not found, so they are made anew."""
+RECIPE = "spoken/2"
+"""Names what an embedder gets of a text: `spoken`, then, since 2, `composed`. Vectors of another
+recipe are not found, so they are made anew."""
+
+_FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
+_INVISIBLE = re.compile("[\u00ad\u2060\ufeff]")  # soft hyphen, word joiner, byte order mark
 
 
 def spoken(content: str, role: str | None) -> str:
@@ -28,7 +33,7 @@ def spoken(content: str, role: str | None) -> str:
 
 
 def normalised(text: str) -> str:
-    """Return what two texts have in common that say the same: NFKC, each white space as one blank.
+    """Return what two texts have in common that say the same: `composed`, white space as one blank.
 
     Idempotent; of a text of usual length in 1 us.
     """
@@ -36,8 +41,14 @@ def normalised(text: str) -> str:
 
 
 def composed(text: str) -> str:
-    """Return a text in its Unicode form NFKC."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+    """Return a text in one spelling: Unicode form NFKC, digits of all scripts as 0 to 9.
+
+    Duplicates, words and embeddings all compare this form. Idempotent.
+    """
+    if text.isascii():
+        return text
+    shown = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    return _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), shown)
 
 
 def name_text(name: str, entity_type: str) -> str:

@@ -1,26 +1,31 @@
-"""Sources of each memory: a part of the user's state that follows the events of all kinds.
+"""Sources, agent and lifetime of each memory: a part of the state that follows all events.
 
 A write is said to come from a source, trusted or not; that stands in the meta of its events. This
 part folds it: a memory has the origins of everything said in it since it began, or began anew with
 a value put over it. What comes back, and a summary, names its origins in its own event, for those
 who bring it back or make it are not its source. A memory of which nobody said where it comes from
 takes no room here.
+
+The agent of a memory is the one whose handle wrote it first. A memory with a time to live expires
+at a time that its add has put into an event (`expiring.py`); one that is gone has neither.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from functools import cache
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 from immutables import Map, MapMutation
 
 from eventlog import Dropped, EventRegistry, Recorded
-from memory_actors.base.origins import Origins, merged, origins_of
+from memory_actors.base.origins import Origins, decoded, merged, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import UNSAID, Trust
-from memory_actors.kinds.events import BEGINS, ENDS, effect, says
+from memory_actors.kinds.events import BEGINS, ENDS, Effect, effect, says
 from memory_actors.kinds.kind import Command
 
 NAME = "provenance"
+V = TypeVar("V")
 
 registry = EventRegistry()
 
@@ -95,13 +100,28 @@ class ExtractionUndone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """Facts that it had forgotten, and retention has dropped."""
 
 
+@registry.event("provenance.lifetime_set")
+class LifetimeSet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A memory is to expire at a time, or no longer is."""
+
+    memory_id: str
+    expires_at_us: int | None = None
+
+
 # --- state
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """The origins of those memories that have others than `UNSAID`."""
+    """What is known of living memories beside what they say."""
 
     origins: Map[str, Origins] = Map()
+    """Of those that have others than `UNSAID`."""
+    agents: Map[str, str] = Map()
+    """The agents that wrote them, where one did."""
+    expires: Map[str, int] = Map()
+    """The times at which they expire, in microseconds."""
+    next_expiry_us: int = 0
+    """No memory expires before this; 0 when none does."""
 
     def of(self, memory_id: str) -> Origins:
         """Return the origins of a living memory; () if nobody said."""
@@ -126,22 +146,52 @@ def follow(
     state: Provenance, events: Iterable[Recorded[Any]], keys: Callable[[Any], Iterable[str]]
 ) -> Provenance:
     """Fold events of all parts, in order; `keys` gives the memories that one is about."""
-    draft = state.origins.mutate()
+    draft, agents = state.origins.mutate(), state.agents.mutate()
+    expires = state.expires.mutate()
+    moved = False
     for recorded in events:
-        said, event = origins_of(recorded), recorded.data
+        said, agent, event = origins_of(recorded), agent_of(recorded), recorded.data
         if type(event) is SourcePurged:
             for memory_id, origins in event.left.items():
                 _put(draft, memory_id, origins)
-        elif said or draft:
+        elif type(event) is LifetimeSet:
+            moved = True
+            _set(expires, event.memory_id, event.expires_at_us)
+        elif said or agent or draft or agents or expires:
             for memory_id in keys(event):
-                _evolve(draft, memory_id, recorded, said)
-    return Provenance(draft.finish())
+                what = effect(recorded.tag, event, memory_id)
+                _evolve(draft, memory_id, recorded, said, what)
+                if what in BEGINS or what in ENDS:
+                    _set(agents, memory_id, agent if what in BEGINS else None)
+                if what in ENDS and memory_id in expires:
+                    moved = True
+                    del expires[memory_id]
+    after = expires.finish()
+    soonest_us = min(after.values(), default=0) if moved else state.next_expiry_us
+    return Provenance(draft.finish(), agents.finish(), after, soonest_us)
+
+
+def agent_of(recorded: Recorded[Any]) -> str | None:
+    """Return the agent whose words an event has, if one spoke: the event's, or the caller."""
+    if _names_agent(recorded.data.__class__):
+        named: str | None = recorded.data.agent_id
+        return named
+    raw = recorded.raw_meta
+    return decoded(raw).get("agent_id") if b"agent_id" in raw else None
+
+
+@cache
+def _names_agent(event_type: type) -> bool:
+    return hasattr(event_type, "agent_id")
 
 
 def _evolve(
-    draft: MapMutation[str, Origins], memory_id: str, recorded: Recorded[Any], said: Origins
+    draft: MapMutation[str, Origins],
+    memory_id: str,
+    recorded: Recorded[Any],
+    said: Origins,
+    what: Effect,
 ) -> None:
-    what = effect(recorded.tag, recorded.data, memory_id)
     if what in BEGINS:
         _put(draft, memory_id, said)
     elif what in ENDS:
@@ -152,8 +202,12 @@ def _evolve(
 
 
 def _put(draft: MapMutation[str, Origins], memory_id: str, origins: Origins) -> None:
-    if origins and origins != (UNSAID,):
-        draft[memory_id] = origins
+    _set(draft, memory_id, None if origins == (UNSAID,) else origins)
+
+
+def _set(draft: MapMutation[str, V], memory_id: str, value: V | None) -> None:
+    if value:
+        draft[memory_id] = value
     else:
         draft.pop(memory_id, None)
 
@@ -171,6 +225,13 @@ def of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> Origins:
         elif what not in ENDS and says(recorded.data, memory_id):
             origins = merged((*origins, *said))
     return () if origins == (UNSAID,) else origins
+
+
+def agent_of_past(memory_id: str, past: Sequence[Recorded[Any]]) -> str | None:
+    """Return the agent that began the last life of a memory, as far as the log has it."""
+    told = [one for one in past if not isinstance(one.data, Dropped)]
+    began = [one for one in told if effect(one.tag, one.data, memory_id) in BEGINS]
+    return agent_of(began[-1]) if began else None
 
 
 def together(state: Provenance, memory_ids: Iterable[str]) -> Origins:
@@ -196,16 +257,24 @@ def decide(_command: Command, _state: Provenance, _limits: Limits) -> NoReturn:
 
 
 class Dump(msgspec.Struct, frozen=True):
-    """The origins by memory, in the order of the ids."""
+    """The state by memory, in the order of the ids."""
 
     origins: dict[str, Origins] = {}
+    agents: dict[str, str] = {}
+    expires: dict[str, int] = {}
 
 
 def dump(state: Provenance) -> Dump:
     """Return the state as plain data."""
-    return Dump(dict(sorted(state.origins.items())))
+    origins, agents = dict(sorted(state.origins.items())), dict(sorted(state.agents.items()))
+    return Dump(origins, agents, dict(sorted(state.expires.items())))
 
 
 def load(dumped: Dump) -> Provenance:
     """Return the state back."""
-    return Provenance(Map(dumped.origins))
+    return Provenance(
+        Map(dumped.origins),
+        Map(dumped.agents),
+        Map(dumped.expires),
+        min(dumped.expires.values(), default=0),
+    )

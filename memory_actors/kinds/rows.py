@@ -53,9 +53,9 @@ def derived(cls: type[S], /, *sources: msgspec.Struct, **fields: Any) -> S:
     return cls(**fields)
 
 
-_OF_ANY = {"original_count", *Memory.__struct_fields__} - {"key", "source"}
-"""The fields that each memory has, or each summary; the key of a document and the source of a
-relationship are its own."""
+_OF_ANY = {"original_count", *Memory.__struct_fields__} - {"agent_id", "key", "source"}
+"""The fields that each memory has, or each summary. The agent of an episode, the key of a document
+and the source of a relationship are its own."""
 
 
 def record_data(record: type[msgspec.Struct], *sources: Any, **fields: Any) -> dict[str, Any]:

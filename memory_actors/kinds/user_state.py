@@ -37,10 +37,11 @@ from memory_actors.kinds.compacting import CompactedKind, Compressed
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
+from memory_actors.kinds.expiring import EXPIRED_AT_ONCE, ExpireMemories, expired, lifetimes
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import Command, Condition, Kind, Part, Restore, Tally
+from memory_actors.kinds.kind import Add, Command, Condition, Kind, Part, Restore, Tally
 from memory_actors.kinds.long_term import AddMemories, LongTerm
-from memory_actors.kinds.provenance import Provenance, of_past, together
+from memory_actors.kinds.provenance import Provenance, agent_of_past, of_past, together
 from memory_actors.kinds.purging import Purge, purge, standing
 from memory_actors.kinds.short_term import ShortTerm
 from memory_actors.kinds.structured.state import Structured
@@ -77,9 +78,16 @@ class UserState(msgspec.Struct, frozen=True):
         """Return the state of one part."""
         return getattr(self, part.NAME)
 
+    def by_kind(self) -> dict[str, Any]:
+        """Return the states of the kinds by name."""
+        return {kind.NAME: self.of(kind) for kind in KINDS}
+
     def at(self, now_us: int) -> "UserState":
         """Return the state as it reads at a time: without what has expired."""
         state = self
+        if 0 < self.provenance.next_expiry_us <= now_us:
+            gone = expired(now_us, KINDS, self.by_kind(), self.provenance)
+            state = fold(self, [Recorded("", 0, 0, now_us, "", one, 0, 0, b"") for one in gone])
         for kind in KINDS:
             before = state.of(kind)
             now = kind.at(before, now_us)
@@ -160,19 +168,21 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
 
     def decide(command: Command, state: UserState) -> Sequence[Any]:
         mine = limits[state.account.tier]
-        if isinstance(command, Purge):
-            return purge(command, KINDS, {kind.NAME: state.of(kind) for kind in KINDS}, mine)
         if isinstance(command, AddTurn):
             added = decide(command.memory, state)
             return [*added, *decide(command.message, state)] if added else []
-        if isinstance(command, Extract | UndoExtraction):
-            return extracting.decide(command, state.long_term, state.provenance, mine)
+        several = _of_several_kinds(command, state, mine)
+        if several is not None:
+            return several
         part = _PART_OF_COMMAND[type(command)]
         if command.condition is not None:
             _check(command.condition, KIND_BY_NAME[part.NAME], state)
         if isinstance(command, AddMemories):
             command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
         events = part.decide(command, state.of(part), mine)
+        if isinstance(command, Add):
+            same = None if events else _put_again(command, state)
+            events = [*events, *lifetimes(command, events, same, state.provenance)]
         if isinstance(command, Restore) and KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
             return events
         return [_with_origins(event, command, state) for event in events]
@@ -195,6 +205,32 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 """The decider of any user for who only folds: no limit has a say in that."""
 
 
+def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Any] | None:
+    """Return the events of a command about memories of any kind; None if it is of one kind."""
+    if isinstance(command, Purge):
+        return purge(command, KINDS, state.by_kind(), mine)
+    if isinstance(command, ExpireMemories):
+        now_us = command.now_us
+        return expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
+    if isinstance(command, Extract | UndoExtraction):
+        found = extracting.decide(command, state.long_term, state.provenance, mine)
+        if isinstance(command, Extract):
+            return [*found, *lifetimes(command.add, found, None, state.provenance)]
+        return found
+    return None
+
+
+def _put_again(command: Add, state: UserState) -> str | None:
+    """Return the memory that a value was put into which it has already."""
+    row: Any = None
+    if isinstance(command, working.SetKey):
+        row = state.working.held.get(command.entry.key)
+    elif isinstance(command, structured.PutDocument):
+        put = command.document
+        row = structured.find_key(state.structured, put.collection, put.key)
+    return None if row is None else str(row.memory_id)
+
+
 def _check(condition: Condition, kind: Kind, state: UserState) -> None:
     """Refuse a change of a memory that is no longer what was asked for.
 
@@ -212,11 +248,16 @@ def _with_origins(event: Any, command: Command, state: UserState) -> Any:
     """Return an event with the origins of what it makes anew out of what was said before."""
     if isinstance(event, Compressed):
         origins = together(state.provenance, event.compressed_from_ids)
+        agents = {state.provenance.agents.get(one) for one in event.compressed_from_ids}
+        agent_id = agents.pop() if len(agents) == 1 else None
     elif isinstance(command, Restore) and hasattr(event, "origins"):
         past = command.past.get(event.memory_id, ())
         origins = of_past(event.memory_id, standing(event.memory_id, past))
+        agent_id = agent_of_past(event.memory_id, past)
     else:
         return event
+    if agent_id is not None and getattr(event, "agent_id", agent_id) is None:
+        event = msgspec.structs.replace(event, agent_id=agent_id)
     return msgspec.structs.replace(event, origins=origins) if origins else event
 
 

@@ -52,6 +52,8 @@ class Alert(Returned, frozen=True, kw_only=True):
     tier: str
     at: datetime
     """Aware."""
+    upgradable: bool = False
+    """True if another tier has a higher limit."""
 
     @property
     def message(self) -> str:
@@ -59,9 +61,11 @@ class Alert(Returned, frozen=True, kw_only=True):
         used, limit, noun = f"{self.used:,}", f"{self.limit:,}", self.quota.partition(".")[2]
         if self.unit == "bytes":
             used, limit, noun = size(self.used), size(self.limit), "content"
+        kind = self.kind.replace("_", "-").capitalize()
+        advice = " or upgrade" if self.upgradable else ""
         return (
-            f"User has used {int(self.percent)} % of the {self.kind} quota: {used} of {limit} "
-            f"{noun}. Delete old memories before it is full."
+            f"{kind} memory at {int(self.percent)}% capacity: {used} of {limit} {noun}. "
+            f"Delete old memories{advice} before it is full."
         )
 
 

@@ -7,8 +7,11 @@ is read when a scrape asks. Labels hold names from the code, never a user's id o
 label value is a series that lives as long as the process.
 """
 
+import asyncio
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eventlog.core.logs import get_logger
@@ -187,16 +190,25 @@ def _client() -> Any:
 # What calls of a kind may take is a setting, `latency_targets_ms`. A violation is logged once a
 # minute and kind at most, in words that can be searched for, with how many there were since.
 
+SAY_LATER_S = 0.05
 SAY_AGAIN_S = 60.0  # often enough to be seen, and a slow disk does not fill the log
 
 
 class LatencyWatch:
-    """Holds calls to their targets. For one thread; `clock` gives seconds that only rise."""
+    """Holds calls to their targets. For one thread; `clock` gives seconds that only rise.
+
+    `warns` None logs violations unless the standard error is a terminal.
+    """
 
     def __init__(
-        self, targets_ms: Mapping[str, float], clock: Callable[[], float] = time.monotonic
+        self,
+        targets_ms: Mapping[str, float],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        warns: bool | None = None,
     ):
         self._targets_ms = targets_ms
+        self._warns = not (sys.stderr and sys.stderr.isatty()) if warns is None else warns
         self._clock = clock
         self._violations: dict[str, int] = {}
         self._said: dict[str, tuple[float, int]] = {}
@@ -219,12 +231,15 @@ class LatencyWatch:
             self._violations[kind] = self._violations.get(kind, 0) + 1
             now_s, count = self._clock(), self._violations[kind]
             said_s, said = self._said.get(kind, (float("-inf"), 0))
-            if now_s - said_s < SAY_AGAIN_S:
+            if not self._warns or now_s - said_s < SAY_AGAIN_S:
                 return
             self._said[kind] = (now_s, count)
             took = f"{took_ms:,.0f}" if took_ms >= 10 else f"{took_ms:.1f}"
-            _logger.warning(
+            warn = partial(
+                _logger.warning,
                 f"Latency violation: {kind} took {took} ms (target: {target_ms:g} ms)",
                 operation=operation,
                 violations=count - said,
             )
+            # Behind the call: its caller may measure it, too, and the first line may load a logger.
+            asyncio.get_running_loop().call_later(SAY_LATER_S, warn)

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Hit, Memory, MemoryType
+from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds import kind, long_term
 from memory_actors.kinds.long_term import LongTerm, Row
 from memory_actors.kinds.phrasing import composed, normalised, spoken
@@ -216,6 +217,8 @@ class Folding:
 
 def gist(text: str) -> str:
     """Return what texts have in common that say the same."""
+    if len(text) > CONTENT_BYTES_MAX:  # a file or a picture: taking it apart takes too long
+        return text
     bare = [
         kept
         for word in composed(text).casefold().split()

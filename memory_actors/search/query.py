@@ -99,6 +99,8 @@ class Query(NamedTuple):
     """True if summaries of compressed memories are wanted beside the others."""
     of_origin: Wanted | None = None
     """Says by its origins whether a memory may be found; None: all may."""
+    agent_id: str | None = None
+    """The agent that wrote the memories that may be found; None: any, or none."""
     each_kind: bool = False
     """True if the best of each kind is wanted, however good those of the others are."""
     order: Order = "score"
@@ -122,7 +124,7 @@ class Query(NamedTuple):
     def is_narrow(self) -> bool:
         """True if it may find some memories of its kinds only, not all."""
         spans = self.since_us, self.until_us, self.as_of_us
-        others = self.filters, self.of_origin, self.exclude_session
+        others = self.filters, self.of_origin, self.agent_id, self.exclude_session
         return bool(self.exclude_ids) or any(one is not None for one in (*spans, *others))
 
     @property
@@ -186,6 +188,11 @@ async def narrowed(
             if number is not None:
                 passing[number] = query.of_origin(origins)
         owners = np.flatnonzero(passing) if owners is None else owners[passing[owners]]
+    if query.agent_id is not None:
+        wrote = (one for one, agent in provenance.agents.items() if agent == query.agent_id)
+        found = (parts.traits.owners.find(memory_id) for memory_id in wrote)
+        mine = np.array([number for number in found if number is not None], np.int64)
+        owners = mine if owners is None else np.intersect1d(owners, mine)
     return parts, _rows(parts, owners, query)
 
 
@@ -253,6 +260,7 @@ def row_test(query: Query, provenance: Provenance) -> Test:
             and (query.exclude_session is None or session_id != query.exclude_session)
             and (query.filters is None or query.filters.test(row.shown_metadata))
             and (query.of_origin is None or query.of_origin(provenance.of(row.memory_id)))
+            and (query.agent_id is None or provenance.agents.get(row.memory_id) == query.agent_id)
             and (not timed or in_time(row))
         )
 

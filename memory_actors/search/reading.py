@@ -73,6 +73,9 @@ def _told(found: Found, events: Events, provenance: Provenance) -> dict[str, Any
     told["metadata"] = msgspec.to_builtins(row.shown_metadata)  # a copy: it is the caller's
     told["data"] = data
     told["source"] = "compressed" if is_summary(row) else "memory"
+    told.setdefault("agent_id", provenance.agents.get(row.memory_id))
+    if (at_us := provenance.expires.get(row.memory_id)) is not None:
+        told["expires_at"] = to_datetime(at_us)
     if "times_seen" in own:
         again_us = last_true_us(row)
         again = told["occurred_at"] if again_us == row.occurred_at_us else to_datetime(again_us)

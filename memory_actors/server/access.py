@@ -17,6 +17,7 @@ from eventlog.core.logs import get_logger
 from memory_actors.base.api_keys import ApiKey, KeyStore
 from memory_actors.base.errors import InvalidInputError, KeyFileError
 from memory_actors.base.privacy import reason
+from memory_actors.server.admission import take_place
 from memory_actors.sharing.system import MemorySystem
 
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -48,12 +49,14 @@ def unescaped(part: str, what: str) -> str:
 
 
 async def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
-    """Let nobody in without a key, public routes aside."""
+    """Let nobody in without a key, public routes aside, nor a key that has its places in work."""
     if handler.opt.get("public"):
         return
     keys: KeyStore = connection.app.state.api_keys
     await keys.refresh()
-    connection.scope["auth"] = _known(keys, connection.headers.getall("authorization", []))
+    key = _known(keys, connection.headers.getall("authorization", []))
+    take_place(connection.scope, key)  # type: ignore[arg-type]
+    connection.scope["auth"] = key
 
 
 def _known(keys: KeyStore, headers: list[str]) -> ApiKey:

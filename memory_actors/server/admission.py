@@ -2,22 +2,27 @@
 
 - A bounded number of requests is in work; one more is answered 503 at once. `/health` always gets
   through: a busy server is not a dead one.
+- Each key has a bounded part of these places, so that one key cannot lock the others out. The
+  guards learn the key, and take its place with `take_place` before they read the body.
 - A body has to arrive within a deadline, so that nobody holds a place by sending nothing.
+- A request whose client hangs up is cancelled. A write that was handed to its actor is carried out.
 - The path is matched as it was sent, with its escapes: an encoded slash is part of an id, never the
   end of one. `access.read_path` takes the escapes out.
 - Whatever the routes let through is answered here, and logged by its type and place.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 from litestar import Litestar
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, TooManyRequestsException
 
 from eventlog.core.logs import get_logger
+from memory_actors.base.api_keys import ApiKey
 from memory_actors.base.privacy import reason
 from memory_actors.server.problems import (
     MEDIA_TYPE,
@@ -30,15 +35,19 @@ from memory_actors.server.problems import (
 IN_FLIGHT_MAX: Final = 256  # most of them wait for the disk or the model
 BODY_DEADLINE_S: Final = 30.0  # 1 MiB at 280 kbit/s
 STREAMS_MAX: Final = 128  # of clients that listen: they wait, and take no place from the others
+PER_KEY_PART: Final = 4  # a user's key has a fourth of the places; a root key all but a fourth
 HEALTH: Final = "/health"
 MCP: Final = "/mcp"
 EVENTS: Final = "/events"
+_OF_A_BODY: Final = (b"content-length", b"transfer-encoding")
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PLACE: Final = "memory_actors.place"  # in a scope: the `_Place` of its request
 
 _logger = get_logger("memory_actors.server")
 
@@ -66,6 +75,8 @@ class Admission:
         self._body_deadline_s = body_deadline_s
         self._in_flight = 0
         self._streams = 0
+        self._of_keys: Counter[str] = Counter()
+        self._streams_of_keys: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -80,7 +91,7 @@ class Admission:
             return
         self._in_flight += 1
         try:
-            await self._admit(scope, receive, send)
+            await self._admit(scope, receive, send, _Place(self._of_keys, self._in_flight_max))
         finally:
             self._in_flight -= 1
 
@@ -91,45 +102,109 @@ class Admission:
             return
         self._streams += 1
         try:
-            await self._admit(scope, receive, send)
+            await self._admit(scope, receive, send, _Place(self._streams_of_keys, STREAMS_MAX))
         finally:
             self._streams -= 1
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = {**scope, "path": sent_path(scope)}
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, place: "_Place") -> None:
+        asked = {**scope, "path": sent_path(scope), PLACE: place}
         answer = _Answer(send)
         app: Any = self._mcp if is_mcp(scope) else self.routes
         try:
-            await app(asked, _Body(receive, self._body_deadline_s), answer)
+            async with asyncio.timeout(None) as work:
+                body = _Body(asked, receive, self._body_deadline_s, answer, work)
+                try:
+                    await app(asked, body, answer)
+                finally:
+                    body.close()
         except Exception as error:
+            if work.expired():
+                return
             _logger.warning("request broke off", error=reason(error))
             if not answer.begun:
                 await _answer(send, problem_of(error))
+        finally:
+            place.leave()
+
+
+class _Place:
+    """The place of a request among those of its key."""
+
+    def __init__(self, taken: Counter[str], places: int):
+        self._taken, self._places = taken, places
+        self._key_id: str | None = None
+
+    def take(self, key: ApiKey) -> None:
+        if self._taken[key.id] >= of_key(key, self._places):
+            raise TooManyRequestsException(
+                f"This key has {self._taken[key.id]} requests in work: wait until one has ended.",
+                headers={"Retry-After": str(RETRY_AFTER_S)},
+            )
+        self._key_id = key.id
+        self._taken[key.id] += 1
+
+    def leave(self) -> None:
+        if self._key_id is not None:
+            self._taken[self._key_id] -= 1
+            if not self._taken[self._key_id]:
+                del self._taken[self._key_id]
+
+
+def of_key(key: ApiKey, places: int) -> int:
+    """Return how many of the places one key may have at a time."""
+    part = max(2, places // PER_KEY_PART)
+    return max(part, places - part) if key.is_root else part
+
+
+def take_place(scope: Scope, key: ApiKey) -> None:
+    """Count a request for its key.
+
+    :raises TooManyRequestsException: the key has as many in work as it may.
+    """
+    place: _Place = scope[PLACE]
+    place.take(key)
 
 
 class _Answer:
-    """Passes an answer on, and knows whether it has begun."""
+    """Passes an answer on, and knows whether it has begun, and whether it is whole."""
 
     def __init__(self, send: Send):
         self._send = send
-        self.begun = False
+        self.begun = self.whole = False
 
     async def __call__(self, message: Message) -> None:
         self.begun = True
+        self.whole = message["type"] == "http.response.body" and not message.get("more_body")
         await self._send(message)
 
 
 class _Body:
-    """Passes a body on; fails for one that breaks off, or is not whole by the deadline."""
+    """Passes a body on; fails for one that breaks off, or is not whole by the deadline.
 
-    def __init__(self, receive: Receive, deadline_s: float):
-        self._receive = receive
-        self._until_s = asyncio.get_running_loop().time() + deadline_s
-        self._whole = False
+    Behind the body, and from the start where the request has none, it waits for the client to hang
+    up, and then ends the work.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        deadline_s: float,
+        answer: _Answer,
+        work: asyncio.Timeout,
+    ):
+        self._receive, self._answer, self._work = receive, answer, work
+        self._loop = asyncio.get_running_loop()
+        self._until_s = self._loop.time() + deadline_s
+        self._empty = _has_no_body(scope)
+        self._end = self._loop.create_task(self._hung_up()) if self._empty else None
 
     async def __call__(self) -> Message:
-        if self._whole:
-            return await self._receive()
+        if self._empty:
+            self._empty = False
+            return {"type": "http.request", "body": b"", "more_body": False}
+        if self._end is not None:
+            return await asyncio.shield(self._end)
         try:
             async with asyncio.timeout_at(self._until_s):
                 message = await self._receive()
@@ -137,8 +212,26 @@ class _Body:
             raise HTTPException("The body did not arrive in time.", status_code=408) from None
         if message["type"] == "http.disconnect":
             raise HTTPException("The client hung up.", status_code=400)  # nobody reads it
-        self._whole = not message.get("more_body", False)
+        if not message.get("more_body", False):
+            self._end = self._loop.create_task(self._hung_up())
         return message
+
+    async def _hung_up(self) -> Message:
+        while (message := await self._receive())["type"] != "http.disconnect":
+            pass
+        if not self._answer.whole:
+            self._work.reschedule(self._loop.time())
+        return message
+
+    def close(self) -> None:
+        """Stop waiting."""
+        if self._end is not None:
+            self._end.cancel()
+
+
+def _has_no_body(scope: Scope) -> bool:
+    sizes = {name: size for name, size in scope["headers"] if name in _OF_A_BODY}
+    return sizes.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in sizes
 
 
 def is_mcp(scope: Scope) -> bool:
@@ -155,7 +248,7 @@ def sent_path(scope: Scope) -> str:
 
 async def _answer(send: Send, problem: Problem) -> None:
     headers = [(b"content-type", MEDIA_TYPE.encode())]
-    if problem.status == 503:
+    if problem.status in (429, 503):
         headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": msgspec.json.encode(problem)})

@@ -102,7 +102,15 @@ def create_app(
 
     routes = Litestar(
         [health, users.router(), admin.router(), dashboard.router(), manual.page],
-        state=State({"memory": memory, "api_keys": keys, "jobs": jobs, "ending": ending}),
+        state=State(
+            {
+                "memory": memory,
+                "api_keys": keys,
+                "jobs": jobs,
+                "ending": ending,
+                "replays": asyncio.Semaphore(dashboard.REPLAYS_MAX),
+            }
+        ),
         cors_config=_cors(cors_origins) if cors_origins else None,
         guards=[read_path, known_key],
         exception_handlers={HTTPException: respond, Exception: respond},

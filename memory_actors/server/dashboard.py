@@ -6,6 +6,7 @@ everywhere else, and nothing more. Arguments and results are those of the operat
 needs no route of its own.
 """
 
+import asyncio
 import gzip
 import hashlib
 from collections import deque
@@ -73,6 +74,9 @@ ABOUT_ONE: Final = frozenset(
     f"system.{name}" for name in ("compaction_stats", "diff", "events", "recalls")
 )
 """The ones among them that a user's own key may ask for, about that user."""
+NOT_TAKEN: Final = ("user_id", "progress", "stop", "follow")
+"""The parameters that a call does not name: an answer ends, so nothing is followed."""
+REPLAYS_MAX: Final = 2  # each holds a user's state and indexes, and folds on the one loop
 STATISTICS: Final = "system.statistics"
 """Asked for like an operation, though it is answered at once."""
 
@@ -160,7 +164,7 @@ async def call(request: Request[Any, Any, Any], data: Annotated[PageCall, Body()
     state = request.app.state
     _check_reach(request.auth, data)
     await set_tier_once(state.memory, state.api_keys, request.auth)
-    return PageAnswer(await _called(state.memory, data))
+    return PageAnswer(await _called(state.memory, data, state.replays))
 
 
 def _check_reach(key: ApiKey, asked: PageCall) -> None:
@@ -177,7 +181,7 @@ def _check_reach(key: ApiKey, asked: PageCall) -> None:
         check_may_reach(key, asked.user_id)
 
 
-async def _called(memory: MemorySystem, asked: PageCall) -> Any:
+async def _called(memory: MemorySystem, asked: PageCall, replays: asyncio.Semaphore) -> Any:
     name = asked.operation
     if name == STATISTICS:
         told: Any = memory.statistics()
@@ -195,7 +199,7 @@ async def _called(memory: MemorySystem, asked: PageCall) -> Any:
         return await _result(memory.user(user_id), operation, positional, given, asked)
     if operation.writes:
         raise InvalidInputError(f"{name} changes a memory, and the past cannot be changed")
-    async with memory.replay(user_id, asked.as_of, dropped="mark") as past:
+    async with replays, memory.replay(user_id, asked.as_of, dropped="mark") as past:
         return await _result(past, operation, positional, given, asked)
 
 
@@ -203,24 +207,31 @@ def _arguments(
     name: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments that are given, as the operation takes them."""
-    taken = [one for one in parameters if one.name not in ("user_id", "progress", "stop")]
+    taken = [one for one in parameters if one.name not in NOT_TAKEN]
+    struct = struct_of(name.replace(".", "_"), taken, IN_HTTP)
+    if any(one.is_required and one.name not in struct.__struct_fields__ for one in taken):
+        raise InvalidInputError(f"the dashboard does not ask for {name}: JSON has no such argument")
     try:
-        read = msgspec.convert(given, struct_of(name.replace(".", "_"), taken, IN_HTTP))
+        read = msgspec.convert(given, struct)
     except msgspec.ValidationError as error:
         raise ClientException(f"{name} does not take this: {error}") from error
-    positional: list[Any] = []
     named = {one: checked(one, getattr(read, one)) for one in given}
-    for one in taken:
-        if one.kind is one.kind.VAR_POSITIONAL:
-            positional = named.pop(one.name, [])
-    return positional, named
+    several = [one.name for one in taken if one.kind is one.kind.VAR_POSITIONAL]
+    if not several:
+        return [], named
+    before = [one.name for one in taken if one.kind is one.kind.POSITIONAL_OR_KEYWORD]
+    return [*map(named.pop, before), *named.pop(several[0], [])], named
 
 
 async def _result(
     target: Any, operation: Operation, positional: list[Any], given: dict[str, Any], asked: PageCall
 ) -> Any:
     """Carry an operation out on what has it; what it yields is gathered."""
-    returned = operation.bound(target, asked.document)(*positional, **given)
+    try:
+        method = operation.bound(target, asked.document)
+    except AttributeError as error:
+        raise InvalidInputError(f"{operation.name} is not about one document") from error
+    returned = method(*positional, **given)
     return await (_gathered(returned, asked) if isasyncgen(returned) else returned)
 
 

@@ -8,6 +8,7 @@ each request anew; a session belongs to the key that opened it. A request from a
 name that is not ours, is refused: see `hosts`.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
@@ -22,13 +23,14 @@ from mcp.server.auth.middleware.bearer_auth import (
 from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
 from starlette.middleware.authentication import AuthenticationMiddleware
 
-from memory_actors.base.api_keys import KeyStore
+from memory_actors.base.api_keys import ApiKey, KeyStore
 from memory_actors.integrations.mcp.serving import TOOL_SETS, Context, agent_of, new_server
 from memory_actors.server.access import check_may_reach, set_tier_once
-from memory_actors.server.admission import MCP, Receive, Scope, Send
+from memory_actors.server.admission import MCP, Receive, Scope, Send, of_key, take_place
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -102,6 +104,7 @@ class Mounted:
         key = self._keys.find(user.access_token.token)
         if key is None:  # revoked since
             raise PermissionDeniedException("This key was revoked.")
+        take_place(scope, key)
         manager = self._managers.get(scope["path"].removeprefix(MCP).strip("/") or "memory")
         if manager is None:
             raise NotFoundException
@@ -116,12 +119,34 @@ class Mounted:
         check_may_reach(key, user_id)
         scope[USER_ID] = user_id
         await set_tier_once(self._memory, self._keys, key)
+        await _make_room(manager, scope, key)
         await manager.handle_request(scope, receive, send)
 
     async def _whose(self, context: Context) -> UserMemory:
         assert context.request is not None
         user_id: str = context.request.scope[USER_ID]
         return self._memory.user(user_id, agent_id=agent_of(context))
+
+
+async def _make_room(sessions: StreamableHTTPSessionManager, scope: Scope, key: ApiKey) -> None:
+    """End a session before a new one that would be one too many.
+
+    It is the oldest of this key, or, if the server is full, of the key with the most.
+    """
+    headers = dict(scope["headers"])
+    spoken = headers.get(b"mcp-protocol-version", HANDSHAKE_PROTOCOL_VERSIONS[0].encode())
+    if b"mcp-session-id" in headers or spoken.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
+        return
+    owners, open_ = sessions._session_owners, sessions._server_instances  # noqa: SLF001 - no other way
+    counts = Counter(owner["client_id"] for owner in owners.values())
+    if counts[key.id] >= of_key(key, SESSIONS_MAX):
+        most = key.id
+    elif len(open_) >= SESSIONS_MAX:
+        most = counts.most_common(1)[0][0]
+    else:
+        return
+    oldest = next(one for one, owner in owners.items() if owner["client_id"] == most)
+    await sessions._discard_session(oldest, open_[oldest])  # noqa: SLF001
 
 
 def _security(hosts: Sequence[str]) -> TransportSecuritySettings:

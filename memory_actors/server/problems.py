@@ -108,7 +108,7 @@ _KNOWN: Final = (
 _NAMES: Final[Mapping[int, str]] = {
     400: "invalid-input", 401: "unauthorized", 403: "forbidden", 404: "not-found",
     405: "method-not-allowed", 408: "request-timeout", 413: "content-too-large",
-    503: "unavailable",
+    429: "too-many-requests", 503: "unavailable",
 }  # fmt: skip
 _TITLES: Final[Mapping[int, str]] = {400: "Invalid input", 413: "Content too large"}
 _NO_BODY: Final = "This address takes a JSON body, and there was none: see /schema for its fields."

@@ -76,6 +76,9 @@ QUERY: Final[Mapping[str, QueryParameter]] = {
         examples=example([NAMED["source"]]),
     ),
     "min_trust": QueryParameter(description="Nothing less trusted.", examples=example("unknown")),
+    "agent_id": QueryParameter(
+        description="Only what this agent wrote.", examples=example(NAMED["agent_id"])
+    ),
     "limit": QueryParameter(ge=1, le=PAGE_MAX, examples=example(100)),
     "offset": QueryParameter(ge=0, examples=example(0)),
 }

@@ -13,26 +13,28 @@ import errno
 import fcntl
 import ipaddress
 import os
+import re
 import secrets
 import socket
 import time
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from eventlog.core.errors import DiskFull, LogUnavailable
-from eventlog.files.datafile import make_directory, means_no_room, named, open_regular
+from eventlog.files.datafile import advice, make_directory, means_no_room, named, open_regular
 from memory_actors.base.errors import InvalidInputError
 
 FILE: Final = "owner.json"
 SOCKET: Final = "owner.sock"
 OWNER_ONLY: Final = 0o600
+ADDRESS_BYTES_MAX: Final = 64 << 10
 PATH_BYTES_MAX: Final = 100  # of a socket: 104 on macOS, 108 on Linux
 BACKLOG: Final = 128
-SCHEMES: Final = ("postgresql://", "postgres://")
+_SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not the C:/ of a path
 LOOK_S_MAX: Final = 0.2
 LOOK_AGAIN_S: Final = 0.02
 GIVEN_UP_LOOKS: Final = 50
@@ -43,11 +45,11 @@ _OPEN_FILES: Final = Path("/proc/self/fd")
 class Address(msgspec.Struct, frozen=True, kw_only=True):
     """The process that owns a store, and the socket or port on which it listens."""
 
-    pid: int
+    pid: Annotated[int, msgspec.Meta(gt=0, lt=1 << 31)]
     since: float
     """Seconds since 1970."""
     secret: str
-    port: int | None = None
+    port: Annotated[int, msgspec.Meta(gt=0, lt=1 << 16)] | None = None
     """None: the socket in the directory."""
     host: str = "127.0.0.1"
     machine: str | None = None
@@ -57,12 +59,22 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def database_url(place: str | Path) -> str | None:
-    """Return the URL of a database, if a store is named by one; None: it is a directory."""
-    return place if isinstance(place, str) and place.startswith(SCHEMES) else None
+    """Return the URL of a database, if a store is named by one; None: it is something else."""
+    return _url(place, "postgresql", "postgres")
+
+
+def server_url(place: str | Path) -> str | None:
+    """Return the URL of a server, if a store is named by one; None: it is something else."""
+    return _url(place, "http", "https")
+
+
+def _url(place: str | Path, *schemes: str) -> str | None:
+    scheme, _, rest = place.strip().partition("://") if isinstance(place, str) else ("", "", "")
+    return f"{scheme.lower()}://{rest}" if scheme.lower() in schemes else None
 
 
 def place_of(place: str | Path) -> Path | str:
-    """Return the place of a store: a directory, or the URL of a database.
+    """Return the place of a store: a directory, or the URL of a database or of a server.
 
     :raises InvalidInputError: it is neither.
     """
@@ -70,15 +82,22 @@ def place_of(place: str | Path) -> Path | str:
         raise InvalidInputError(
             f"a store is in one directory or one database, not in a {type(place).__name__}: name it"
         )
-    return database_url(place) or named(place)
+    if (url := database_url(place) or server_url(place)) is not None:
+        return url
+    if (scheme := _SCHEME.match(str(place))) is not None:
+        raise InvalidInputError(
+            f"no store can be opened by this {scheme[1]} URL: name a directory, or give as "
+            "text a postgresql:// URL, or the http:// or https:// URL of a server"
+        )
+    return named(place)
 
 
 def shown(place: str | Path) -> str:
-    """Return the name of a store as it may be shown: that of a database without its password.
+    """Return the name of a store as it may be shown: a URL without its password.
 
     What stands before the last `@` is taken for user and password, however badly it is written.
     """
-    url = database_url(place)
+    url = database_url(place) or server_url(place)
     if url is None:
         return str(place)
     scheme, _, rest = url.partition("://")
@@ -95,12 +114,13 @@ def has_password(url: str) -> bool:
 
 
 def read_address(directory: Path) -> Address | None:
-    """Return who has a store, or had it when they ended; None if nobody says so."""
+    """Return who has a store, or had it when they ended; None if nobody says so, or damaged."""
     try:
         with os.fdopen(open_regular(directory / FILE), "rb") as file:
-            return msgspec.json.decode(file.read(), type=Address)
+            address = msgspec.json.decode(file.read(ADDRESS_BYTES_MAX), type=Address)
     except (OSError, ValueError, LogUnavailable):  # a name that no file can have, or no JSON
         return None
+    return address if is_loopback(address.host) else None
 
 
 @contextmanager
@@ -139,11 +159,12 @@ def listening(directory: Path) -> tuple[socket.socket, Address]:
 def note(directory: Path, port: int | None = None) -> Address:
     """Write down that this process has a store."""
     address = Address(pid=os.getpid(), since=time.time(), secret=secrets.token_hex(32), port=port)
+    path, data = directory / FILE, msgspec.json.encode(address)
     try:
-        _write(directory / FILE, msgspec.json.encode(address))
+        _write(path, data)
     except OSError as error:
         kind = DiskFull if means_no_room(error) else LogUnavailable
-        raise kind(f"cannot write {directory / FILE}: {error.strerror}") from error
+        raise kind(f"cannot write {path}: {error.strerror}{advice(error)}") from error
     return address
 
 
@@ -162,14 +183,28 @@ def _listening_here(directory: Path) -> socket.socket:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file for its owner alone, whole or not at all."""
-    scratch = path.with_name(f"{path.name}.new")
-    with suppress(FileNotFoundError):
-        scratch.unlink()
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
+    """Write a file for its owner alone, whole or not at all.
+
+    On a full disk what the last owner has left is written over: it has its room still.
+    """
+    scratch = _scratch(path)
+    if not scratch.exists() and path.exists():
+        path.replace(scratch)
+    with os.fdopen(open_regular(scratch, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW), "r+b") as file:
+        os.fchmod(file.fileno(), OWNER_ONLY)
+        file.write(data.ljust(os.fstat(file.fileno()).st_size))
     scratch.replace(path)
+
+
+def _scratch(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
+def _blank(path: Path) -> None:
+    """Take a file away, and keep its room for the next owner."""
+    with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
+        file.write(b" " * os.fstat(file.fileno()).st_size)
+    path.replace(_scratch(path))
 
 
 def forget_socket(directory: Path) -> None:
@@ -185,12 +220,12 @@ async def forget_owner(directory: Path, secrets: Container[str]) -> None:
     writes the file anew, or gives up: that is waited for, but not long.
     """
     for _ in range(GIVEN_UP_LOOKS):
-        if _forgotten(directory, secrets):
+        if forget_now(directory, secrets):
             return
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def _forgotten(directory: Path, secrets: Container[str]) -> bool:
+def forget_now(directory: Path, secrets: Container[str]) -> bool:
     """Remove the file if it is one of ours, and return whether it no longer is there."""
     turn = OpeningTurn(directory)
     is_our_turn = turn.taken()
@@ -200,7 +235,7 @@ def _forgotten(directory: Path, secrets: Container[str]) -> bool:
             return True
         if is_our_turn:
             with suppress(OSError):
-                (directory / FILE).unlink(missing_ok=True)
+                _blank(directory / FILE)
         return is_our_turn
     finally:
         turn.ended()

@@ -4,12 +4,13 @@ They read what the owner has at hand. A connection of its own carries each: that
 belongs to its event loop, which waits as well.
 """
 
+import asyncio
 import os
 import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.sharing import frames
@@ -21,7 +22,18 @@ WAIT_S: Final = 10.0
 LOOK_S_MAX: Final = 1.0
 """The thread may be that of an event loop: it is not held up for longer."""
 LOOK_AGAIN_S: Final = 0.02
-OWNED_HERE: Final[dict[str, Callable[[frames.Call], bytes]]] = {}
+
+
+class OwnedHere(NamedTuple):
+    """An owner in this process."""
+
+    answer: Callable[[frames.Call], bytes]
+    loop: asyncio.AbstractEventLoop
+    release: Callable[[], object]
+    """Lets go of the store, without the loop. Blocks."""
+
+
+OWNED_HERE: Final[dict[str, OwnedHere]] = {}
 """The owners in this process, by the secret of the address: nobody else could answer."""
 
 
@@ -51,7 +63,7 @@ def _answer(directory: Path, choices: Choices, call: frames.Call, address: Addre
     if address is None:
         raise FileNotFoundError(directory)
     if address.secret in OWNED_HERE:
-        return OWNED_HERE[address.secret](call)
+        return OWNED_HERE[address.secret].answer(call)
     client = secrets.token_urlsafe(9)  # of this call alone
     hello = frames.Hello(frames.PROTOCOL, address.secret, client, os.getpid(), choices, keeps=False)
     try:

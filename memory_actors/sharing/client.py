@@ -52,7 +52,8 @@ class Client:
 
     `own` opens the store here, where there is no owner any more: with the choices `owning`, if they
     are not those that it asks of an owner. One that does not keep the store then gives it to the
-    first who comes and does. In a forked child it connects anew.
+    first who comes and does. In a forked child, and on another loop when its own has ended, it
+    connects anew.
     """
 
     def __init__(
@@ -113,13 +114,13 @@ class Client:
         self._check_here()
         return await self._at.start()
 
-    async def join(self) -> None:
-        """Connect with the owner.
+    async def start_and_join(self) -> Any:
+        """Do as `start`, and be a client of the store also if it is open here.
 
-        :raises OSError: there is none.
+        Return the store if a full disk lets nobody connect with it.
         """
         self._check_here()
-        await self._at.join()
+        return await self._at.start_and_join()
 
     # --- operations
 
@@ -208,7 +209,7 @@ class Client:
 
     async def close(self) -> None:
         """End the connection; an owner that this process has become closes the store."""
-        if self._closed or os.getpid() != self._pid:  # not begun here: there is nothing to close
+        if self._closed or not self._is_begun():  # there is nothing to close
             self._closed = True
             return
         self._check_here()
@@ -297,10 +298,14 @@ class Client:
             if waiting.after is not None:
                 self._at.say(frames.Cancel(number))
 
+    def _is_begun(self) -> bool:
+        """Say whether it has begun in this process, on a loop that has not ended."""
+        return os.getpid() == self._pid and not self._loop.is_closed()
+
     def _check_here(self, *, loop_too: bool = True) -> None:
-        if os.getpid() != self._pid and loop_too:
-            if self._pid is not None:  # in a child process: what was open is its parent's
-                self._at.close_in_child()
+        if loop_too and not self._is_begun():
+            if self._pid is not None:
+                self._at.close_socket()
             self._begin_here()
         if self._closed:
             raise SystemClosedError("the memory system is closed: open it again")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
+from eventlog.core.waiting import at_loop_end
 from memory_actors.base.errors import DeadlineExceededError, SystemClosedError, UnavailableError
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.sharing import frames
@@ -26,6 +27,7 @@ from memory_actors.sharing.address import (
     reachable,
     unmake,
 )
+from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices, same
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_of
@@ -96,6 +98,7 @@ class Connection:
         self._given_up: asyncio.Task[None] | None = None
         self._given_up_s = -GIVEN_S
         self._closed = False
+        self._cancel_end = at_loop_end(self.close_socket)
 
     @property
     def position(self) -> int:
@@ -113,14 +116,15 @@ class Connection:
         if self.link is not None:
             self.link.alive_s = self._loop.time()
 
-    def close_in_child(self) -> None:
-        """Close this process's copy of the socket, in a forked child."""
+    def close_socket(self) -> None:
+        """Close the socket past its loop: that has ended, or is the parent's in a forked child."""
         if self.link is not None:
-            self.link.close_in_child()
+            self.link.close_socket()
 
     async def close(self) -> None:
         """End it; an owner that this process has become closes the store."""
         self._closed = True
+        self._cancel_end()
         running = [task for task in (self._connecting, self._pings) if task is not None]
         for task in running:
             task.cancel()
@@ -144,6 +148,8 @@ class Connection:
             self._on_heard(message)
         elif link is self.link:
             self._leaving, self.link = link, None
+        else:
+            link.close()  # it came with the welcome: `join` finds that it has ended
 
     def _settle_welcome(self, link: FrameLink, outcome: frames.Welcome | Exception) -> None:
         if self._joining is None or self._joining[0] is not link or self._joining[1].done():
@@ -174,8 +180,7 @@ class Connection:
     async def _connected(self) -> None:
         try:
             while self.link is None:  # it may be lost while all is sent again
-                if await self.start() is not None:
-                    await self.join()
+                await self.start_and_join()
                 await self._again()
         except Exception as error:
             self._failed(error)
@@ -215,6 +220,22 @@ class Connection:
                 )
             await asyncio.sleep(LOOK_AGAIN_S)
 
+    async def start_and_join(self) -> Any:
+        """Connect with the owner, who may be this process; return a store that is not shared."""
+        while (owned := await self.start()) is not None:
+            if not owned._is_shared:  # noqa: SLF001 - a full disk had no room for its address
+                return owned
+            try:
+                return await self.join()
+            except DeadlineExceededError:
+                raise
+            except RefusedError as refused:
+                if not isinstance(refused.error, SystemClosedError):
+                    raise refused.error from None
+            except OSError:  # it was given up at once: there is another owner soon
+                pass
+        return None
+
     async def join(self) -> None:
         """Connect with the owner.
 
@@ -224,6 +245,10 @@ class Connection:
         address = self._address()
         if address is None:
             raise FileNotFoundError(self.directory)
+        here = OWNED_HERE.get(address.secret)
+        if here is not None and not here.loop.is_running():  # nobody would answer
+            await asyncio.to_thread(here.release)
+            raise ConnectionRefusedError(self.directory)
         link = await self._linked(address)
         welcomed: asyncio.Future[frames.Welcome] = self._loop.create_future()
         self._joining = link, welcomed
@@ -244,6 +269,8 @@ class Connection:
         except BaseException:
             link.abort()
             raise
+        if link.is_closing:
+            raise ConnectionResetError("the owner has ended")
         self.link = link
         if self._pings is None:
             self._pings = asyncio.create_task(self._watch())

@@ -101,6 +101,10 @@ class Declared(NamedTuple):
     """A function that has the same parameters and the same plain defaults, and does nothing."""
     path: tuple[int, str] | None = None
     """The parameter that is a path, by place and name: a relative one is the caller's."""
+    doc: str = ""
+    """The docstring of the method."""
+    types: Mapping[str, str] = MappingProxyType({})
+    """The types of its parameters and of its result, as people write them."""
 
     @property
     def decoded(self) -> Callable[[bytes], Any]:

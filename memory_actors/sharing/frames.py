@@ -9,7 +9,9 @@ connection. So has one that does not read: what waits to be written is limited a
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -284,11 +286,19 @@ class FrameLink(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
 
-    def close_in_child(self) -> None:
-        """Close this process's copy of the socket, in a forked child: the link is its parent's."""
+    def close_socket(self) -> None:
+        """Close the socket past its loop: that has ended, or is the parent's in a forked child."""
         if self.transport is not None:
-            self.transport.get_extra_info("socket")._sock.close()  # noqa: SLF001 - not the fd alone:
-            # the object would close its number once more, when it is another's
+            # Not the descriptor alone: the object would close its number when it is another's.
+            self.transport.get_extra_info("socket")._sock.close()  # noqa: SLF001
+            if hasattr(self.transport, "_sock"):
+                self.transport._sock = None  # noqa: SLF001 - or it warns that it was never closed
+
+    def shut_down(self) -> None:
+        """Have both ends notice that the connection is over, from any thread."""
+        if self.transport is not None:
+            with suppress(OSError):
+                self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     def abort(self) -> None:
         """End the connection at once."""

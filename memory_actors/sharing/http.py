@@ -47,10 +47,12 @@ PAUSES_S: Final = (0.1, 0.3, 1.0)
 RETRY_AFTER_S_MAX: Final = 5.0
 CLOSE_S: Final = 10.0
 """The time for requests in hand to end when the client is closed: as the server gives them."""
-COME_AGAIN: Final = (502, 503, 504)
+COME_AGAIN: Final = (429, 502, 503, 504)
 POLL_S: Final = (0.05, 1.0)
 """The pause between questions about a job, at first and later: it takes milliseconds or minutes."""
 HEALTH: Final = "/health"
+HEALTH_BYTES_MAX: Final = 64 << 10
+ANSWER_BYTES_MAX: Final = 512 << 20  # a page of 1,000 of the longest memories, escaped
 
 
 class HttpRequest(NamedTuple):
@@ -63,6 +65,15 @@ class HttpRequest(NamedTuple):
     headers: Mapping[str, str] = {}
     repeatable: bool = False
     """Sent twice, it does no more than sent once."""
+    answer_bytes_max: int = ANSWER_BYTES_MAX
+
+
+class Answer(NamedTuple):
+    """An answer of the server, whole."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
 class ProblemDetails(msgspec.Struct):
@@ -99,7 +110,9 @@ class HttpCaller:
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
         if key is not None and not (isinstance(key, str) and key.isascii() and key.isprintable()):
             raise InvalidInputError("key must be an API key: ma_… of `memory-actors keys create`")
-        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._headers = {"Accept-Encoding": "identity"}
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
         self._pid: int | None = None
         self._in_hand: set[asyncio.Future[None]] = set()
         self._closed = False
@@ -109,7 +122,9 @@ class HttpCaller:
 
         :raises UnavailableError: there is none, or it is something else.
         """
-        answer = await self._sent(HttpRequest("GET", HEALTH, repeatable=True))
+        answer = await self._sent(
+            HttpRequest("GET", HEALTH, repeatable=True, answer_bytes_max=HEALTH_BYTES_MAX)
+        )
         if answer.status_code != 200 or b'"status"' not in answer.content:
             raise self._no_server(answer)
 
@@ -206,10 +221,10 @@ class HttpCaller:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoopError
 
-    async def _answer(self, request: HttpRequest) -> "httpx.Response":
+    async def _answer(self, request: HttpRequest) -> Answer:
         """Return the answer to a request, if it is what was asked for."""
         answer = await self._sent(request)
-        if answer.is_success:
+        if 200 <= answer.status_code < 300:
             return answer
         try:
             problem = msgspec.json.decode(answer.content, type=ProblemDetails)
@@ -217,7 +232,7 @@ class HttpCaller:
             raise self._no_server(answer) from None
         raise _error(problem)
 
-    async def _sent(self, request: HttpRequest) -> "httpx.Response":
+    async def _sent(self, request: HttpRequest) -> Answer:
         """Send a request, again where that is safe, and return the last answer."""
         for pause_s in PAUSES_S:
             try:
@@ -233,19 +248,20 @@ class HttpCaller:
             await anyio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - not all at once
         return await self._sent_once(request)
 
-    async def _sent_once(self, request: HttpRequest) -> "httpx.Response":
+    async def _sent_once(self, request: HttpRequest) -> Answer:
         self._check_here()
         ended = self._loop.create_future()
         self._in_hand.add(ended)
         try:
-            answer: httpx.Response = await self._client.request(
+            async with self._client.stream(
                 request.method,
                 self._url + request.path,
                 params=request.query or None,
                 content=request.body,
                 headers=request.headers,
-            )
-            return answer
+            ) as answer:
+                content = await self._content(answer, request.answer_bytes_max)
+            return Answer(answer.status_code, answer.headers, content)
         except self._httpx.TimeoutException as error:
             kind = UnavailableError if isinstance(error, _unsent(self._httpx)) else None
             raise (kind or DeadlineExceededError)(
@@ -261,7 +277,18 @@ class HttpCaller:
             ended.set_result(None)
             self._in_hand.discard(ended)
 
-    def _no_server(self, answer: "httpx.Response") -> Exception:
+    async def _content(self, answer: "httpx.Response", bytes_max: int) -> bytes:
+        """Read an answer, as far as one may be long; it was asked for as it is, not compressed."""
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            raise UnavailableError(f"{self._host} answered compressed, which was not asked for")
+        content = bytearray()
+        async for part in answer.aiter_raw():
+            content += part
+            if len(content) > bytes_max:
+                raise UnavailableError(f"{self._host} answered over {bytes_max:,} bytes")
+        return bytes(content)
+
+    def _no_server(self, answer: Answer) -> Exception:
         if answer.status_code in (401, 403):
             return AccessDeniedError(f"{self._host} lets nobody in with this key")
         return UnavailableError(
@@ -370,7 +397,7 @@ def _error(problem: ProblemDetails) -> BaseException:
     return error_named(kind, problem.detail, {each: getattr(problem, each) for each in fields})
 
 
-def _retry_after_s(answer: "httpx.Response") -> float:
+def _retry_after_s(answer: Answer) -> float:
     try:
         said_s = float(answer.headers.get("Retry-After", "0"))
     except ValueError:  # a date

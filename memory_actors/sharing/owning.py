@@ -1,4 +1,4 @@
-"""Opening a store in this process, and serving it to others; and what becomes of that in a fork.
+"""Opening a store in this process, and serving it to others; and the end of that by other means.
 
 What is imported here is all of the engine: a client does so only when it becomes the owner.
 
@@ -6,19 +6,26 @@ The forked child of an owner is a client of its parent, for neither the log's fi
 may be used in a child. So there every handle of a store that this process owned becomes, in its
 place, what a client would have: who holds it notices nothing. The parent's objects are kept,
 untouched, so that nothing of them is finalised in the child.
+
+The same happens where the owner's event loop is closed before the store is, as by `asyncio.run`:
+the store is released at once, in the thread that closes the loop, and the handles become a
+client's. On the next loop a handle opens the store again, or asks the process that has it by then.
+A loop that does not run at the moment loses the store to the first other loop of its process that
+opens it.
 """
 
 # ruff: noqa: SLF001 - an owner's objects are taken apart here
 
 import gc
 import os
-import weakref
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from eventlog.core.errors import DiskFull
+from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory
@@ -26,7 +33,7 @@ from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.api.user import UserMemory
 from memory_actors.api.user_context import UserContext
 from memory_actors.sharing import remote
-from memory_actors.sharing.address import forget_owner, forget_socket, listening
+from memory_actors.sharing.address import forget_now, forget_owner, forget_socket, listening
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.client import Client
@@ -40,10 +47,12 @@ from memory_actors.users.handles.episodes import Episodes
 from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.working import WorkingMemory
 
+_logger = get_logger("memory_actors.sharing")
+
 
 async def owned_alone(directory: Path, parts: StoreParts) -> MemorySystem:
     """Open a store for this process and no other."""
-    return await open_alone(directory, parts, AsyncExitStack())
+    return await _loaded(await open_alone(directory, parts, AsyncExitStack()))
 
 
 async def owned(
@@ -55,35 +64,55 @@ async def owned(
     """Open a store in this process, and serve it to others until it is closed.
 
     `give_up` is called when somebody comes who wants to keep it: who owns it for one call only.
+    Where a full disk has no room for the address, it is open for this process alone.
     """
-    held, secrets = AsyncExitStack(), set[str]()
-    held.push_async_callback(
-        forget_owner, directory, secrets
-    )  # last: who waits for the end reads it
-    memory = await open_alone(directory, parts, held)
+    held, orphaned, secrets = AsyncExitStack(), ExitStack(), set[str]()
+    # Both last: who waits for the end reads it.
+    held.push_async_callback(forget_owner, directory, secrets)
+    orphaned.callback(forget_now, directory, secrets)
+    memory = await open_alone(directory, parts, held, orphaned=orphaned)
     server = OwnerServer(
         memory,
         choices,
         give_up,
         listen=partial(listening, directory),
         unlisten=partial(forget_socket, directory),
+        release=orphaned.close,
     )
     held.push_async_callback(server.close)
     try:
         await to_the_end(server.start())
+    except DiskFull as error:
+        _logger.warning("the store is not shared until it is opened again", error=str(error))
+        return await _loaded(memory)
     except BaseException:
         await memory.close()
         raise
     secrets.add(server.address.secret)
 
-    async def own(give_up: Callable[[], object]) -> MemorySystem:
-        return await owned(directory, parts, choices, give_up)
+    keeps = give_up is None
 
-    becomes_client(memory, server, lambda: Client(directory, choices, own))
+    async def own(give_up: Callable[[], object]) -> MemorySystem:
+        return await owned(directory, parts, choices, None if keeps else give_up)
+
+    memory._is_shared = True
+    _owned[memory] = server, lambda: Client(directory, choices, own, keeps=keeps)
+    held.callback(_owned.pop, memory, None)
+    orphaned.callback(_become_client, memory)
+    return await _loaded(memory) if keeps else memory
+
+
+async def _loaded(memory: MemorySystem) -> MemorySystem:
+    """Return a system when its model is loaded, if that is installed."""
+    try:
+        await memory._services.embeddings.load()
+    except BaseException:
+        await memory.close()
+        raise
     return memory
 
 
-# --- forks
+# --- forks, and loops that end
 
 
 CLIENTS: Final[dict[type, Any]] = {
@@ -102,42 +131,46 @@ CLIENTS: Final[dict[type, Any]] = {
 for _here, _there in CLIENTS.items():
     _there.register(_here)
 
-_owned: Final[
-    "weakref.WeakKeyDictionary[MemorySystem, tuple[OwnerServer, Callable[[], Client]]]"
-] = weakref.WeakKeyDictionary()
+_owned: Final[dict[MemorySystem, tuple[OwnerServer, Callable[[], Client]]]] = {}
+"""The systems that become a client's, as their handles do, in a forked child."""
 _kept: Final[list[Any]] = []
 
 
-def becomes_client(memory: MemorySystem, server: OwnerServer, client: Callable[[], Client]) -> None:
-    """Have a system, and the handles on it, become a client's in a forked child."""
-    _owned[memory] = server, client
+def _become_client(memory: MemorySystem) -> None:
+    """Make a system, and the handles on it, a client's; and end its connections."""
+    server, made = _owned.pop(memory)
+    _replace_all({id(memory._services): made()})
+    server.release()
 
 
 def _in_child() -> None:
     clients: dict[int, Client] = {}
     for memory, (server, made) in _owned.items():
-        server.close_in_child()
+        server.close_sockets()
         clients[id(memory._services)] = made()
     OWNED_HERE.clear()
-    if not clients:
-        return
-    for one in gc.get_objects():
-        if type(one) in CLIENTS:
-            scope = one._services if type(one) is MemorySystem else one._scope.services
-            if (client := clients.get(id(scope))) is not None:
-                _replace(one, client)
+    _kept.extend(_replace_all(clients))
     _owned.clear()
 
 
-def _replace(one: Any, client: Client) -> None:
-    """Make an object a client's."""
+def _replace_all(clients: Mapping[int, Client]) -> list[dict[str, Any]]:
+    """Make the objects of some systems a client's; return what they had."""
+    found = [one for one in gc.get_objects() if type(one) in CLIENTS] if clients else []
+    scopes = [one._services if type(one) is MemorySystem else one._scope.services for one in found]
+    asked = [(one, clients.get(id(scope))) for one, scope in zip(found, scopes, strict=True)]
+    return [_replaced(one, client) for one, client in asked if client is not None]
+
+
+def _replaced(one: Any, client: Client) -> dict[str, Any]:
+    """Make an object a client's; return what it had."""
     kind = CLIENTS[type(one)]
     made: Any = kind(client) if isinstance(one, MemorySystem) else kind(client, _on(one))
     if kind is remote.PastMemory:
         made.moment, made.lost = one.moment, one.lost
-    _kept.append(dict(vars(one)))
+    had = dict(vars(one))
     one.__class__ = kind
     one.__dict__ = vars(made)
+    return had
 
 
 def _on(one: Any) -> On:

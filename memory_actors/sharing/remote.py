@@ -56,7 +56,8 @@ def _method(name: str) -> Any:
     method_name = name.rpartition(".")[2]
     called.__name__ = "__call__" if name == "context" else method_name
     called.__wrapped__ = DECLARED[name].takes  # for who asks for its parameters
-    called.__doc__ = f"Call the operation `{name}` of the owner of the store; see the reference."
+    called.__doc__ = DECLARED[name].doc
+    called.__annotations__ = called.__wrapped__.__annotations__ = dict(DECLARED[name].types)
     return called
 
 

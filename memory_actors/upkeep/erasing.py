@@ -40,6 +40,7 @@ from eventlog import (
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from memory_actors.actors.asking import unavailable
+from memory_actors.actors.heap import give_back
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.reports import EraseReceipt
@@ -125,6 +126,7 @@ class Erasing:
                     stream, counted=past.totals, projections=[checkpoint_name(stream)], epoch=epoch
                 )
             )
+        await anyio.to_thread.run_sync(give_back)  # a copy of the log went through the heap
         return EraseReceipt(
             user=hashed(user_id),
             erased_at=to_datetime(erased.erased_at_us or self._services.clock_us()),

@@ -26,12 +26,14 @@ from eventlog import (
 )
 from eventlog.core.logs import get_logger
 from memory_actors.actors.actor import Actor
+from memory_actors.actors.asking import Request
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.base.errors import StateDivergedError
+from memory_actors.base.errors import MemoryActorsError, StateDivergedError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import user_state
 from memory_actors.kinds.account import AlertChanged
+from memory_actors.kinds.expiring import ExpireMemories
 from memory_actors.kinds.kind import Command, Kind, Pruned
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -265,6 +267,14 @@ class LiveUser:
     def fenced(self) -> None:
         """Take note that another process has this user."""
         self._on_fenced(self.stream, self)
+
+    async def expire(self, now_us: int, deadline_s: float) -> None:
+        """Delete what has expired. Where no write can be made, reads leave it out all the same."""
+        command = ExpireMemories(now_us=now_us)
+        request = Request(command=command, meta=command.meta(()), frees=True)
+        with suppress(MemoryActorsError):
+            while 0 < self.state.provenance.next_expiry_us <= now_us:
+                await (await self.actor.post(request, deadline_s))
 
     # --- the order of last use
 

@@ -23,7 +23,15 @@ ELSEWHERE = {
 FRONT = {"README.md": "index.md"}
 """Pages that the site has another one for."""
 SHOWN = (
-    "memory_actors.MemorySystem", "memory_actors.UserMemory", "memory_actors.sync",
+    "memory_actors.sharing.system.MemorySystem", "memory_actors.api.system.MemorySystem",
+    "memory_actors.api.user.UserMemory", "memory_actors.api.user_context.UserContext",
+    "memory_actors.users.handles.context_document.ContextDocument",
+    "memory_actors.users.handles.working.WorkingMemory",
+    "memory_actors.users.handles.short_term.ShortTermMemory",
+    "memory_actors.users.handles.entities.EntityGraph",
+    "memory_actors.users.handles.episodes.Episodes",
+    "memory_actors.users.handles.documents.Documents",
+    "memory_actors.api.past.PastMemory", "memory_actors.sync",
     "memory_actors.Settings", "memory_actors.Limits", "memory_actors.base.records",
     "memory_actors.base.reports", "memory_actors.base.usage", "memory_actors.base.errors",
     "memory_actors.integrations.otel", "eventlog.EventLog", "eventlog.PgEventStore",

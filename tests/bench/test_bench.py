@@ -167,9 +167,11 @@ def test_a_captured_command_writes_nothing(tmp_path: Path) -> None:
     asyncio.run(captured())
 
 
-def test_crossover_asks_both_paths_and_finds_the_same(tmp_path: Path) -> None:
-    found = bench(tmp_path, "crossover", "--sizes", "60", "--sizes", "200", "--queries", "4")
-    assert [row["rows"] for row in rows(found)] == [60, 200]
+def test_crossover_asks_in_every_way_and_finds_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("hnswlib")
+    found = bench(tmp_path, "crossover", "--sizes", "60", "--sizes", "400", "--queries", "4")
+    assert [row["rows"] for row in rows(found)] == [60, 400]
+    assert [row["way"] for row in rows(found, 2)] == 2 * ["scan", "signs", "graph"]
     assert all(row["recall@10"] == 1.0 for row in rows(found, 2))
 
 

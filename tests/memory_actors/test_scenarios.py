@@ -71,6 +71,7 @@ async def test_5_working_memory_comes_before_long_term(memory) -> None:
 async def test_6_and_7_a_full_memory_refuses_and_then_prunes(tmp_path) -> None:
     async with MemorySystem.open(tmp_path / "full", embedder=FakeEmbedder()) as memory:
         user = memory.user("user_123")
+        await user.set_tier("pro")
         for start in range(0, 10_000, 1_000):
             await user.add_many(
                 [

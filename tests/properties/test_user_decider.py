@@ -37,12 +37,14 @@ from memory_actors.kinds.compacting import (
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic.decide import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
+from memory_actors.kinds.expiring import ExpireMemories
 from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.structured import PutDocument
 from memory_actors.kinds.structured.state import DocumentPut
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
-from memory_actors.kinds.working import KeySet, UpdateKey
+from memory_actors.kinds.working import KeySet, SetKey, UpdateKey
 
 
 def tiny(tier: Tier, count: int, size: int) -> Limits:
@@ -97,12 +99,17 @@ class UserMachine(
         """The compressed memories, by their summary."""
         self.now_us = 1_000_000_000
         self.made = 0
+        self.ttl_us: int | None = None
+        self.expires: dict[str, int] = {}
+        """When each memory expires, by what was asked."""
 
     @initialize(sizes=st.tuples(SIZES, SIZES, SIZES), mixture=MIXTURES)
     def begins(self, sizes: tuple[tuple[int, int], ...], mixture: set[str]) -> None:
         self.mixture = mixture
-        tiers = {tier: tiny(tier, *size) for tier, size in zip(Tier, sizes, strict=True)}
-        self.limits_by_tier = {**tiers, None: tiers[Tier.PRO]}
+        tiers = {
+            tier: tiny(tier, *size) for tier, size in zip(Tier, (sizes[1], *sizes), strict=True)
+        }
+        self.limits_by_tier = {**tiers, None: tiers[Tier.LOCAL]}
         self.deciding = Deciding(self.limits_by_tier)
         self.snapshot = (user_state.dump(self.state), 0)
 
@@ -115,6 +122,71 @@ class UserMachine(
         return self.limits_by_tier[self.state.account.tier]
 
     def ask(self, command: Command) -> Decided:
+        """Ask as a handle does: what has expired goes first, and an add says when its own does."""
+        if any(at_us <= self.now_us for at_us in self.expires.values()):
+            self.expire()
+        if isinstance(command, Add) and self.ttl_us is not None:
+            at_us = self.now_us + self.ttl_us
+            command = msgspec.structs.replace(command, expires_at_us=at_us)
+        decided = self._ask(command)
+        self.follow_lifetimes(decided)
+        return decided
+
+    def expire(self) -> None:
+        """Exactly what is out of time goes, with the relationships of its entities."""
+        due = {one for one, at_us in self.expires.items() if at_us <= self.now_us}
+        decided = self._ask(ExpireMemories(now_us=self.now_us))
+        before, after = living(decided.before), living(decided.after)
+        gone = before.keys() - after.keys()
+        assert due <= gone
+        for memory_id in gone - due:
+            row = before[memory_id][1]
+            assert {row.source_id, row.target_id} & due, "only a relationship goes with others"
+        self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
+
+    def follow_lifetimes(self, decided: Decided) -> None:
+        """What is new has the lifetime of its add; what was said again, the longer one."""
+        before, after = living(decided.before), living(decided.after)
+        self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
+        if isinstance(decided.command, Add):
+            for memory_id in after.keys() - before.keys():
+                self.set_lifetime(memory_id, decided.command.expires_at_us)
+            for memory_id in after.keys() & before.keys():
+                kind, row = after[memory_id]
+                known_us = self.expires.get(memory_id)
+                if kind is long_term and row != before[memory_id][1] and known_us is not None:
+                    asked_us = decided.command.expires_at_us
+                    longer_us = None if asked_us is None else max(known_us, asked_us)
+                    self.set_lifetime(memory_id, longer_us)
+                elif memory_id in self.put(decided) | (decided.named if kind is entity else set()):
+                    self.set_lifetime(memory_id, decided.after.provenance.expires.get(memory_id))
+
+    def put(self, decided: Decided) -> set[str]:
+        """Return what a value was put into, the same or another: it has the lifetime of that."""
+        about = None
+        if isinstance(decided.command, SetKey):
+            held = decided.after.working.held.get(decided.command.entry.key)
+            about = None if held is None else held.memory_id
+        if isinstance(decided.command, PutDocument):
+            put = decided.command.document
+            row = structured.find_key(decided.after.structured, put.collection, put.key)
+            about = None if row is None else row.memory_id
+        if about is not None and decided.refusal is None:
+            known = decided.after.provenance.expires.get(about)
+            used = getattr(decided.command, "used", {})
+            assert known == decided.command.expires_at_us or used
+        return set() if about is None else {about}
+
+    def set_lifetime(self, memory_id: str, at_us: int | None) -> None:
+        self.expires.pop(memory_id, None)
+        if at_us is not None:
+            self.expires[memory_id] = at_us
+
+    @rule(ttl_us=st.none() | st.integers(1, 30_000_000))
+    def adds_live_so_long(self, ttl_us: int | None) -> None:
+        self.ttl_us = ttl_us
+
+    def _ask(self, command: Command) -> Decided:
         was, version = user_state.fingerprint(self.state), len(self.deciding.log)
         decided = self.deciding.ask(command)
         if not decided.events:
@@ -292,6 +364,25 @@ class UserMachine(
         now = self.state.at(self.now_us).short_term
         assert all(s.expires_at_us > self.now_us for s in now.sessions.values())
         assert all(short_term.find(now, row.memory_id) is row for row in short_term.rows(now))
+
+    @invariant()
+    def lifetimes_are_known_and_what_is_over_is_not_read(self) -> None:
+        assert dict(self.state.provenance.expires) == self.expires, "lifetimes"
+        soonest_us = min(self.expires.values(), default=0)
+        assert self.state.provenance.next_expiry_us == soonest_us
+        read = living(self.state.at(self.now_us))
+        assert not [
+            one for one, at_us in self.expires.items() if at_us <= self.now_us and one in read
+        ]
+        sessions = short_term.at(self.state.short_term, self.now_us)
+        for memory_id, (kind, row) in living(self.state).items():
+            ends = [self.expires.get(memory_id, self.now_us + 1)]
+            ends += [self.expires.get(getattr(row, name, ""), self.now_us + 1)
+                     for name in ("source_id", "target_id")]  # fmt: skip
+            if min(ends) > self.now_us and (
+                kind is not short_term or short_term.find(sessions, memory_id)
+            ):
+                assert memory_id in read
 
     @precondition(lambda self: len(self.deciding.log) % 4 == 0)
     @invariant()

@@ -34,7 +34,7 @@ def small(count: int) -> Limits:
     )  # fmt: skip
 
 
-TIERS = {Tier.FREE: small(2), Tier.PRO: small(3), Tier.ENTERPRISE: small(5)}
+TIERS = {Tier.LOCAL: small(3), Tier.FREE: small(2), Tier.PRO: small(3), Tier.ENTERPRISE: small(5)}
 GLOBAL_LIMITS = GlobalLimits(long_term_bytes=5_000, entities=6, relationships=3)
 SETTINGS = Settings(
     tiers={tier: Plan(limits=limits) for tier, limits in TIERS.items()},
@@ -130,7 +130,7 @@ class Held:
         """Of relationships."""
         self.summaries: dict[str, list[str]] = {}
         """The originals of each that ever was."""
-        self.tiers: set[Tier] = {Tier.PRO}
+        self.tiers: set[Tier] = {Tier.LOCAL}
         """In force in the course of the last step."""
         self.used: dict[str, int] = {}
 

@@ -22,7 +22,7 @@ def fold(kind: Kind, events: Sequence[Any]) -> Any:
 
 def pro(limits: Limits) -> dict[Tier, Plan]:
     """Return tiers in which the default one has these limits."""
-    return {Tier.PRO: Plan(limits=limits)}
+    return {Tier.LOCAL: Plan(limits=limits)}
 
 
 class Given:

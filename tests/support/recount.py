@@ -8,6 +8,7 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import context, entity, long_term, short_term, structured, working
 from memory_actors.kinds.kind import Kind, Pruned, Tally
+from memory_actors.kinds.provenance import LifetimeSet
 from memory_actors.kinds.short_term import SessionsExpired
 from memory_actors.kinds.user_state import KINDS, UserState, kind_of_event
 
@@ -160,7 +161,8 @@ def stored_bytes(kind: Kind, row: Any, log: Log) -> int:
 
 def _own_life(row: Any, log: Log) -> Log:
     """Return the events of an entity or relationship itself since it came, or came back."""
-    own = [entry for entry in log if getattr(entry.data, "memory_id", None) == row.memory_id]
+    said = [entry for entry in log if not isinstance(entry.data, LifetimeSet)]
+    own = [entry for entry in said if getattr(entry.data, "memory_id", None) == row.memory_id]
     came = max(n for n, entry in enumerate(own) if entry.tag.endswith((".added", ".restored")))
     return own[came:]
 

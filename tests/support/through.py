@@ -63,7 +63,7 @@ class _ClientOfThread(Client):
         """Open the store there, and connect."""
         opened = owned(self.directory, self._parts, self.choices)
         self._owner = await self._there.run(opened)
-        await self.join()
+        await self.start()
 
     async def close(self) -> None:
         """End both."""

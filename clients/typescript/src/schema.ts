@@ -520,6 +520,7 @@ export interface components {
             idempotency_key?: string | null;
             /** @enum {null|string} */
             on_duplicate?: "keep" | "skip" | "count" | null;
+            ttl_s?: number | null;
             source?: string | null;
             trust?: components["schemas"]["Trust"] | null;
         };
@@ -551,6 +552,7 @@ export interface components {
             idempotency_key?: string | null;
             /** @enum {null|string} */
             on_duplicate?: "keep" | "skip" | "count" | null;
+            ttl_s?: number | null;
             source?: string | null;
             trust?: components["schemas"]["Trust"] | null;
         };
@@ -767,7 +769,13 @@ export interface components {
             /** @default 1 */
             times_seen?: number;
             last_seen_at?: string | null;
+            agent_id?: string | null;
+            expires_at?: string | null;
             score: number;
+            /** @default 0 */
+            answered?: number;
+            /** @default  */
+            passage?: string;
             signals?: {
                 [key: string]: number;
             } | null;
@@ -867,6 +875,8 @@ export interface components {
             /** @default 1 */
             times_seen?: number;
             last_seen_at?: string | null;
+            agent_id?: string | null;
+            expires_at?: string | null;
         };
         /** MemoryItem */
         MemoryItem: {
@@ -1014,6 +1024,7 @@ export interface components {
             compressed?: boolean;
             sources?: string[] | null;
             min_trust?: components["schemas"]["Trust"] | null;
+            agent_id?: string | null;
         };
         /**
          * Trust
@@ -1158,6 +1169,8 @@ export interface operations {
                 min_trust?: components["schemas"]["Trust"] | null;
                 limit?: number;
                 offset?: number;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
@@ -1317,6 +1330,8 @@ export interface operations {
                 source?: string[] | null;
                 /** @description Nothing less trusted. */
                 min_trust?: components["schemas"]["Trust"] | null;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */
@@ -1553,6 +1568,8 @@ export interface operations {
                 source?: string[] | null;
                 /** @description Nothing less trusted. */
                 min_trust?: components["schemas"]["Trust"] | null;
+                /** @description Only what this agent wrote. */
+                agent_id?: string | null;
             };
             header?: {
                 /** @description The agent it comes from, percent-encoded. */

@@ -40,7 +40,7 @@ test("many are added at once and listed in pages with their total", async () => 
   assert.equal(page.total, 7);
   const context = await user.context("fact", { limit: 2 });
   assert.ok(context.parts.length > 0);
-  assert.equal((await user.usage()).tier, "pro");
+  assert.equal((await user.usage()).tier, "local");
 });
 
 test("a refusal says why, in the server's words", async () => {

@@ -36,7 +36,7 @@ from langgraph.store.base import Item, PutOp, SearchItem
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.validation import json_copy, own_metadata
+from memory_actors.base.validation import LONG_BYTES_MAX, json_copy, own_metadata
 
 Namespace = tuple[str, ...]
 
@@ -91,7 +91,6 @@ def namespace_of(user_id: str, collection: str) -> Namespace | None:
     return tuple(labels)
 
 
-VALUE_BYTES_MAX: Final = 256 * 1024  # of a document
 MINUTE_US: Final = 60_000_000
 TTL_MINUTES_MAX: Final = 1e9  # 1,900 years
 
@@ -143,9 +142,9 @@ def checked_value(value: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the value of an item must be JSON: {error}") from error
     size_bytes = len(msgspec.json.encode(made))
-    if size_bytes > VALUE_BYTES_MAX:
+    if size_bytes > LONG_BYTES_MAX:
         raise InvalidInputError(
-            f"the value takes {size_bytes:,} bytes (max: {VALUE_BYTES_MAX:,}): put it as several"
+            f"the value takes {size_bytes:,} bytes (max: {LONG_BYTES_MAX:,}): put it as several"
         )
     return made
 

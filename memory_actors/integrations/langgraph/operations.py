@@ -275,9 +275,12 @@ class Operations:
         await user.documents.put(collection, value, key=op.key, metadata=metadata)
 
     async def _refresh(self, found: StoredItem) -> None:
-        """Have an item that expires begin its time again, where the store is told that reads do."""
+        """Restart the time to live of an item, if it has one.
+
+        LangGraph puts the store's default into `refresh_ttl` of a read that does not choose.
+        """
         ttl, expires_us = found.about.get("ttl"), found.about.get("expires_us")
-        if ttl is None or expires_us is None or not self._ttl().get("refresh_on_read"):
+        if ttl is None or expires_us is None:
             return
         later_us = self._clock() + int(ttl * MINUTE_US)
         if later_us - expires_us < ttl * MINUTE_US * REFRESH_SHARE:

@@ -1,6 +1,6 @@
 """Exports that are a zip archive, the directory that was unpacked from it, or one file of it.
 
-What an archive unpacks to is bounded by its size, so that a small one cannot be an endless one.
+What an archive unpacks to, all its files together, is bounded by its size.
 """
 
 import io
@@ -13,10 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.interchange.files import open_file
+from memory_actors.interchange.files import Unpacking, open_file
 
-UNPACKED_BYTES_MIN: Final = 64 << 20  # so much a small archive may always unpack to
-UNPACKED_RATIO_MAX: Final = 100  # text packs to a tenth or a twentieth
 FILES_MAX: Final = 100_000
 _DAMAGES: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
@@ -60,9 +58,10 @@ def _in_archive(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str
         chosen = [one for one in members if wanted(PurePosixPath(one.filename).name)]
         if not chosen:
             raise InvalidInputError(f"the archive {path} has no file that is understood")
+        unpacking = Unpacking(path)
         for one in chosen:
             with archive.open(one) as file:
-                yield one.filename, io.BufferedReader(_Unpacked(file, one, path))
+                yield one.filename, io.BufferedReader(_Unpacked(file, unpacking, path))
 
 
 @contextmanager
@@ -81,10 +80,9 @@ def _telling(path: Path) -> Iterator[None]:
 class _Unpacked(io.RawIOBase):
     """A file of an archive, which ends with an error where it is no honest one."""
 
-    def __init__(self, file: IO[bytes], info: zipfile.ZipInfo, path: Path):
+    def __init__(self, file: IO[bytes], unpacking: Unpacking, path: Path):
         super().__init__()
-        self._file, self._path = file, path
-        self._left_bytes = max(UNPACKED_BYTES_MIN, info.compress_size * UNPACKED_RATIO_MAX)
+        self._file, self._unpacking, self._path = file, unpacking, path
 
     def readable(self) -> bool:
         return True
@@ -92,11 +90,6 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         with _telling(self._path):
             data = self._file.read(len(buffer))
-        self._left_bytes -= len(data)
-        if self._left_bytes < 0:
-            raise InvalidInputError(
-                f"the archive {self._path} unpacks to over {UNPACKED_RATIO_MAX} times its size: "
-                "it is no export"
-            )
+        self._unpacking.take(len(data))
         buffer[: len(data)] = data
         return len(data)

@@ -11,15 +11,13 @@ field of its metadata is its text.
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time
-from memory_actors.interchange.sources.databases import database, has_table, rows
+from memory_actors.interchange.sources.databases import Database, database, has_table, rows
 from memory_actors.interchange.sources.found import (
     ImportSource,
     SourceReading,
@@ -34,13 +32,13 @@ DOCUMENT: Final = "chroma:document"
 TIMES: Final = ("occurred_at", "timestamp", "created_at")
 """Fields of metadata that say when it was true, if they read as a time."""
 OURS: Final = ("user_id", "session_id", "role")
+COLLECTIONS: Final = "SELECT id, name FROM collections ORDER BY name, id"
 RECORDS: Final = """
-SELECT c.name, e.id, e.embedding_id, e.created_at,
-    m.key, m.string_value, m.int_value, m.float_value, m.bool_value
-FROM embeddings e JOIN segments s ON s.id = e.segment_id JOIN collections c ON c.id = s.collection
-LEFT JOIN embedding_metadata m ON m.id = e.id ORDER BY c.name, c.id, e.id
+SELECT id, embedding_id, created_at FROM embeddings
+WHERE segment_id IN (SELECT id FROM segments WHERE collection = ?) ORDER BY rowid
 """
-LISTED: Final = "SELECT key, string_value, int_value, float_value, bool_value FROM "
+"""In the order of the table: nothing is sorted, which would take a copy of it."""
+FIELDS: Final = "SELECT key, string_value, int_value, float_value, bool_value FROM {} WHERE id = ?"
 FIELDS_MAX: Final = 10_000
 
 
@@ -66,33 +64,30 @@ def _is_database(path: Path) -> bool:
 def _read_database(path: Path) -> Iterator[SourceRecord]:
     tables = ("collections", "segments", "embeddings", "embedding_metadata")
     with database(path, *tables) as connection:
-        lists = has_table(connection, "embedding_metadata_array")
-        found = rows(connection, path, RECORDS)
-        for (collection, number, own_id, at), fields in groupby(found, key=lambda row: row[:4]):
-            record = {"collection": collection, "id": own_id, "added_at": at}
-            metadata = _metadata(path, fields)
-            if lists:
-                metadata |= _lists(connection, path, number)
-            record["document"] = metadata.pop(DOCUMENT, None)
-            yield _found(record | {"metadata": metadata}, f"{path}, {collection} {own_id!r:.60}")
+        has_lists = has_table(connection, "embedding_metadata_array")
+        for own_id, name in list(rows(connection, COLLECTIONS)):
+            for number, record_id, at in rows(connection, RECORDS, (own_id,)):
+                record = {"collection": name, "id": record_id, "added_at": at}
+                metadata = dict(_fields(connection, "embedding_metadata", number))
+                lists: dict[str, list[Any]] = {}
+                if has_lists:
+                    for key, value in _fields(connection, "embedding_metadata_array", number):
+                        lists.setdefault(key, []).append(value)
+                metadata |= lists
+                record["document"] = metadata.pop(DOCUMENT, None)
+                place = f"{path}, {name} {record_id!r:.60}"
+                yield _found(record | {"metadata": metadata}, place)
 
 
-def _metadata(path: Path, fields: Iterator[tuple[Any, ...]]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {}
-    for *_, key, text, integer, number, flag in fields:
+def _fields(connection: Database, table: str, number: int) -> Iterator[tuple[str, Any]]:
+    found = rows(connection, FIELDS.format(table), (number,))
+    for count, (key, *values) in enumerate(found, start=1):
+        if count > FIELDS_MAX:
+            raise InvalidInputError(
+                f"{connection.path}: a record has over {FIELDS_MAX:,} fields of metadata"
+            )
         if key is not None:
-            metadata[str(key)] = _value(text, integer, number, flag)
-        if len(metadata) > FIELDS_MAX:
-            raise InvalidInputError(f"{path}: a record has over {FIELDS_MAX:,} fields of metadata")
-    return metadata
-
-
-def _lists(connection: Connection, path: Path, number: int) -> dict[str, list[Any]]:
-    lists: dict[str, list[Any]] = {}
-    query = f"{LISTED} embedding_metadata_array WHERE id = ? LIMIT {FIELDS_MAX}"
-    for key, *values in rows(connection, path, query, (number,)):
-        lists.setdefault(str(key), []).append(_value(*values))
-    return lists
+            yield str(key), _value(*values)
 
 
 def _value(text: Any, integer: Any, number: Any, flag: Any) -> Any:

@@ -52,7 +52,7 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     with database(path, "store") as connection:
         whole = {"expires_at", "ttl_minutes"} <= columns(connection, "store")
         for prefix, key, value, when, created_at, *ends in rows(
-            connection, path, ITEMS if whole else ITEMS_WITHOUT_END
+            connection, ITEMS if whole else ITEMS_WITHOUT_END
         ):
             place = f"{path}, {prefix!r:.60} {key!r:.60}"
             expires_us = _moment_us(ends[0])

@@ -7,16 +7,13 @@ A list alone will do, and one of `search`. Each memory becomes a fact as our sta
 it (`integrations/mem0`), which so serves what was imported: under the id that it had, all that mem0
 tells of it in its metadata, the session `run_id`. It is of its `user_id`; one that only an agent or
 a run has is of a user `agent_id=…` or `run_id=…`. Of a store, the points of every collection are
-read that has memories. They are pickled: see `_point`, which takes nothing out of them but plain
-data.
+read that has memories: see points.py.
 """
 
-import pickle
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
-from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from uuid import UUID
 
 from memory_actors.base.errors import InvalidInputError
@@ -33,6 +30,7 @@ from memory_actors.interchange.sources.found import (
     words,
 )
 from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.points import fields_of
 
 TEXTS: Final = ("memory", "text", "data", "content")
 SCOPES: Final = ("user_id", "agent_id", "run_id")
@@ -140,11 +138,11 @@ def _is_over(day: object) -> bool:
 def _read_store(store: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     with database(store, "points") as connection:
         query = "SELECT id, point FROM points ORDER BY rowid"
-        for number, (_, blob) in enumerate(rows(connection, store, query), start=1):
+        for number, (_, blob) in enumerate(rows(connection, query), start=1):
             place = f"{store}, point {number}"
             try:
                 record = _record(blob)
-            except Exception as error:  # a damaged pickle raises anything
+            except (ValueError, TypeError, LookupError, OverflowError) as error:
                 reading.leave_out(place, f"its point cannot be read ({type(error).__name__})")
                 continue
             yield from _found(record, place, reading)
@@ -152,7 +150,7 @@ def _read_store(store: Path, reading: SourceReading) -> Iterator[SourceRecord]:
 
 def _record(blob: object) -> dict[str, Any]:
     """Return a point as `get_all` has it: its payload has metadata beside the other fields."""
-    point = _point(blob)
+    point = fields_of(blob)
     payload = point["payload"]
     _Room().take(payload)
     own = {name: value for name, value in payload.items() if name in KNOWN}
@@ -163,61 +161,8 @@ def _record(blob: object) -> dict[str, Any]:
     return {**own, "id": own_id, "metadata": others}
 
 
-def _point(blob: object) -> dict[str, Any]:
-    """Return the fields of a pickled `PointStruct`, which may come from anybody.
-
-    A class that a pickle names is never imported: it becomes an empty one of our own, so nothing
-    of it can be called. The unpickler is the one written in Python, whose memory grows with what it
-    reads; the one in C makes room for as many things as a pickle says that it has.
-    """
-    if not isinstance(blob, bytes):
-        raise TypeError("a point must be a blob")
-    state = vars(_Plain(BytesIO(blob)).load())
-    fields = state.get("__dict__", state)
-    if not isinstance(fields, dict) or not isinstance(fields.get("payload"), dict):
-        raise TypeError("a point must have a payload")
-    return fields
-
-
-def _taking_texts(handler: Any, names: slice) -> Any:
-    """Return what an opcode does, if that part of the stack which it hashes has texts alone."""
-
-    def load(unpickler: Any) -> None:
-        if not all(isinstance(one, str) for one in unpickler.stack[names]):
-            raise TypeError("the names of a point must be texts")
-        handler(unpickler)
-
-    return load
-
-
-HANDLERS: Final[dict[int, Any]] = pickle._Unpickler.dispatch  # noqa: SLF001 - see `_point`
-LEFT_OUT: Final = (pickle.BYTEARRAY8, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER)
-"""They make room for as many bytes as they say, or for what no point has."""
-HASHING: Final = {
-    pickle.SETITEM: slice(-2, -1),
-    pickle.SETITEMS: slice(None, None, 2),
-    pickle.DICT: slice(None, None, 2),
-    pickle.ADDITEMS: slice(None),
-    pickle.FROZENSET: slice(None),
-}
-"""The opcodes that hash names, and their place above the last mark: a tuple would never end, as
-one of 50 that have the next one twice is hashed in 2**50 steps."""
-
-
-class _Plain(pickle._Unpickler):  # noqa: SLF001 - see `_point`
-    dispatch: ClassVar[dict[int, Any]] = {
-        **{code: do for code, do in HANDLERS.items() if bytes((code,)) not in LEFT_OUT},
-        **{code[0]: _taking_texts(HANDLERS[code[0]], names) for code, names in HASHING.items()},
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if not module.startswith("qdrant_client."):
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of a point")
-        return type("Point", (), {})
-
-
 class _Room:
-    """The limits of a payload: one part of a pickle may stand in many places of it."""
+    """The limits of a payload: one part of a point may stand in many places of it."""
 
     def __init__(self) -> None:
         self._parts, self._characters = PARTS_MAX, VALUE_BYTES_MAX

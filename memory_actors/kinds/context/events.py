@@ -94,6 +94,8 @@ class BlockRestored(BlockInserted, frozen=True, kw_only=True, omit_defaults=True
     created_at_us: int = 0
     origins: tuple[Origin, ...] = ()
     """The sources of its words, of which the one who brought it back is none."""
+    agent_id: str | None = None
+    """The agent that wrote it first."""
 
 
 @registry.about("context.imported", Effect.ADDED)

@@ -53,6 +53,8 @@ class EntityRestored(EntityAdded, frozen=True, kw_only=True, omit_defaults=True,
     created_at_us: int
     origins: tuple[Origin, ...] = ()
     """The sources of its words, of which the one who brought it back is none."""
+    agent_id: str | None = None
+    """The agent that wrote it first."""
 
 
 @registry.about("entity.observed", Effect.CHANGED)
@@ -136,6 +138,8 @@ class RelationshipRestored(
     created_at_us: int
     origins: tuple[Origin, ...] = ()
     """The sources of its words, of which the one who brought it back is none."""
+    agent_id: str | None = None
+    """The agent that wrote it first."""
 
 
 @registry.about("relationship.updated", Effect.CHANGED)

@@ -55,6 +55,8 @@ class MemoryRestored(MemoryAdded, frozen=True, kw_only=True, omit_defaults=True,
     """The sources of its words, of which the one who brought it back is none."""
     superseded: tuple[Superseded, ...] = ()
     settled: bool = False
+    agent_id: str | None = None
+    """The agent that wrote it first."""
 
 
 @registry.about("long_term.updated", Effect.CHANGED)
@@ -133,12 +135,17 @@ class MemoriesCompressed(
 ):
     """A summary took the place of memories, which went."""
 
+    agent_id: str | None = None
+    """The agent that wrote all of them, if one did."""
+
 
 @registry.about("long_term.summary_added", Effect.ADDED)
 class SummaryAdded(
     compacting.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no memory went for it."""
+
+    agent_id: str | None = None
 
 
 @registry.about("long_term.compaction_undone", Effect.UNDONE)

@@ -58,6 +58,8 @@ class DocumentRestored(DocumentPut, frozen=True, kw_only=True, omit_defaults=Tru
     created_at_us: int
     origins: tuple[Origin, ...] = ()
     """The sources of its words, of which the one who brought it back is none."""
+    agent_id: str | None = None
+    """The agent that wrote it first."""
 
 
 @registry.about("structured.updated", Effect.CHANGED)

@@ -231,14 +231,18 @@ class Batcher:
         self._closing = True
         self._refuse(self._background)
 
+    def stop(self) -> None:
+        """End the threads after the calls in hand. From any thread."""
+        self._closed = True
+        for lane in self._lanes:
+            lane.thread.stop()
+
     async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
         """Begin nothing more, and wait for what is being computed, for `wait_s` at most."""
-        self._closed = True
         self.stop_background()
         self._refuse(self._urgent)
         self._refuse(self._many)
-        for lane in self._lanes:
-            lane.thread.stop()
+        self.stop()
         async with anyio.create_task_group() as joining:
             for lane in self._lanes:
                 joining.start_soon(anyio.to_thread.run_sync, lane.thread.join, wait_s)

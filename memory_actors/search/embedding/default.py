@@ -1,7 +1,8 @@
 """The embedder that a memory system uses when it is given none: all-MiniLM-L6-v2 in int8.
 
 Its fingerprint and dimension are known without it, so opening a store, listing or exporting needs
-no model. The model is loaded, and installed if need be, by the first text to embed.
+no model. One that is installed is loaded when a store is opened to be kept open; else it is loaded,
+and installed if need be, by the first text to embed.
 
 General text is sentences of many kinds, about nothing in particular. Their mean vector says what
 all sentence vectors of a model have in common, which is what centring takes away (see
@@ -9,16 +10,18 @@ all sentence vectors of a model have in common, which is what centring takes awa
 """
 
 import math
+import os
 import string
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, ModelInstallError
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
 from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors
 from memory_actors.search.embedding.token_states import (
@@ -39,6 +42,8 @@ from memory_actors.search.model.installed import (
     VOCABULARY,
     Precision,
     fingerprint,
+    is_there,
+    models_dir,
 )
 
 if TYPE_CHECKING:
@@ -93,6 +98,14 @@ class DefaultEmbedder:
     def unknown_token_id(self) -> int:
         """The token of what the model has no word for."""
         return UNKNOWN_TOKEN_ID
+
+    @property
+    def is_installed(self) -> bool:
+        """True if the model is there, whole or damaged: loading it needs no package index."""
+        try:
+            return is_there(self._precision, self._cache_dir)
+        except ModelInstallError:
+            return False
 
     @property
     def folder(self) -> Path:
@@ -237,9 +250,13 @@ EMBEDDERS: Final[Mapping[str, Callable[[], Embedder]]] = {
     "multilingual": MultilingualEmbedder,
 }
 
+_in_use: "Final[WeakValueDictionary[tuple[object, ...], Embedder]]" = WeakValueDictionary()
+
 
 def embedder_of(chosen: Embedder | str | None) -> Embedder:
     """Return the embedder that has a name, the default one for None, or the one that is given.
+
+    Stores that are open at once in a process share one of a name: a model takes 20 MB or more.
 
     :raises InvalidInputError: no embedder has that name.
     :raises EmbedderError: the package that has its model is not installed.
@@ -250,7 +267,14 @@ def embedder_of(chosen: Embedder | str | None) -> Embedder:
     if make is None:
         names = " or ".join(map(repr, EMBEDDERS))
         raise InvalidInputError(f"embedder must be {names}, or one of your own, not {chosen!r:.80}")
-    return make()
+    try:
+        place: Path | None = models_dir()
+    except ModelInstallError:
+        place = None
+    key = os.getpid(), place, make
+    if (found := _in_use.get(key)) is None:
+        found = _in_use[key] = make()
+    return found
 
 
 def general_texts() -> list[str]:

@@ -32,6 +32,8 @@ from memory_actors.search.model.installed import (
 )
 from memory_actors.search.model.onnx_file import without_constants
 
+onnxruntime.disable_telemetry_events()  # of a library that was loaded before `memory_actors`
+
 # A batch spares the runtime's cost of a call, about 0.3 ms: spread over 32 texts it is nothing.
 _BATCH_TEXTS_MAX = 32
 # Padding included: 14 texts of 35 tokens, or two of full length. What a layer works on then stays
@@ -97,8 +99,10 @@ class OnnxEmbedder:
         """
         folder = model_path(precision, cache_dir)
         if folder is None:
-            _log.info("installing the embedding model", fingerprint=fingerprint(precision))
-            folder = install_model(precision=precision, cache_dir=cache_dir, progress=progress)
+            _log.warning("installing the embedding model", fingerprint=fingerprint(precision))
+            folder = install_model(
+                precision=precision, cache_dir=cache_dir, progress=progress, when_due=True
+            )
         return cls(folder, threads=threads)
 
     @property

@@ -6,6 +6,7 @@ embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVe
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
-from memory_actors.kinds.phrasing import RECIPE, text_digest
+from memory_actors.base.validation import CONTENT_BYTES_MAX
+from memory_actors.kinds.phrasing import RECIPE, composed, text_digest
 from memory_actors.search.dot_products import Bytes, Coded
 from memory_actors.search.embedding.batcher import Batcher
 from memory_actors.search.embedding.cache import EmbeddingCache
@@ -110,6 +112,12 @@ class EmbeddingService:
             raise
         except EmbedderError as error:
             _logger.warning("the embedder gave no vector at the opening", error=reason(error))
+
+    async def load(self) -> None:
+        """Load the default model in its thread, if it is installed: no first call waits for it."""
+        if isinstance(self.embedder, DefaultEmbedder) and self.embedder.is_installed:
+            with suppress(EmbedderError):  # logged; the first text to embed tries again
+                await self._prepare()
 
     @property
     def recipe(self) -> str:
@@ -237,6 +245,7 @@ class EmbeddingService:
         self, texts: list[str], *, background: bool = False, query: bool = False
     ) -> "InFlight | asyncio.Task[list[Outcome]]":
         """Begin to compute embeddings: in a task, where that takes more than handing them over."""
+        texts = [composed(text[:CONTENT_BYTES_MAX]) for text in texts]  # models read no more
         if self._prepared and len(texts) <= self._batcher.at_once_max:
             return self._batcher.begin(texts, background=background, query=query)
         return asyncio.create_task(
@@ -414,6 +423,12 @@ class EmbeddingService:
     def stop_background(self) -> None:
         """Embed nothing more in the background: closing has begun."""
         self._batcher.stop_background()
+
+    def release(self) -> None:
+        """Stop the model, write what waits and close the file, where no event loop waits for it."""
+        self._batcher.stop()
+        with suppress(EventLogError):  # derived data: what was not written is embedded again
+            self._table.close()
 
     async def close(self, wait_s: float = LEAVE_S_MAX) -> None:
         """Wait for what is being computed, for `wait_s` at most; write what waits and close."""

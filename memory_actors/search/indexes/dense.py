@@ -3,8 +3,9 @@
 A score is the centred cosine (`rows.py`) of a row and a query. `ranking.py` asks
 
 - `proposed` for the rows that may be among the closest, where there are more than `EXACT_MAX`:
-  those whose signs (below) differ least from the query's, and those whose signs are not known
-  yet (the tail). Up to there, scoring all is as quick.
+  those that a graph (`graph.py`) finds, from `GRAPH_MIN` rows on; without one, those whose signs
+  (below) differ least from the query's. And those that neither has yet (the tail). Up to there,
+  scoring all is as quick.
 - `scores` of some rows, as those that were proposed or that a filter lets through, or of all: of
   10,000 they take 0.14 ms.
 
@@ -16,7 +17,7 @@ meanwhile may or may not be there, and those that were keep their places. `compa
 worker thread, and the loop then takes over what it made (`adopted`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +25,14 @@ import numpy.typing as npt
 
 from memory_actors.search.dot_products import Bytes, Coded, Floats, coded_units
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.labels import CAPACITY_MIN
+from memory_actors.search.indexes.graph import (
+    GRAPH_MIN,
+    GRAPH_TAIL_MAX,
+    Graph,
+    SavedSegment,
+    hnswlib,
+)
+from memory_actors.search.indexes.labels import CAPACITY_MIN, in_order
 from memory_actors.search.indexes.rows import (
     Sample,
     VectorRows,
@@ -51,8 +59,7 @@ from memory_actors.search.indexes.rows import (
 #
 # Signs lie in columns, the first 64 of each row, then the next: so numpy counts without a loop over
 # rows. 100,000 rows of 384 dimensions take 4.8 MB and 0.3 ms a query, 17 ms to be made of codes; a
-# product with them takes 3 ms. A graph of them (HNSW) answers as soon, takes forty times the memory
-# and half a minute to be built, and gives other rows after each restart.
+# product with them takes 3 ms.
 
 _WORD_BITS: Final = 64
 _CHUNK_ROWS: Final = 1 << 14
@@ -141,6 +148,7 @@ class DenseIndex:
     def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
         self._rows = VectorRows(dimension, capacity)
         self._signs: Signs | None = None
+        self.graph: Graph | None = None
         self._centred: _Centred | None = None
 
     def __len__(self) -> int:
@@ -156,7 +164,8 @@ class DenseIndex:
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        return self._rows.size_bytes + (self._signs.size_bytes if self._signs else 0)
+        made = (self._rows, self._signs, self.graph)
+        return sum(part.size_bytes for part in made if part is not None)
 
     def add(self, label: int, vector: Vectors, coded: Coded | None = None) -> None:
         """Make a vector searchable under a label. Constant time.
@@ -203,7 +212,18 @@ class DenseIndex:
         if len(self) <= EXACT_MAX:
             return None
         view = self._rows.view()
-        return _proposed(view, self._signed(view, centre), query, k)
+        rows = self._by_graph(view, query, k)
+        return _proposed(view, self._signed(view, centre), query, k) if rows is None else rows
+
+    def _by_graph(self, view: View, query: Vectors, k: int) -> Rows | None:
+        """Return the rows that the graph proposes, and those that it lacks; None of too many."""
+        graph = self.graph
+        known = 0 if graph is None else graph.count  # those that come now may be there twice
+        if graph is None or not known or len(view.labels) - known > EXACT_MAX:
+            return None
+        self._signs = None
+        tail = known + np.flatnonzero(view.alive[known:])
+        return in_order(len(view.labels), graph.near(query, k, view.alive), tail)
 
     def nearest(self, vector: Vectors, k: int) -> tuple[list[int], list[float]]:
         """Return the labels of about the `k` rows closest to a vector, and their plain cosines.
@@ -211,8 +231,10 @@ class DenseIndex:
         To 0.001, best first. Takes 0.2 ms at 10,000 rows.
         """
         view, signs, rows = self._rows.view(), self._signs, None
-        if signs is not None and view.living > EXACT_MAX:
-            rows = _proposed(view, signs, vector, k)
+        if view.living > EXACT_MAX:
+            rows = self._by_graph(view, vector, k)
+            if rows is None and signs is not None:
+                rows = _proposed(view, signs, vector, k)
         if rows is not None:
             return _best(view, rows, view.vectors.at(rows).dots(vector), k)
         rows = np.flatnonzero(view.alive)
@@ -274,6 +296,16 @@ class DenseIndex:
     def wants_maintenance(self) -> bool:
         """True if so many rows are dead that making them anew pays."""
         return self._rows.dead > max(DEAD_MIN, DEAD_SHARE_MAX * self._rows.count)
+
+    @property
+    def wants_graph(self) -> bool:
+        """True if many rows are in no graph, where there should be one."""
+        lacking = self._rows.count - (0 if self.graph is None else self.graph.count)
+        return lacking > GRAPH_TAIL_MAX and len(self) > GRAPH_MIN and hnswlib() is not None
+
+    def restored_graph(self, saved: Sequence[SavedSegment]) -> Graph:
+        """Return a graph of these rows as far as it was saved."""
+        return Graph.restored(saved, self._rows)
 
     def view(self) -> View:
         """Return the rows as they are now."""

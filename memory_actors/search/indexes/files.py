@@ -5,7 +5,8 @@ passage, and the version of the state that it is an index of; what has changed s
 Vectors and token states lie in `derived.mdb`. It is derived data: one that is damaged, of another
 recipe or out of date is made again, in whole or in part. In a store that is encrypted it is
 encrypted for its user. Where the log keeps derived data, the very bytes lie there too (shared.py),
-and a file that is missing here, or older, is fetched before it is read.
+and a file that is missing here, or older, is fetched before it is read. The graph of a large index
+is in files beside it, one for each segment.
 
 For each row it also has the number under which its embedding lies in `derived.mdb`, and the
 identity of that table. Reading 100,000 rows by number takes half the time that looking each up by
@@ -16,6 +17,7 @@ that does not fit, or the table is another one, the digest finds the row.
 import os
 import zlib
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,7 +34,9 @@ from memory_actors.base.privacy import reason
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.shared import SharedDerived
+from memory_actors.search.indexes import graph
 from memory_actors.search.indexes.dense import DenseIndex, Rows
+from memory_actors.search.indexes.graph import Graph, SavedSegment
 from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen
 from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
 from memory_actors.search.indexes.parts import Parts
@@ -40,10 +44,10 @@ from memory_actors.search.indexes.room import zeros
 from memory_actors.search.indexes.rows import room_for
 from memory_actors.search.indexes.traits import SavedTraits, Traits, digests_in
 
-RECIPE: Final = "words/4 traits/4"
+RECIPE: Final = "words/5 traits/4"
 """words/1 had passages of one session in the order in which they came to the index, words/2 English
-stems for words of all scripts, words/3 a list of words; traits/2 did not tell bare names, traits/3
-had only what texts show."""
+stems for words of all scripts, words/3 a list of words, words/4 accents and no emoji; traits/2 did
+not tell bare names, traits/3 had only what texts show."""
 WORDS: Final = ".words"
 _logger = get_logger("memory_actors.search.indexes")
 
@@ -73,6 +77,9 @@ class IndexFile(msgspec.Struct, frozen=True):
     """The identity of the table of vectors that the `numbers` are of."""
     numbers: bytes = b""
     """uint32 a row: by how much the number of its embedding is more than that of the row before."""
+    chain: bytes = b""
+    """Of the event of `version`: in a log that was restored, another event may have that version.
+    Empty in a file of an older version of this program."""
 
 
 class _Head(msgspec.Struct):
@@ -135,7 +142,11 @@ def _decoded(data: bytes) -> IndexFile:
 
 def write_index(path: Path, file: IndexFile, owner: Owner = EVERYBODY) -> bytes:
     """Write a file, whole or not at all; return what was written. Slow: for a thread."""
-    data = owner.scope_to_write().written(_packed(file), path.name.encode())
+    return _write(path, _packed(file), owner)
+
+
+def _write(path: Path, plain: bytes, owner: Owner) -> bytes:
+    data = owner.scope_to_write().written(plain, path.name.encode())
     data = zlib.crc32(data).to_bytes(4, "big") + data
     _write_whole(path, data)
     return data
@@ -158,14 +169,19 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
 
 def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
     """Return what is in the bytes of a file, None if that is nothing whole."""
-    scope = owner.scope()
-    if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
-        return None
-    plain = scope.read(data[4:], name.encode())
+    plain = _plain(data, name, owner)
     try:
         return None if plain is None else _unpacked(plain)
     except ValueError:
         return None
+
+
+def _plain(data: bytes, name: str, owner: Owner) -> bytes | None:
+    """Return the content of a file, None if its checksum or its key does not fit."""
+    scope = owner.scope()
+    if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
+        return None
+    return scope.read(data[4:], name.encode())
 
 
 class Kept(NamedTuple):
@@ -178,6 +194,8 @@ class Kept(NamedTuple):
     rows: Rows
     """The living ones."""
     tokens: TokensThen
+    chain: bytes
+    """Of the event of `version`."""
 
 
 class Loaded(NamedTuple):
@@ -306,13 +324,62 @@ class IndexFiles:
         self._table = table
 
     def _write_words(self, kept: Kept) -> bytes:
-        for graph in (self._path, self._path.with_suffix(".graph")):  # of an older version
+        for older in (self._path, self._path.with_suffix(".graph")):  # of an older version
             with suppress(OSError):
-                graph.unlink(missing_ok=True)
+                older.unlink(missing_ok=True)
         traits, tokens = kept.traits.saved(kept.rows), kept.tokens.saved()
         numbers = np.diff(kept.traits.numbers(kept.rows), prepend=np.uint32(0))
         file = IndexFile(
             self._recipe, kept.version, kept.waiting, kept.words, traits, tokens,
-            self._table, numbers.tobytes(),
+            self._table, numbers.tobytes(), kept.chain,
         )  # fmt: skip
         return write_index(self._words_path, file, self._embeddings.owner)
+
+    # --- the graph of vectors, a file for each segment
+
+    def _segment_path(self, number: int) -> Path:
+        return self._path.with_suffix(f".graph{number}")
+
+    @property
+    def _graph_recipe(self) -> str:
+        return f"{graph.recipe()} {self._embeddings.recipe}"
+
+    def read_graph(self, dense: DenseIndex) -> Graph:
+        """Return the graph of an index from its files; an empty one where they do not fit. Slow."""
+        saved: list[SavedSegment] = []
+        while (one := self._read_segment(self._segment_path(len(saved)))) is not None:
+            saved.append(one)
+        return dense.restored_graph(saved)
+
+    def _read_segment(self, path: Path) -> SavedSegment | None:
+        try:
+            plain = _plain(read_bytes(path), path.name, self._embeddings.owner)
+            if plain is None:
+                return None
+            saved = msgspec.msgpack.decode(decompressed(plain), type=SavedSegment)
+        except (OSError, ValueError):
+            return None
+        return saved if saved.recipe == self._graph_recipe else None
+
+    async def save_graph(self, dense: DenseIndex) -> None:
+        """Write the segments that have grown much. Whoever is cancelled waits."""
+        await to_the_end(anyio.to_thread.run_sync(self._write_graph, dense))
+
+    def _write_graph(self, dense: DenseIndex) -> None:
+        segments = () if dense.graph is None else dense.graph.segments
+        for number, segment in enumerate(segments):
+            if segment.wants_writing:
+                if not segment.written:  # those behind it are of another graph
+                    self._remove_segments(number + 1)
+                until = segment.count
+                saved = segment.saved(self._graph_recipe, dense.row_labels)
+                data = compressed(msgspec.msgpack.encode(saved))
+                _write(self._segment_path(number), data, self._embeddings.owner)
+                segment.written = until
+
+    def _remove_segments(self, first: int) -> None:
+        for number in count(first):
+            try:
+                self._segment_path(number).unlink()
+            except FileNotFoundError:
+                return

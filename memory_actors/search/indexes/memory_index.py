@@ -23,6 +23,8 @@ import anyio.to_thread
 import numpy as np
 
 from eventlog import Dropped, EventStore
+from eventlog.core.capabilities import ChainedStore
+from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.embedding.embeddings import Embeddings
@@ -37,6 +39,7 @@ from memory_actors.search.indexes.pending import EmbeddedText, Pending
 from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
 
 WAITING_BYTES = 320  # of a passage that is not indexed yet
+_logger = get_logger("memory_actors.search.indexes")
 INLINE_ROWS_MAX = 32  # vectors read on the loop: cheaper than a hop to a thread
 TAIL_MAX = 20_000  # events since the file was written: of more, all memories are looked at
 TAIL_AT_ONCE = 1_000
@@ -261,6 +264,8 @@ class MemoryIndex:
         words = self.words
         if self.dense.wants_maintenance or words.wants_maintenance or words.wants_lists:
             self._tasks.start(f"maintenance {self._kind.NAME}", self._maintain)
+        if self._files is not None and self.dense.wants_graph:
+            self._tasks.start(f"graph {self._kind.NAME}", self._grow_graph)
 
     async def _maintain(self) -> None:
         if self.dense.wants_maintenance or self.words.wants_maintenance:
@@ -268,6 +273,18 @@ class MemoryIndex:
         if self.words.wants_lists:
             adopt = await anyio.to_thread.run_sync(self.words.listed)
             adopt()
+        self.maintain()
+
+    async def _grow_graph(self) -> None:
+        """Take the rows into the graph that it lacks, in a thread, and save it now and then."""
+        files = self._files
+        assert files is not None, "only an index with files has a graph"
+        while (dense := self.dense).wants_graph:
+            if dense.graph is None:
+                dense.graph = await anyio.to_thread.run_sync(files.read_graph, dense)
+            else:
+                await anyio.to_thread.run_sync(dense.graph.grow, dense.view())
+                await files.save_graph(dense)
 
     async def _make_anew(self) -> None:
         """Make rows anew in all parts at once, so that their orders stay the same."""
@@ -339,12 +356,15 @@ class MemoryIndex:
         files = self._files
         assert files is not None, "what is not kept on disk is not loaded from it"
         shared = self._embeddings.shared
+        is_small = shared is None and self._kind.tally(state).count <= INLINE_ROWS_MAX
         if shared is not None:
-            loaded = await anyio.to_thread.run_sync(files.load, await files.fetch(shared))
-        elif self._kind.tally(state).count <= INLINE_ROWS_MAX:
-            loaded = files.load(files.read())
+            file = await files.fetch(shared)
         else:
-            loaded = await anyio.to_thread.run_sync(lambda: files.load(files.read()))
+            file = files.read() if is_small else await anyio.to_thread.run_sync(files.read)
+        if file is not None and file.chain and file.chain != await self._chain_at(file.version):
+            _logger.warning("an index file is of another past: built anew", kind=self._kind.NAME)
+            file = None
+        loaded = files.load(file) if is_small else await anyio.to_thread.run_sync(files.load, file)
         self.dense, self.words, self.late, self.traits = loaded.parts[1:]
         self._describe_anew()
         self._saved_version = loaded.version or 0
@@ -385,11 +405,17 @@ class MemoryIndex:
         """Save the words, which is quick."""
         if self._files is not None:
             self._saved_version = self._version()
-            await self._files.save_words(self._kept())
+            chain = await self._chain_at(self._saved_version)
+            await self._files.save_words(self._kept(chain))
 
-    def _kept(self) -> Kept:
+    async def _chain_at(self, version: int) -> bytes:
+        """Return the chain of the event of a version, where the log tells it."""
+        log = self._log
+        return await log.chain_at(self._stream, version) if isinstance(log, ChainedStore) else b""
+
+    def _kept(self, chain: bytes) -> Kept:
         """Take what is kept at this moment. Quick."""
         waiting = tuple({one.memory_id for one in self._waiting.values()})
         rows = np.flatnonzero(self.dense.view().alive)
         words, tokens = self.words.saved(), self.late.copied()
-        return Kept(self._version(), waiting, words, self.traits, rows, tokens)
+        return Kept(self._saved_version, waiting, words, self.traits, rows, tokens, chain)

@@ -116,7 +116,7 @@ def digests_in(data: bytes) -> list[bytes]:
 
 def times(row: Any) -> Times:
     """Return the times of a row of a state: its validity, if it has one, else from its record."""
-    first_us, last_us = row.occurred_at_us, last_true_us(row)
+    first_us, last_us = getattr(row, "since_us", 0) or row.occurred_at_us, last_true_us(row)
     begins = getattr(row, "valid_from_us", None)
     if begins is None:
         return Times(first_us, row.created_at_us, FOR_EVER_US, last_us)

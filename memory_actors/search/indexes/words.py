@@ -3,15 +3,17 @@
 Theory. Two texts share a word when they share its stem: `paints`, `painted` and `painting` are one
 word, `OAuth 2.1` is `oauth` and `2.1`. The rules, in order:
 
-1. NFKC and casefold, so that full-width letters, ligatures and capitals make no difference.
+1. `composed` and casefold, so that full-width letters, ligatures, digits of other scripts and
+   capitals make no difference; Latin letters lose their accents and strokes (`Łódź` is `lodz`).
 2. Runs of letters, marks and digits are words; an apostrophe inside stays (`don't` is `dont`), a
    possessive goes (`Ada's` is `ada`).
 3. Runs with a digit may go on over `.`, `:`, `-` and `_` (`2.1`, `14:30`, `v1.2.3`, `abc-123`),
    names over `_` (`user_id`). They are identifiers: kept whole, never stemmed, and their parts are
    words too, so `abc` finds `abc-123`.
-4. Scripts written without spaces (Chinese, Japanese, Thai and their like) and Korean become their
+4. An emoji is a word, whatever its skin tone; one of several emoji is each of them.
+5. Scripts written without spaces (Chinese, Japanese, Thai and their like) and Korean become their
    overlapping pairs of characters; Han characters stand alone as well, as one is often a word.
-5. English stop words go. Other words get the stem of the Snowball stemmer of their script: Porter2
+6. English stop words go. Other words get the stem of the Snowball stemmer of their script: Porter2
    for Latin letters, Russian for Cyrillic ones, and so on for Greek, Arabic, Devanagari, Tamil and
    Armenian. Which language a word of Latin letters is of one word does not tell.
 
@@ -28,6 +30,7 @@ from typing import Final
 
 from Stemmer import Stemmer
 
+from memory_actors.kinds.phrasing import composed
 from memory_actors.search.patterns import pattern
 
 CHARACTERS_MAX: Final = 32_768
@@ -64,9 +67,18 @@ _PAIRED: Final = (
 # Marks belong to the letter before them; `\w` leaves them out. Of India's scripts whole blocks are
 # words but for their full stops.
 _MARKS: Final = "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
+_ACCENTS: Final = pattern("(?<=[a-z])[\u0300-\u036f]+")
+_STROKES: Final = str.maketrans(
+    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ħ": "h", "ŧ": "t"}
+    | {"\u0131": "i"}  # dotless
+)
+_EMOJI: Final = (
+    "[\U0001f1e6-\U0001f1ff]{2}"  # a flag
+    "|[\u231a-\u23ff\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55\U0001f000-\U0001f3fa\U0001f400-\U0001faff]"
+)
 _LETTER: Final = rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])"
 _RUN: Final = pattern(
-    rf"([{_PAIRED}]+)"
+    rf"([{_PAIRED}]+)|({_EMOJI})"
     rf"|({_LETTER}+(?:['\u2019]{_LETTER}+|_+{_LETTER}+|[.:\-](?={_LETTER}*\d){_LETTER}+)*)"
 )
 _ALONE: Final = pattern(f"[{_HAN}]")
@@ -79,14 +91,19 @@ _local = threading.local()  # a stemmer serves one thread at a time
 
 def words(text: str) -> list[str]:
     """Return the words of a text, repeats included, in no order that means anything."""
-    folded = unicodedata.normalize("NFKC", text[:CHARACTERS_MAX]).casefold()
+    folded = composed(text[:CHARACTERS_MAX]).casefold()
+    if not folded.isascii():
+        parted = unicodedata.normalize("NFD", folded.translate(_STROKES))
+        folded = unicodedata.normalize("NFC", _ACCENTS.sub("", parted))
     found: list[str] = []
     plain: list[str] = []
-    for paired, word in _RUN.findall(folded):
+    for paired, emoji, word in _RUN.findall(folded):
         if word.isalpha():
             plain.append(word)
         elif paired:
             found += _pairs(paired)
+        elif emoji:
+            found.append(emoji)
         elif _DIGIT.search(word) or "_" in word:
             found += _identifier(word)
         else:  # without its apostrophes, and without a possessive

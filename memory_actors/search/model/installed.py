@@ -7,13 +7,14 @@ the next install replaces it.
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 import platformdirs
 
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, ModelInstallError
 
 Precision: TypeAlias = Literal["int8", "fp32"]
 """The form of weights and products: int8 is a quarter of the size and twice as fast."""
@@ -80,11 +81,17 @@ def models_dir(cache_dir: Path | None = None) -> Path:
     """Return the directory that holds the models; it may not exist yet.
 
     The argument goes before the environment variable, and that before the user's cache.
+
+    :raises ModelInstallError: neither is named, and the user has no home.
     """
     chosen = cache_dir or os.environ.get(MODEL_DIR_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    return Path(platformdirs.user_cache_dir("memory-actors")) / "models"
+    with suppress(RuntimeError):  # nobody knows where the home is: a container's user has none
+        chosen = Path(chosen or Path(platformdirs.user_cache_dir("memory-actors"), "models"))
+        return chosen.expanduser()
+    raise ModelInstallError(
+        "There is no home directory to keep the embedding model in: set "
+        f"{MODEL_DIR_VARIABLE} to a directory you may write to, or one that has the models."
+    )
 
 
 def model_dir(precision: Precision, cache_dir: Path | None = None) -> Path:

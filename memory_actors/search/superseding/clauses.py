@@ -8,12 +8,12 @@ Where a text is not of that form, nothing is read out of it.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
+from memory_actors.kinds.phrasing import composed
 from memory_actors.search.indexes.words import stems
 from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.lexicon import (
@@ -139,8 +139,7 @@ def clauses(text: str) -> list[Clause]:
 
 def tokens(text: str) -> list[Token]:
     """Return the words and marks of a text."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    plain = plain.replace("\u2019", "'").strip(" \"'")
+    plain = composed(text).replace("\u2019", "'").strip(" \"'")
     if "'" in plain:
         for pattern, instead in _CONTRACTIONS:
             plain = pattern.sub(instead, plain)

@@ -159,7 +159,10 @@ def _own_host(url: str) -> str:
 @contextmanager
 def _cache() -> Iterator[Path]:
     """Hold a directory for a node; first remove those of nodes that died."""
-    parent = Path(platformdirs.user_cache_dir("memory-actors")) / "nodes"
+    try:
+        parent = Path(platformdirs.user_cache_dir("memory-actors")) / "nodes"
+    except RuntimeError as error:  # nobody knows where the home is
+        raise LogUnavailable("there is no home directory: set XDG_CACHE_HOME or HOME") from error
     try:
         parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in parent.iterdir():

@@ -12,7 +12,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.records import Document, Item, Metadata, Receipt, Time
 from memory_actors.base.validation import (
-    CONTENT_BYTES_MAX,
+    LONG_BYTES_MAX,
     check_count,
     check_name,
     content_bytes,
@@ -50,6 +50,7 @@ class Documents(Handle):
     takes = taken(DocumentPut)
     _delete_command = structured.DeleteDocument
     _restore_command = structured.RestoreDocuments
+    _content_bytes_max = LONG_BYTES_MAX
 
     async def put(
         self,
@@ -62,14 +63,17 @@ class Documents(Handle):
         memory_id: str | None = None,
         pinned: bool | None = None,
         auto_prune: bool | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt:
         """Put a document under a key of a collection, in place of the one that is there.
+
+        It expires after `ttl_s` seconds; None is the default of the settings.
 
         Without a key it is kept under its own memory id. `metadata` and `pinned` None keep what
         was. With `auto_prune` the oldest tenth of all documents makes room if there is none.
 
         :raises QuotaExceededError: too many documents, or too many bytes.
-        :raises InvalidInputError: it is not a JSON object, or over 256 KiB.
+        :raises InvalidInputError: it is not a JSON object, or over 15 MiB.
         """
         new = self._new(memory_id, occurred_at)
         collection = check_name(collection, "collection")
@@ -95,7 +99,7 @@ class Documents(Handle):
             keeps=tuple(name for name, given in optional.items() if given is None),
             auto_prune=self._scope.prunes(auto_prune),
         )
-        written = await self._write(command, [text])
+        written = await self.lasting(ttl_s)._write(command, [text])  # noqa: SLF001 - this handle
         known = structured.find_key(written.reply.before.structured, collection, key)
         row = structured.find_key(written.reply.state.structured, collection, key)
         return self._receipt_of_put(new.memory_id, known, row, written)
@@ -168,7 +172,7 @@ class Documents(Handle):
 
     async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
         """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
-        content_bytes(item.content)
+        content_bytes(item.content, LONG_BYTES_MAX)
         given = self._taken(item) | {"pinned": item.pinned or None}
         document = _as_document(item.content)
         return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=auto_prune)
@@ -239,16 +243,17 @@ def _document(row: Row, value: Any, provenance: Provenance) -> Document:
 def checked_document(value: object) -> tuple[dict[str, Any], str]:
     """Return a copy of a document, and its JSON.
 
-    :raises InvalidInputError: it is not a JSON object, or over 256 KiB.
+    :raises InvalidInputError: it is not a JSON object, or over 15 MiB.
     """
     if not isinstance(value, Mapping):
         raise InvalidInputError(f"a document must be a dict, not {type(value).__name__}")
     copy: dict[str, Any] = json_copy(value, "document")
     said = value_json(copy)
-    if len(said.encode()) > CONTENT_BYTES_MAX:
+    # The log has it as MessagePack, which takes more than JSON for numbers.
+    size_bytes = max(len(said.encode()), len(msgspec.msgpack.encode(copy)))
+    if size_bytes > LONG_BYTES_MAX:
         raise InvalidInputError(
-            f"document takes {len(said.encode()):,} bytes (max: {CONTENT_BYTES_MAX:,}): "
-            "put it as several"
+            f"document takes {size_bytes:,} bytes (max: {LONG_BYTES_MAX:,}): put it as several"
         )
     return copy, said
 

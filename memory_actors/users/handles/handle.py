@@ -9,6 +9,7 @@ import asyncio
 from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from copy import copy
 from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
@@ -29,14 +30,16 @@ from memory_actors.base.filters import Predicate
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Item, Memory, Metadata, OnDuplicate, Receipt, Time, as_record
 from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
     check_flag,
     check_optional_name,
+    check_ttl,
     content_bytes,
     own_metadata,
     plain,
     time_us,
 )
-from memory_actors.kinds.kind import Command, Condition, Delete, Kind, Pruned, Restore, Update
+from memory_actors.kinds.kind import Add, Command, Condition, Delete, Kind, Pruned, Restore, Update
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.in_flight import EmbeddingRequest
@@ -62,6 +65,7 @@ NO_VECTOR_YET = (
 _logger = get_logger("memory_actors.user")
 
 T = TypeVar("T", bound=msgspec.Struct)
+A = TypeVar("A", bound=Add)
 C = TypeVar("C", bound=Command)
 
 
@@ -107,6 +111,7 @@ class Handle(metaclass=ABCMeta):
     _update_command: ClassVar[type[Update]]
     _delete_command: ClassVar[type[Delete]]
     _restore_command: ClassVar[type[Restore] | None] = None
+    _content_bytes_max: ClassVar[int] = CONTENT_BYTES_MAX
 
     def __init__(self, scope: Scope):
         self._scope = scope
@@ -146,7 +151,7 @@ class Handle(metaclass=ABCMeta):
         if pinned is not None:
             self._check_pinnable(row)
         if content is not None:
-            content_bytes(content)
+            content_bytes(content, self._content_bytes_max)
             content = plain(content)
         if metadata is not None:
             metadata = own_metadata(metadata, shown=row.compressed)
@@ -234,6 +239,8 @@ class Handle(metaclass=ABCMeta):
         """
         if not command.frees:
             self._scope.services.monitor.admit()
+        if isinstance(command, Add):
+            command = self._expiring(command)
         started_s = perf_counter()
         kinds, calls = () if command.background else None, max(1, len(texts))
         with self._scope.measured(type(command).__name__, self.kind.NAME, kinds=kinds, calls=calls):
@@ -246,6 +253,23 @@ class Handle(metaclass=ABCMeta):
             else:  # the append is all there is: a caller who leaves can leave nothing half done
                 reply, unindexed = await self._append(command)
         return Written.of(reply, started_s, unindexed=unindexed)
+
+    def _expiring(self, command: A) -> A:
+        """Return an add with the time at which its memories expire."""
+        at_us = self._scope.expires_at_us(self.kind.NAME, command.now_us)
+        return command if at_us is None else msgspec.structs.replace(command, expires_at_us=at_us)
+
+    def lasting(self, ttl_s: float | None) -> Self:
+        """Return a handle whose adds expire after some seconds; None: as the settings say.
+
+        :raises InvalidInputError: it is not above 0.
+        """
+        if ttl_s is None:
+            return self
+        handle = copy(self)
+        vars(handle)["_scope"] = scope = copy(self._scope)
+        scope.ttl_s = check_ttl(ttl_s)
+        return handle
 
     def _after(self, command: Command) -> After | None:
         """Return what indexes the events of a command that has no texts; None if nothing has to."""

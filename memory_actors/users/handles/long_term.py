@@ -12,6 +12,8 @@ from memory_actors.actors.asking import Reply
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import UNSAID, Item, Memory, OnDuplicate, Receipt
 from memory_actors.base.validation import (
+    CONTENT_BYTES_MAX,
+    LONG_BYTES_MAX,
     check_choice,
     check_optional_name,
     content_bytes,
@@ -54,13 +56,14 @@ ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 
 
 class LongTermMemory(Summarized):
-    """Facts, at most 10,000 by default; old ones become summaries."""
+    """Facts, at most 100,000 by default; old ones become summaries."""
 
     kind: ClassVar[CompactedKind] = long_term
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
     _update_command = long_term.UpdateMemory
     _delete_command = long_term.DeleteMemory
     _restore_command = long_term.RestoreMemories
+    _content_bytes_max = LONG_BYTES_MAX
     _compress_command = long_term.CompressMemories
     _undo_command = long_term.UndoCompaction
     _add_summary_command = long_term.AddSummary
@@ -97,7 +100,7 @@ class LongTermMemory(Summarized):
 
     async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:
         """Add a turn of a chat together with its message, both or neither."""
-        add = self._adding([item], auto_prune, "keep")
+        add = self._expiring(self._adding([item], auto_prune, "keep"))
         command = AddTurn(now_us=add.now_us, memory=add, message=message)
         written = await self._write(command, passages(item.content, item.role))
         return self._receipts(add, written)[0]
@@ -124,7 +127,10 @@ class LongTermMemory(Summarized):
 
     async def _extracted(self, command: Extract | UndoExtraction) -> Sequence[Recorded[Any]]:
         """Carry out what an extractor proposed, or take it back; return the events."""
-        new = command.add.memories if isinstance(command, Extract) else ()
+        new: Sequence[MemoryAdded] = ()
+        if isinstance(command, Extract):
+            new = command.add.memories
+            command = msgspec.structs.replace(command, add=self._expiring(command.add))
         texts = [text for one in new for text in passages(one.content, one.role)]
         written = await self._write(command, texts)
         return written.reply.events
@@ -156,7 +162,7 @@ class LongTermMemory(Summarized):
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
         self._check_fields(item)
-        size_bytes = content_bytes(item.content)
+        size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
         fields, content = checked_fields(item, MemoryAdded), plain(item.content)
@@ -265,6 +271,8 @@ def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> fro
 
 def _normalised_digest(content: str, role: str | None) -> bytes:
     """Return the digest of a text normalised; b"" if it is so already."""
+    if len(content) > CONTENT_BYTES_MAX:  # no words of a user: normalising it takes too long
+        return b""
     common = normalised(content)
     return b"" if common == content else text_digest(spoken(common, role))
 

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from copy import copy
+from math import inf
 from time import perf_counter
+from types import TracebackType
 from typing import Any, TypeVar
 
 from eventlog.core.waiting import settle
@@ -12,6 +14,7 @@ from memory_actors.actors.asking import Reply, Request
 from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
+from memory_actors.base.records import MemoryType
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
 from memory_actors.kinds.kind import Command
@@ -42,6 +45,8 @@ class Scope:
         self.session_id = check_optional_name(session_id, "session_id")
         self.origins = origins
         """The origins of all that is written with it."""
+        self.ttl_s: float | None = None
+        """The time to live of what is added with it; None: the default of its kind."""
         self.auto_prune = check_flag(auto_prune, "auto_prune")
         """True if adding may make room, where the call does not say."""
         self.stream = stream_of(user_id)
@@ -56,6 +61,13 @@ class Scope:
         scope = copy(self)
         scope.origins = origins
         return scope
+
+    def expires_at_us(self, kind: str, now_us: int) -> int | None:
+        """Return when a memory of a kind expires that is added at a time; None: never."""
+        ttl_s = self.ttl_s
+        if ttl_s is None:
+            ttl_s = self.services.settings.ttl_s.get(MemoryType(kind), inf)
+        return None if ttl_s == inf else now_us + int(ttl_s * 1e6)
 
     def prunes(self, asked: bool | None) -> bool:
         """Return whether a call may make room: as it says, or as the handle does."""
@@ -79,7 +91,7 @@ class Scope:
 
     def writable(self) -> AbstractAsyncContextManager[LiveUser]:
         """Hold the user's actor live, to give it commands. Every write comes this way."""
-        return self.services.runtime.use(self.stream)
+        return _UseWithoutExpired(self)
 
     def searching(self) -> AbstractAsyncContextManager[UserView]:
         """Hold what a search needs: all that is indexed."""
@@ -155,7 +167,7 @@ class Scope:
         """Measure an operation, and how it ends; hold it to what it should take.
 
         `kinds` says whose targets count (None: that of `kind`), `calls` how many calls it stands
-        for. What has to load the model first may take longer.
+        for. What has to load the model or a user first may take longer.
         """
         return _Measured(self.services, operation, kind, (kind,) if kinds is None else kinds, calls)
 
@@ -197,13 +209,37 @@ async def _run_and_settle(work: Coroutine[Any, Any, T], answer: "asyncio.Future[
     settle(answer, outcome)
 
 
+class _UseWithoutExpired(AbstractAsyncContextManager[LiveUser]):
+    """The user's actor, live, its expired memories deleted."""
+
+    __slots__ = "_scope", "_use"
+
+    def __init__(self, scope: Scope):
+        self._scope = scope
+        self._use = scope.services.runtime.use(scope.stream)
+
+    async def __aenter__(self) -> LiveUser:
+        live = await self._use.__aenter__()
+        if live.state.provenance.next_expiry_us:
+            await live.expire(self._scope.now_us(), self._scope.services.settings.deadline_s)
+        return live
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._use.__aexit__(kind, error, traceback)
+
+
 class _Measured(AbstractContextManager[None]):
     """The context manager of `Scope.measured`.
 
     A class, because `@contextmanager` takes twice as long to enter and leave, and every call does.
     """
 
-    __slots__ = "_calls", "_kind", "_kinds", "_operation", "_prepared", "_services", "_started_s"
+    __slots__ = "_begun", "_calls", "_kind", "_kinds", "_operation", "_services", "_started_s"
 
     def __init__(
         self, services: Services, operation: str, kind: str, kinds: Sequence[str], calls: int
@@ -214,13 +250,17 @@ class _Measured(AbstractContextManager[None]):
         self._kinds = kinds
         self._calls = calls
 
+    def _beginnings(self) -> tuple[bool, int]:
+        """Return what changes where the model was loaded, or a user was read from the log."""
+        return self._services.embeddings.prepared, self._services.runtime.activations
+
     def __enter__(self) -> None:
-        self._prepared = self._services.embeddings.prepared
+        self._begun = self._beginnings()
         self._started_s = perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         seconds, services = perf_counter() - self._started_s, self._services
         outcome = "ok" if kind is None else kind.__name__
         services.metrics.observe(self._operation, self._kind, seconds, outcome)
-        if services.embeddings.prepared == self._prepared:
+        if self._beginnings() == self._begun:
             services.latency.note(self._operation, self._kinds, seconds / self._calls)

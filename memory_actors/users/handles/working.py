@@ -36,8 +36,11 @@ class WorkingMemory(Handle):
         metadata: Metadata | None = None,
         memory_id: str | None = None,
         auto_prune: bool | None = None,
+        ttl_s: float | None = None,
     ) -> Receipt:
         """Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.
+
+        It expires after `ttl_s` seconds; None is the default of the settings.
 
         When the sizes no longer fit, the least recently used entries go. When the number of keys is
         at its limit, a new key is refused unless `auto_prune`, which makes the least recently used
@@ -47,7 +50,10 @@ class WorkingMemory(Handle):
         :raises InvalidInputError: the key or value is not what it must be.
         """
         key = check_name(key, "key")
-        receipt = await self._set(key, value, metadata, memory_id, auto_prune)
+        lasting = self.lasting(ttl_s)
+        receipt = await lasting._set(  # noqa: SLF001 - it is this handle
+            key, value, metadata, memory_id, auto_prune
+        )
         if receipt.operation == "unchanged":
             await self.get(key)  # setting it to what it is was a use, too
         return receipt
@@ -114,4 +120,5 @@ class WorkingMemory(Handle):
         )
         written = await self._write(command)
         row = written.reply.state.working.held[key]
-        return self._receipt(row.memory_id, "set", written)
+        known = written.reply.before.working.held.get(key)
+        return self._receipt_of_put(row.memory_id, known, row, written)

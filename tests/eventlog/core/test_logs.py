@@ -67,13 +67,23 @@ def test_a_line_is_written_when_no_file_can_be_opened() -> None:
         "try:\n    while True: os.dup(0)\n"
         "except OSError: pass"
     )
-    assert done.stderr == "eventlog.example of the library {'count': 3}\n"
+    assert done.stderr == "of the library count=3\n"
 
 
-def test_structlog_is_imported_with_the_first_line() -> None:
+def test_no_line_imports_structlog_where_nobody_has_configured_it() -> None:
     loaded = "print('structlog' in sys.modules)"
-    done = ran(f"from eventlog.core.logs import get_logger; get_logger('x'); {loaded}")
+    done = ran(f"from eventlog.core.logs import get_logger; get_logger('x').error('y'); {loaded}")
     assert done.stdout == "False\nof the program\n"
+
+
+def test_lines_go_to_the_standard_library_where_structlog_is_not_configured() -> None:
+    done = ran(
+        "import logging, structlog; "
+        "logging.basicConfig(format='%(name)s %(levelname)s %(message)s', stream=sys.stdout)"
+    )
+    assert done.stdout == "of the program\neventlog.example WARNING of the library count=3\n"
+    for silent in ("logging.disable()", "logging.getLogger('eventlog').setLevel('ERROR')"):
+        assert ran(f"import logging; {silent}").stderr == ""
 
 
 CONFIGURED = """

@@ -98,9 +98,11 @@ class FlakyLog(InMemoryLog):
         self.failures: list[tuple[str, Exception]] = []
         self.appends = 0
         self.hold: asyncio.Event | None = None
+        self.how: dict[str, Any] = {}
 
     async def append(self, *args: Any, **more: Any) -> Any:
         self.appends += 1
+        self.how = more
         if self.hold is not None:
             await self.hold.wait()
         when, failure = self.failures.pop(0) if self.failures else ("never", None)
@@ -185,6 +187,28 @@ async def test_a_refusal_waits_for_what_it_rests_on() -> None:
     await first
     with pytest.raises(InvalidInputError):
         await refused
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "appended"),
+    [
+        ("durability", ("commit", "relaxed"), ("durability", "commit")),
+        ("durability", ("relaxed", "commit"), ("durability", "commit")),
+        ("durability", ("relaxed", "relaxed"), ("durability", "relaxed")),
+        ("frees", (True, False), ("use_reserve", False)),
+        ("frees", (False, True), ("use_reserve", False)),
+        ("frees", (True, True), ("use_reserve", True)),
+    ],
+)
+async def test_the_strictest_command_of_a_batch_decides_how_it_is_appended(
+    field: str, values: tuple[Any, Any], appended: tuple[str, Any]
+) -> None:
+    """A durable add is never acknowledged unsynced, nor let into the reserve by a delete."""
+    actor, log, _ = make()
+    requests = [Request(command=Add(1), **{field: value}) for value in values]
+    await asyncio.gather(*[await actor.post(request) for request in requests])
+    assert log.appends == 1
+    assert log.how[appended[0]] == appended[1]
 
 
 async def test_a_satisfied_command_appends_nothing() -> None:

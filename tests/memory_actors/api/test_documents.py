@@ -132,7 +132,7 @@ async def test_full_collections_refuse_or_prune_and_restore(open_memory, clock: 
         lambda d: d.put("c", [1]),
         lambda d: d.put("c", {"a": float("nan")}),
         lambda d: d.put("", {}),
-        lambda d: d.put("c", {"a": "x" * 300_000}),
+        lambda d: d.put("c", {"a": "x" * 16_000_000}),
         lambda d: d.find("c", {"$foo": 1}),
         lambda d: d.find("c", order_by=5),
         lambda d: d.find("c", limit=-1),

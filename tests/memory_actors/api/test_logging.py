@@ -11,7 +11,7 @@ from support.fakes import FakeEmbedder
 from memory_actors import Limits, MemorySystem, Plan, Settings, Tier
 
 async def main():
-    tiers = {{Tier.PRO: Plan(limits=Limits(long_term_memories=2, short_term_messages=2))}}
+    tiers = {{Tier.LOCAL: Plan(limits=Limits(long_term_memories=2, short_term_messages=2))}}
     settings = Settings(tiers=tiers)
     async with MemorySystem.open({store!r}, embedder=FakeEmbedder(), settings=settings) as memory:
         user = memory.user("ada", session_id="s")

@@ -1,6 +1,13 @@
 """Opening a system: in a block, or by await and close; and what is said where a word is missing."""
 
 import asyncio
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +16,14 @@ from support.fakes import FakeEmbedder
 
 from memory_actors import (
     LogLocked,
+    LogUnavailable,
     MemoryActorsError,
     MemorySystem,
     NotFoundError,
     NotOpenError,
     PastMemory,
     SystemClosedError,
+    sync,
 )
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +105,133 @@ async def test_forgetting_async_with_of_a_replay_names_the_fix(tmp_path: Path) -
             await past.retrieve("tea")
         with pytest.raises(NotFoundError):
             await memory.replay("eve")
+
+
+# --- openings that are cut off
+
+
+def opens(path: Path) -> None:
+    async def main() -> None:
+        async with opening(path) as memory:
+            await memory.user("ada").add("likes tea")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_an_opening_that_is_cancelled_frees_the_store_where_the_loop_ends(
+    tmp_path: Path, share: bool
+) -> None:
+    """However far it had come, the next `asyncio.run` opens the store."""
+    opens(tmp_path)
+
+    async def main(timeout_s: float) -> None:
+        opened = MemorySystem.open(
+            tmp_path / "memory", embedder=FakeEmbedder(), alerts=[], share=share
+        )
+        await (await asyncio.wait_for(opened, timeout_s)).close()
+
+    for step in range(30):
+        with suppress(TimeoutError):
+            asyncio.run(main(step * 0.001))
+        opens(tmp_path)
+
+
+def test_an_opening_whose_tasks_are_all_cancelled_frees_the_store(tmp_path: Path) -> None:
+    """A second Ctrl-C cancels the threads' tasks, too: a thread then closes what it opened."""
+    opens(tmp_path)
+    for step in range(15):
+        loop = asyncio.new_event_loop()
+        opened = loop.create_task(opening(tmp_path)._open())
+        loop.run_until_complete(asyncio.sleep(step * 0.001))
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        if not opened.cancelled():
+            loop.run_until_complete(opened.result().close())
+        loop.close()
+        deadline_s = time.monotonic() + 5
+        while True:
+            try:
+                opens(tmp_path)
+                break
+            except LogLocked:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.01)
+
+
+# --- limits of the process
+
+
+@contextmanager
+def files_max(count: int) -> Iterator[None]:
+    """Let this process open so many files more, and no others."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("share", [True, False])
+async def test_an_opening_without_files_left_says_so(tmp_path: Path, share: bool) -> None:
+    await (await opening(tmp_path)).close()
+    refused = 0
+    for count in range(16):
+        with files_max(count):
+            try:
+                memory = await MemorySystem.open(
+                    tmp_path / "memory", embedder=FakeEmbedder(), share=share
+                )
+            except LogUnavailable as error:
+                refused += "Too many open files" in str(error)
+            else:
+                await memory.close()
+    assert refused > 5
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_an_opening_without_files_left_does_not_wait_for_ever(tmp_path: Path, count: int) -> None:
+    """The loop of the sync API cannot be made then."""
+    code = (
+        "import os, resource, sys; from memory_actors.sync import MemorySystem; "
+        "import memory_actors.sharing.owning; held = len(os.listdir('/proc/self/fd')) - 1; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (held + int(sys.argv[2]), 1024)); "
+        "MemorySystem.open(sys.argv[1])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "memory"), str(count)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "LogUnavailable" in ran.stderr
+    assert "ulimit -n" in ran.stderr
+
+
+def test_an_opening_without_threads_left_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(LogUnavailable, match="ulimit -u"):
+        opens(tmp_path)
+    with pytest.raises(LogUnavailable, match="ulimit -u"):
+        sync.MemorySystem.open(tmp_path / "memory", embedder=FakeEmbedder())
+
+
+def test_a_limit_on_addresses_is_told_with_what_to_do(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, resource, sys; from memory_actors import MemorySystem; "
+        "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)); "
+        "asyncio.run(MemorySystem.open(sys.argv[1])._open())"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "memory")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "LogUnavailable" in ran.stderr
+    assert "ulimit -v unlimited" in ran.stderr

@@ -1,7 +1,7 @@
 """A memory system over another log than the one on LMDB: what it can do, and what it refuses."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ async def system_over(
         new_id=FakeIds(),
     )
     directory.mkdir()
-    async with wired(directory, parts, open_log) as made:
+    async with AsyncExitStack() as held:
+        made = await wired(directory, parts, held, ExitStack(), open_log)
         yield MemorySystem(made, AsyncExitStack())
 
 

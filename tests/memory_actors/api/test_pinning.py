@@ -41,7 +41,7 @@ async def test_a_memory_is_pinned_and_let_go_again(open_memory: Any, kind: str) 
 
 @pytest.mark.owner
 async def test_what_is_pinned_later_is_not_pruned(open_memory: Any) -> None:
-    async with open_memory(tiers={Tier.PRO: Plan(limits=TEN)}) as memory:
+    async with open_memory(tiers={Tier.LOCAL: Plan(limits=TEN)}) as memory:
         user = memory.user("ada")
         first = await user.add("the oldest", occurred_at="2020-01-01")
         await user.update(first.memory_id, pinned=True)

@@ -51,7 +51,7 @@ async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
     assert got.occurred_at == datetime(2024, 5, 1, 10, tzinfo=UTC)
     assert got.created_at == datetime.fromtimestamp(START_US / 1e6, UTC)
     assert (got.session_id, got.role) == ("s", "Ada")
-    assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 9_999, True)
+    assert (receipt.operation, receipt.quota_remaining, receipt.indexed) == ("add", 99_999, True)
 
 
 @pytest.mark.no_node
@@ -613,7 +613,10 @@ async def test_a_cancelled_caller_loses_nothing(open_memory, embedder: FakeEmbed
         (lambda u: u.add(""), "empty"),
         (lambda u: u.add("  \n"), "empty"),
         (lambda u: u.add(7), "must be a string"),
-        (lambda u: u.add("x" * 300_000), "max: 262,144"),
+        (lambda u: u.add("x" * 300_000, "entity"), "max: "),
+        (lambda u: u.add("x" * 300_000, "working"), "max: 262,144"),
+        (lambda u: u.add("x" * 16_000_000), "max: 15,728,640"),
+        (lambda u: u.documents.put("a", {"x": "y" * 16_000_000}), "max: 15,728,640"),
         (lambda u: u.add("\ud800"), "Unicode"),
         (lambda u: u.add("x", "forever"), "unknown memory type"),
         (lambda u: u.add("x", None), "unknown memory type"),

@@ -49,7 +49,7 @@ async def test_a_turn_without_a_session_is_of_the_default_one(open_memory: Any) 
 @pytest.mark.no_node
 async def test_a_turn_is_one_append_or_none(open_memory: Any) -> None:
     limits = Limits(long_term_memories=1, short_term_bytes=1_000)
-    tiers = {Tier.PRO: Plan(limits=limits)}
+    tiers = {Tier.LOCAL: Plan(limits=limits)}
     async with open_memory(tiers=tiers) as memory:
         user = memory.user("ada")
         with pytest.raises(QuotaExceededError):

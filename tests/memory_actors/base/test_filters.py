@@ -556,3 +556,11 @@ def test_a_bad_order_is_refused(fields: Any) -> None:
 
 def test_the_operators_of_these_tests_are_all_there_are() -> None:
     assert " ".join(filters._KNOWN) == KNOWN
+
+
+@pytest.mark.parametrize("asked", [False, {"eq": False}, {"ne": True}])
+def test_what_is_not_compressed_is_found_by_false(asked: Any) -> None:
+    matches = predicate({"is_compressed": asked})
+    assert matches is not None
+    assert matches({"a": 1})
+    assert not matches({"a": 1, "is_compressed": True})

@@ -1,6 +1,7 @@
 """doctor, model."""
 
 import json
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -44,8 +45,8 @@ def test_a_healthy_machine_passes_every_check(program) -> None:
     """A healthy machine passes every check, and is left as it was."""
     code, made = examine(program)
     assert list(made) == [
-        "python", "packages", "model", "embedding", "comparing", "data directory", "free disk",
-        "file system", "log lock", "log file", "fsync",
+        "python", "packages", "model", "embedding", "comparing", "vectors", "data directory",
+        "free disk", "file system", "log lock", "log file", "fsync",
     ]  # fmt: skip
     assert code == 0, made
     assert {made[name]["status"] for name in ("python", "packages", "model", "embedding")} == {"ok"}
@@ -57,6 +58,19 @@ def test_it_says_how_memories_are_compared(program, monkeypatch) -> None:
     assert examine(program)[1]["comparing"]["found"].startswith("by ")
     monkeypatch.setattr(checks.LIBRARY, "instruction_set", 0)
     assert "by numpy: a search takes a quarter longer" in examine(program)[1]["comparing"]["found"]
+
+
+def test_without_hnswlib_it_says_what_happens_and_how_to_get_it(program, monkeypatch) -> None:
+    """A package that an install may lack is a warning, and no failure."""
+    pytest.importorskip("hnswlib")
+    assert examine(program)[1]["vectors"]["status"] == "ok"
+    monkeypatch.setitem(sys.modules, "hnswlib", None)
+    checks.graph.hnswlib.cache_clear()
+    code, made = examine(program)
+    checks.graph.hnswlib.cache_clear()
+    assert (code, made["vectors"]["status"]) == (0, "warning")
+    assert "all are scanned" in made["vectors"]["found"]
+    assert "pip install hnswlib" in made["vectors"]["advice"]
 
 
 def test_a_missing_model_is_found_and_the_cure_named(program, no_model) -> None:
@@ -110,7 +124,7 @@ def test_a_check_that_crashes_stops_no_other(program, monkeypatch) -> None:
     code, made = examine(program)
     assert code == 1
     assert (made["packages"]["status"], "kaboom" in made["packages"]["found"]) == ("failed", True)
-    assert len(made) == 11
+    assert len(made) == 12
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,13 @@ def test_markup_and_control_codes_are_shown_as_text(program) -> None:
     assert "\x1b" not in said
 
 
+def test_a_user_id_is_shown_without_its_control_codes(program) -> None:
+    program.ok("add", "x", "--user", "ev\x1b[31mil")
+    for command in ("usage", "cost", "tier", "list"):
+        said = program.ok(command, "--user", "ev\x1b[31mil")
+        assert "\x1b" not in said, command
+
+
 def test_every_kind_can_be_added_and_chosen(program) -> None:
     program.ok("add", "long")
     program.ok("add", "short", "--type", "short_term", "--session", "s1")
@@ -138,8 +145,10 @@ def test_an_empty_result_is_said(program) -> None:
     """An empty result is said to people, and is an empty list for programs."""
     program.ok("add", "x")
     assert program.json("search", "x", "--user", "other") == []
-    assert "Nothing found" in program.ok("search", "x", "--user", "other")
-    assert "Nothing there" in program.ok("list", "--user", "other")
+    assert "Nothing found" in program("search", "x", "--user", "other").stdout
+    told = program("search", "x", "--user", "defaul").stderr
+    assert "There is no user defaul here. Is it default? `memory-actors users` lists them." in told
+    assert "Nothing there" in program("list", "--user", "other").stdout
 
 
 def test_a_deleted_memory_is_gone(program) -> None:
@@ -283,3 +292,33 @@ def test_what_matches_is_counted_and_deleted(program) -> None:
     assert program.ok("delete-many", "--filter", '{"n": {"gte": 1}}').strip() == "Deleted: 2"
     assert len(program.json("delete-many", "--type", "long_term")) == 1
     assert program.json("count") == {"count": 0}
+
+
+def test_users_are_listed(program) -> None:
+    for name in ("anna", "ben"):
+        program.ok("add", "x", "--user", name)
+    assert program.ok("users").split() == ["anna", "ben"]
+    assert program.json("users") == ["anna", "ben"]
+
+
+def test_a_memory_is_updated_by_its_id(program) -> None:
+    memory_id = program.json("add", "likes tea")["memory_id"]
+    assert program.ok("update", memory_id[:20], "likes coffee") == f"Updated: {memory_id}\n"
+    program.ok("update", memory_id, "--metadata", '{"a": 1}', "--pin")
+    found = program.json("get", memory_id)
+    assert (found["content"], found["metadata"], found["pinned"]) == (
+        "likes coffee",
+        {"a": 1},
+        True,
+    )
+    program.ok("update", memory_id, "--unpin")
+    assert not program.json("get", memory_id)["pinned"]
+    assert program.refused("update", memory_id)["type"] == "InvalidInputError"
+
+
+def test_a_memory_is_added_for_some_seconds_and_by_an_agent(program) -> None:
+    program.ok("add", "soon over", "--ttl", "3600", "--agent", "cook")
+    program.ok("add", "stays")
+    (found,) = program.json("list", "--agent", "cook")
+    assert found["content"] == "soon over"
+    assert found["expires_at"] is not None

@@ -1,6 +1,7 @@
 """Rules for every command: options, errors, exit codes, streams."""
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -33,7 +34,7 @@ def commands() -> list[list[str]]:
 WITHOUT_STORE = {"model install", "model path", "heads-key", "mcp uninstall", "move"}
 OF_ALL_USERS = {
     "stats", "verify", "backup", "restore-backup", "export-since", "import-since", "repair",
-    "heads", "doctor", "serve", "ui", "keys list", "keys revoke",
+    "users", "heads", "doctor", "serve", "ui", "keys list", "keys revoke",
 }  # fmt: skip
 MAKES_A_STORE = {
     "add", "import", "tier", "improve", "entity add", "document put", "episode start",
@@ -48,6 +49,7 @@ def test_these_are_the_commands() -> None:
         "backup", "restore-backup", "export-since", "import-since", "repair", "erase", "purge",
         "heads", "heads-key", "move",
         "model install", "model path", "doctor", "demo", "ui",
+        "users", "update",
         "entity add", "entity relate", "entity end", "entity get", "entity neighbours",
         "count", "delete-many", "document put", "document get", "document find", "document delete",
         "episode start", "episode step", "episode finish", "episode get", "episode list",
@@ -98,9 +100,26 @@ def test_every_command_explains_itself_and_its_options(
         assert option in result.stdout
     assert ("--data DIR" in result.stdout) == (name not in WITHOUT_STORE)
     assert ("--user ID" in result.stdout) == (name not in {*WITHOUT_STORE, *OF_ALL_USERS})
-    assert ("--encrypt" in result.stdout) == (name in MAKES_A_STORE)
+    command = main.commands[path[0]]
+    command = command.commands[path[1]] if path[1:] else command  # type: ignore[attr-defined]
+    taken = {option.opts[0] for option in command.params}
+    assert ("--encrypt" in taken) == (name in MAKES_A_STORE)
+    for rare in ("--encrypt", "--key-file", "--embedder", "postgresql"):
+        assert rare not in result.stdout
+    assert ("--node-host" in result.stdout) == (name in ("serve", "ui", "mcp install"))
+    assert max(map(len, result.stdout.splitlines())) <= 80
     summary = result.stdout.split("\n\n")[1].strip()
     assert summary
+
+
+def test_the_help_of_the_program_has_every_command_once_in_sections() -> None:
+    said = CliRunner().invoke(main, ["--help"]).stdout
+    below = said.partition("Memories:")[2]
+    named = [line.split()[0] for line in below.splitlines() if re.match(r"  \S", line)]
+    assert sorted(named) == sorted(main.commands)
+    assert len(re.findall(r"^\S.*:$", below, re.MULTILINE)) >= 5
+    assert "--key-file" in said
+    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_an_error_as_json_is_one_line(tmp_path: Path) -> None:

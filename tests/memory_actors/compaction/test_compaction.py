@@ -89,7 +89,7 @@ async def test_what_is_young_pinned_or_alone_stays(open_memory: Any) -> None:
 
 
 async def test_the_age_can_be_given_and_depends_on_the_tier(open_memory: Any) -> None:
-    settings = {"compaction_after_days": {Tier.FREE: 200, Tier.PRO: 110}}
+    settings = {"compaction_after_days": {Tier.FREE: 200, Tier.LOCAL: 110}}
     async with open_memory(summarizer=SHORT, **settings) as memory:
         user = memory.user("ada")
         await user.add_many(some(LOGIN, 20))

@@ -226,7 +226,7 @@ async def test_a_run_without_its_episode_fails_unnamed(open_memory: Any) -> None
     """A run that cannot begin its episode fails, and names none."""
     plan = Plan(limits=Limits(episodic_bytes=5))
     critic = FakeCritic()
-    async with open_memory(tiers={Tier.PRO: plan}) as memory:
+    async with open_memory(tiers={Tier.LOCAL: plan}) as memory:
         with pytest.raises(ImprovementError, match="could not be recorded") as caught:
             await improved(memory.user("u"), critic=critic)
     assert "episode_id" not in caught.value.result.metadata
@@ -254,7 +254,7 @@ async def test_a_run_of_a_full_user_fails(open_memory: Any) -> None:
     """A run whose user is full fails with the result so far."""
     plan = Plan(limits=Limits(episodic_bytes=3_000))
     reviser = FakeReviser(make=lambda number: f"{number} ".ljust(1_000, "x"))
-    async with open_memory(tiers={Tier.PRO: plan}) as memory:
+    async with open_memory(tiers={Tier.LOCAL: plan}) as memory:
         with (
             capture_logs() as logs,
             pytest.raises(ImprovementError, match="could not be recorded") as caught,

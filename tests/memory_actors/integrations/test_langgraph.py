@@ -42,8 +42,9 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
+from memory_actors.base.validation import LONG_BYTES_MAX
 from memory_actors.integrations.langgraph import MemoryActorsStore
-from memory_actors.integrations.langgraph.items import VALUE_BYTES_MAX, NamespaceNames, namespace_of
+from memory_actors.integrations.langgraph.items import NamespaceNames, namespace_of
 from memory_actors.interchange import import_from
 
 pytestmark = pytest.mark.anyio
@@ -245,7 +246,7 @@ def test_values_of_python_are_kept_as_json(opened: Opened) -> None:
     "bad",
     [
         PutOp(ADA, "bad", {"f": print}),
-        PutOp(ADA, "bad", {"text": "x" * VALUE_BYTES_MAX}),
+        PutOp(ADA, "bad", {"text": "x" * LONG_BYTES_MAX}),
         PutOp(ADA, " ", {"n": 1}),
         PutOp(ADA, "x" * 513, {"n": 1}),
         PutOp(("x" * 513,), "bad", {"n": 1}),
@@ -302,7 +303,7 @@ async def test_a_bad_put_is_its_callers_alone(tmp_path: Path) -> None:
 
 
 def test_a_full_quota_is_said(tmp_path: Path) -> None:
-    full = Settings(tiers={Tier.PRO: Plan(limits=Limits(documents=2))})
+    full = Settings(tiers={Tier.LOCAL: Plan(limits=Limits(documents=2))})
     with MemoryActorsStore.open(tmp_path, embedder=FakeEmbedder(), settings=full) as store:
         for key in ("k", "l"):
             store.put(ADA, key, {"n": 1})
@@ -316,7 +317,7 @@ def test_a_full_quota_is_said(tmp_path: Path) -> None:
 
 
 def test_what_has_expired_is_there_until_it_is_swept(opened: Opened, clock: FakeClock) -> None:
-    with opened(ttl={"default_ttl": 1}) as store:
+    with opened(ttl={"default_ttl": 1, "refresh_on_read": False}) as store:
         store.put(ADA, "short", {"n": 1})
         store.put(ADA, "long", {"n": 2}, ttl=10)
         store.put(ADA, "ever", {"n": 3}, ttl=None)
@@ -365,14 +366,27 @@ def test_a_read_renews_where_reads_do(opened: Opened, clock: FakeClock, read: st
         assert store.get(ADA, "k") is None
 
 
-def test_a_read_renews_nothing_where_it_is_told_not_to(opened: Opened, clock: FakeClock) -> None:
-    for ttl in ({"refresh_on_read": False}, {"refresh_on_read": True}):
-        with opened(ttl={"omit_expired": True, **ttl}) as store:
-            store.put(ADA, "k", {"n": 1}, ttl=1)
-            clock.move(50)
-            assert store.get(ADA, "k", refresh_ttl=not ttl["refresh_on_read"]) is not None
-            clock.move(50)
-            assert store.get(ADA, "k") is None
+@pytest.mark.parametrize("usual", [True, False, None])
+@pytest.mark.parametrize("asked", [True, False, None])
+@pytest.mark.parametrize("read", ["get", "search", "batch"])
+def test_the_choice_of_a_read_wins_over_the_default_for_itself_alone(
+    opened: Opened, clock: FakeClock, usual: bool | None, asked: bool | None, read: str
+) -> None:
+    default: Any = {} if usual is None else {"refresh_on_read": usual}
+    with opened(ttl={"omit_expired": True, **default}) as store:
+        for key in ("read", "other"):
+            store.put(ADA, key, {"n": key}, ttl=1)
+        clock.move(50)
+        if read == "get":
+            assert store.get(ADA, "read", refresh_ttl=asked) is not None
+        elif read == "search":
+            assert store.search(ADA, filter={"n": "read"}, refresh_ttl=asked)
+        else:
+            usually = usual is not False if asked is None else asked
+            store.batch([GetOp(ADA, "read", usually), GetOp(ADA, "other", refresh_ttl=False)])
+        clock.move(50)
+        renews = usual is not False if asked is None else asked
+        assert [item.key for item in store.search(ADA)] == ["read"] * renews
 
 
 def test_a_renewal_that_gains_little_is_not_written(
@@ -589,7 +603,7 @@ async def test_many_calls_at_once_are_all_answered(tmp_path: Path) -> None:
 
 
 async def test_of_calls_at_once_each_has_its_own_answer(tmp_path: Path) -> None:
-    full = Settings(tiers={Tier.PRO: Plan(limits=Limits(documents=2))})
+    full = Settings(tiers={Tier.LOCAL: Plan(limits=Limits(documents=2))})
     async with MemoryActorsStore.aopen(tmp_path, embedder=FakeEmbedder(), settings=full) as store:
         await store.aput(ADA, "k", {"n": 1})
         first, second, third, found, empty, bad = await asyncio.gather(

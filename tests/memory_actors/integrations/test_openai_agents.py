@@ -122,11 +122,21 @@ async def test_what_was_said_is_found_by_its_words(session, memory) -> None:
     assert (found[0].role, found[0].session_id) == ("user", "s")
 
 
+async def test_a_picture_of_megabytes_comes_back_as_it_was(session) -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64," + "iVBO" * 1_000_000}
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "what is this?"}, picture]},
+        {"type": "function_call_output", "call_id": "1", "output": "row\n" * 80_000},
+    ]
+    await session.add_items(items)
+    assert await session.get_items() == items
+
+
 async def test_items_are_added_all_or_none(session) -> None:
     with pytest.raises(InvalidInputError, match="has to be JSON"):
         await session.add_items([ITEMS[0], {"role": "user", "content": object()}])
-    with pytest.raises(InvalidInputError, match="max: 262,144"):
-        await session.add_items([ITEMS[0], {"role": "user", "content": "x" * 300_000}])
+    with pytest.raises(InvalidInputError, match="max: 15,728,640"):
+        await session.add_items([ITEMS[0], {"role": "user", "content": "x" * 16_000_000}])
     with pytest.raises(InvalidInputError, match="in parts"):
         await session.add_items([ITEMS[0]] * 1_001)
     assert await session.get_items() == []

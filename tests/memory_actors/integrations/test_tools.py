@@ -2,7 +2,10 @@
 
 import inspect
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -40,6 +43,22 @@ def test_functions_that_are_not_async_do_what_they_say(user) -> None:
     assert user.get(id_in(stored)).content == "Ada skis in Arosa"
     assert forget(memory_id=id_in(stored)) == f"Forgotten: memory_id {id_in(stored)}"
     assert recall("Davos") == "No memory of ada answers 'Davos'."
+
+
+def test_python_without_docstrings_gives_the_same_tools_and_help_texts() -> None:
+    code = """
+from memory_actors.api.operations import OPERATIONS
+from memory_actors.cli import main
+from memory_actors.integrations.tools import TOOLS
+from memory_actors.base.docstrings import doc_of
+print([doc_of(tool) for tool in TOOLS], [one.doc for one in OPERATIONS.values()])
+main(["search", "--help"])
+"""
+    run = partial(subprocess.run, capture_output=True, text=True, check=True)
+    plain, stripped = (run([sys.executable, *flag, "-c", code]).stdout for flag in ([], ["-OO"]))
+    assert stripped == plain
+    assert "Args:" in plain
+    assert "meaning to QUERY" in plain
 
 
 async def test_functions_of_an_async_memory_are_async(open_memory) -> None:

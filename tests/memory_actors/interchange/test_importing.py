@@ -263,7 +263,7 @@ async def test_equal_records_without_ids_are_as_many_memories(store, tmp_path: P
         ({"id": "x"}, "it has no 'content'"),
         ({"id": "x", "memory": 5}, "Expected `str"),
         ({"id": "x", "memory": "  "}, "content is empty"),
-        ({"id": "x", "memory": "a" * 300_000}, "content takes 300,000 bytes"),
+        ({"id": "x", "memory": "a" * 16_000_000}, "content takes 16,000,000 bytes"),
         ({"id": "x", "memory": "a", "created_at": "yesterday"}, "is not ISO 8601"),
         ({"id": "x", "memory": "a", "created_at": 1e300}, "is no number of seconds"),
         ({"id": "x", "memory": "a", "metadata": [1]}, "its metadata is no JSON object"),

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_actors import InvalidInputError
-from memory_actors.interchange import plan_import
-from memory_actors.interchange.sources import archives
+from memory_actors.interchange import files, plan_import
 from memory_actors.interchange.sources import json_items as module
 from memory_actors.interchange.sources.archives import files_in
 from memory_actors.interchange.sources.found import SourceReading
@@ -158,7 +157,7 @@ def archive(path: Path, **files: bytes) -> Path:
 async def test_an_archive_that_unpacks_without_end_is_refused(
     tmp_path: Path, monkeypatch: Any, filling: bytes
 ) -> None:
-    monkeypatch.setattr(archives, "UNPACKED_BYTES_MIN", 2 * MIB)
+    monkeypatch.setattr(files, "UNPACKED_BYTES_MIN", 2 * MIB)
     data = b"[" + filling * (4 * MIB // len(filling))
     path = archive(tmp_path / "x.zip", conversations=data)
     assert path.stat().st_size < MIB // 10
@@ -169,6 +168,19 @@ async def test_an_archive_that_unpacks_without_end_is_refused(
         assert tracemalloc.get_traced_memory()[1] < 20 * MIB
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.anyio
+async def test_the_files_of_an_archive_have_one_bound_together(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(files, "UNPACKED_BYTES_MIN", 2 * MIB)
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for number in range(20):
+            made.writestr(f"{number}/conversations.json", b"[" + b" " * MIB + b"]")
+    with pytest.raises(InvalidInputError, match="unpacks to over 100 times its size"):
+        await plan_import("chatgpt", path)
 
 
 def test_an_archive_with_a_false_size_is_refused(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_a_line_is_a_long_term_memory_by_default() -> None:
         (b'{"content": "x", "origins": [{"source": "web", "url": "u"}]}', "more than 'source'"),
         (b'{"content": "x", "origins": [], "source": "web"}', "'origins' and 'source'"),
         (b'{"content": "x", "origins": [], "trust": "trusted"}', "'origins' and 'trust'"),
-        (b'{"content": "' + b"x" * (256 * 1024 + 1) + b'"}', "shorten it"),
+        (b'{"content": "' + b"x" * ((15 << 20) + 1) + b'"}', "shorten it"),
     ],
 )
 def test_a_bad_line_is_refused_with_the_reason(line: bytes, said: str) -> None:

@@ -1,5 +1,7 @@
 """The files of each program, as its documentation and its own code have them."""
 
+import ast
+import asyncio
 import hashlib
 import json
 import pickle
@@ -7,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from contextlib import closing
 from datetime import UTC, datetime
@@ -18,9 +21,10 @@ from support import foreign
 from support.fakes import FakeEmbedder
 from support.foreign import AT, write_json
 
+import memory_actors
 from memory_actors import InvalidInputError, MemorySystem
 from memory_actors.integrations.mem0 import AsyncMemory
-from memory_actors.interchange import ImportReport, adding, import_from, plan_import
+from memory_actors.interchange import ImportReport, adding, files, import_from, plan_import
 from memory_actors.interchange.sources import langgraph, zep
 
 pytestmark = pytest.mark.anyio
@@ -359,6 +363,79 @@ async def test_a_view_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(InvalidInputError, match="has no table 'store'"):
         await plan_import("langgraph", tmp_path / "x.sqlite")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "CREATE TABLE store (prefix, key, created_at, value AS (hex(zeroblob(10000000))))",
+        "CREATE TABLE store (prefix, key, created_at, value AS (hex(zeroblob(10000000))) STORED)",
+        "CREATE VIRTUAL TABLE store USING fts5 (prefix, key, value, created_at, updated_at)",
+    ],
+)
+async def test_a_table_that_computes_its_values_is_refused(tmp_path: Path, table: str) -> None:
+    """A file of 8 KB would have any number of bytes in it."""
+    with closing(sqlite3.connect(tmp_path / "x.sqlite")) as database, database:
+        database.execute(table)
+    with pytest.raises(InvalidInputError, match="has no table 'store'"):
+        await plan_import("langgraph", tmp_path / "x.sqlite")
+
+
+async def test_rows_are_bounded_by_the_size_of_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A default stands in any number of rows, and in the file once."""
+    monkeypatch.setattr(files, "UNPACKED_BYTES_MIN", 1 << 20)
+    path = foreign.langgraph(tmp_path)
+    with closing(sqlite3.connect(path)) as database, database:
+        rows = [("a", str(number), "{}") for number in range(1000)]
+        database.executemany("INSERT INTO store (prefix, key, value) VALUES (?, ?, ?)", rows)
+        database.execute(f"ALTER TABLE store ADD COLUMN x TEXT DEFAULT '{'x' * 50_000}'")
+        database.execute("ALTER TABLE store RENAME COLUMN updated_at TO y")
+        database.execute("ALTER TABLE store RENAME COLUMN x TO updated_at")
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInputError, match="unpacks to over 100 times its size"):
+            await plan_import("langgraph", path)
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
+
+
+async def test_a_join_of_many_equal_rows_has_each_record_once(imported, tmp_path: Path) -> None:
+    path = foreign.chroma(tmp_path) / "chroma.sqlite3"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE more AS SELECT * FROM segments")
+        database.execute("DROP TABLE segments")
+        database.execute("CREATE TABLE segments AS SELECT m.* FROM more m, more, more n")
+    assert (await imported("chroma", path)).report.added == 3
+
+
+def test_many_points_of_many_empty_lists_take_little_memory(tmp_path: Path) -> None:
+    path = foreign.mem0_store(tmp_path) / "collection/mem0/storage.sqlite"
+    blob = b"\x80\x04" + b"]\x94" * 1_000_000
+    with closing(sqlite3.connect(path)) as database, database:
+        for number in range(5):
+            database.execute("INSERT INTO points VALUES (?, ?)", (f"evil {number}", blob))
+    tracemalloc.start()
+    try:
+        plan = asyncio.run(plan_import("mem0", path))
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
+    assert (plan.records, asyncio.run(plan.report()).left_out) == (2, 5)
+
+
+def test_nothing_is_unpickled() -> None:
+    """No module of the product imports `pickle`, `marshal` or `shelve`, nor what reads by them."""
+    for module in Path(memory_actors.__file__).parent.rglob("*.py"):
+        names = {
+            name.name.partition(".")[0]
+            for node in ast.walk(ast.parse(module.read_text()))
+            if isinstance(node, ast.Import)
+            for name in node.names
+        }
+        assert not names & {"pickle", "_pickle", "marshal", "shelve", "dill"}, module
 
 
 # --- graphs

@@ -42,6 +42,11 @@ def test_an_alert_is_raised_once_for_each_crossing(percents, expected) -> None:
     assert levels(*percents) == expected
 
 
+def test_the_percent_of_a_quota_is_no_whole_number() -> None:
+    assert QuotaUse("memories", "count", 1, 3).percent == pytest.approx(33.333333)
+    assert QuotaUse("memories", "count", 9_996, 10_000).percent == pytest.approx(99.96)
+
+
 @given(st.lists(st.floats(0, 120), max_size=40))
 def test_two_warnings_never_come_without_a_fall_of_five_points(percents: list[float]) -> None:
     percents = [round(percent, 1) for percent in percents]

@@ -45,6 +45,11 @@ def test_of_the_same_time_who_came_first_goes_first() -> None:
     assert oldest([row("b", version=2), row("a", version=3), row("c")], 3, 1, 0) == ("c",)
 
 
+@pytest.mark.parametrize(("count", "gone"), [(10, 1), (16, 1), (19, 1), (20, 2), (29, 2)])
+def test_a_tenth_is_rounded_down(count: int, gone: int) -> None:
+    assert len(oldest(ROWS[:count], count, 1, 0) or ()) == gone
+
+
 def test_of_fewer_than_ten_one_goes_at_a_time() -> None:
     assert oldest(ROWS[:9], 9, 2, 0) == ("m00", "m01")
 

@@ -58,13 +58,15 @@ def test_a_users_hash_is_twelve_hex_digits_of_sha256() -> None:
 def test_an_alert_says_how_full_and_not_whose() -> None:
     """The message of an alert says which limit is how full, and not whose."""
     assert ALERT.message == (
-        "User has used 80 % of the long_term quota: 8,000 of 10,000 memories. "
+        "Long-term memory at 80% capacity: 8,000 of 10,000 memories. "
         "Delete old memories before it is full."
     )
+    larger = msgspec.structs.replace(ALERT, upgradable=True)
+    assert larger.message.endswith("Delete old memories or upgrade before it is full.")
     sized = msgspec.structs.replace(
         ALERT, quota="long_term.bytes", unit="bytes", used=96 << 20, limit=100 << 20, percent=96.0
     )
-    assert "96 % of the long_term quota: 96 MB of 100 MB content." in sized.message
+    assert "Long-term memory at 96% capacity: 96 MB of 100 MB content." in sized.message
     assert "user_123" not in ALERT.message
 
 
@@ -81,7 +83,7 @@ async def test_the_log_has_everything_but_the_users_id(level: Any, logged: str) 
             "message": ALERT.message,
             "user": hashed("user_123"), "quota": "long_term.memories", "used": 8_000,
             "limit": 10_000, "unit": "count", "percent": 80.0, "tier": "pro",
-            "at": "2024-03-01T00:00:00+00:00",
+            "at": "2024-03-01T00:00:00+00:00", "upgradable": False,
         }
     ]  # fmt: skip
     assert "user_123" not in repr(logs)
@@ -170,7 +172,7 @@ async def test_a_webhook_posts_json(server: Server) -> None:
     assert body == {
         "user_id": "user_123", "kind": "long_term", "quota": "long_term.memories",
         "level": "warning", "used": 8_000, "limit": 10_000, "unit": "count", "percent": 80.0,
-        "tier": "pro", "at": "2024-03-01T00:00:00Z", "message": ALERT.message,
+        "tier": "pro", "at": "2024-03-01T00:00:00Z", "message": ALERT.message, "upgradable": False,
     }  # fmt: skip
 
 

@@ -530,9 +530,9 @@ async def test_the_cache_holds_as_many_texts_as_allowed(tmp_path: Path) -> None:
     await service.close()
 
 
-async def test_the_cache_holds_2_000_texts_by_default(tmp_path: Path) -> None:
-    """The cache holds 2,000 texts unless the settings say otherwise."""
-    assert Settings().embedding_cache_texts == 2_000
+async def test_the_cache_holds_10_000_texts_by_default(tmp_path: Path) -> None:
+    """The cache holds 10,000 texts unless the settings say otherwise."""
+    assert Settings().embedding_cache_texts == 10_000
     embedder = FakeEmbedder()
     settings = Settings(embedding_cache_texts=1_000)
     async with MemorySystem.open(tmp_path, embedder=embedder, settings=settings) as memory:

@@ -52,6 +52,28 @@ async def test_a_theme_is_found_however_often_it_is_repeated(memory, lines: int)
         assert (await first(user, query)).startswith("Ran "), query
 
 
+@pytest.mark.parametrize(
+    ("fact", "query"),
+    [
+        ("\uff21\uff22\uff23株式会社の契約", "ABC"),
+        ("The \ufb01nancial of\ufb01ce is on \ufb02oor 3", "financial office"),
+        ("الرقم ٤٥٦٧ للطلب", "4567"),
+        ("Łódź branch opens", "lodz"),
+        ("Went out on Sunday 🎿", "🎿"),
+    ],
+)
+async def test_another_spelling_of_the_same_letters_finds_it(memory, fact, query) -> None:
+    user = await remembering(memory, [fact, *OTHERS])
+    assert await first(user, query) == fact
+
+
+@pytest.mark.parametrize(("first", "again"), [("Call ٤٥٦٧", "Call 4567"), ("of\ufb01ce", "office")])
+async def test_a_fact_in_another_spelling_is_the_same_fact(memory, first, again) -> None:
+    user = memory.user("ada")
+    await user.add(first)
+    assert (await user.add(again)).operation == "seen"
+
+
 async def test_other_facts_are_found_beside_a_theme(memory) -> None:
     runs = [f"Ran {5 + n % 9} km along the river in {40 + n} minutes" for n in range(60)]
     user = await remembering(memory, [*runs, *OTHERS])

@@ -14,6 +14,7 @@ from memory_actors import InvalidInputError, Item, MemorySystem, ModelMismatchEr
 from memory_actors.base.errors import EmbedderError
 from memory_actors.search.embedding.default import DefaultEmbedder, embedder_of
 from memory_actors.search.embedding.multilingual import MultilingualEmbedder
+from memory_actors.search.model.installed import MODEL_DIR_VARIABLE
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +50,15 @@ def test_names_stand_for_embedders_and_an_unknown_one_is_refused() -> None:
     assert isinstance(embedder_of("default"), DefaultEmbedder)
     own = DefaultEmbedder()
     assert embedder_of(own) is own
+
+
+def test_stores_of_a_process_share_a_model_from_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = embedder_of(None)
+    assert embedder_of("default") is shared
+    monkeypatch.setenv(MODEL_DIR_VARIABLE, str(tmp_path))
+    assert embedder_of(None) is not shared
     with pytest.raises(InvalidInputError, match=r"'default' or 'multilingual'.*'klingon'"):
         embedder_of("klingon")
 

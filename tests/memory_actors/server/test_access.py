@@ -315,7 +315,7 @@ def tier_of(service: Service, user_id: str) -> str:
 def test_the_first_use_of_a_key_sets_the_tier(service: Service) -> None:
     """The first use of a key sets the tier, and later ones do not."""
     token, key = service.keys.create("tia", "free")
-    assert tier_of(service, "tia") == "pro"
+    assert tier_of(service, "tia") == "local"
     path = "/v1/users/tia/usage"
     assert service("GET", path, token).json()["tier"] == "free"
     assert next(kept for kept in service.keys.all() if kept.id == key.id).tier_is_set
@@ -326,7 +326,7 @@ def test_the_first_use_of_a_key_sets_the_tier(service: Service) -> None:
 def test_a_refused_key_sets_no_tier(service: Service) -> None:
     token, _ = service.keys.create("tom", "free")
     problem(service("GET", f"/v1/users/{ALICE}/usage", token), 403, "forbidden")
-    assert tier_of(service, "tom") == "pro"
+    assert tier_of(service, "tom") == "local"
 
 
 def test_an_unnoted_tier_is_set_all_the_same(service: Service, monkeypatch) -> None:

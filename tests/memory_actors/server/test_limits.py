@@ -1,6 +1,7 @@
 """Limits of a request, its answer when it fails, and the lines that are logged of it."""
 
 import asyncio
+import json
 import logging
 import re
 import socket
@@ -33,6 +34,7 @@ from memory_actors import (
     UnavailableError,
 )
 from memory_actors.api.user import UserMemory
+from memory_actors.server.admission import STREAMS_MAX
 from tests.memory_actors.server.helpers import (
     ALICE,
     BOB,
@@ -309,3 +311,109 @@ def test_neither_content_nor_keys_nor_ids_are_logged(
         assert hidden not in out
     assert told["instance"] in out
     assert "KeyError" in out
+
+
+# --- what one key holds
+
+
+class Waiting(UserMemory):
+    """A memory system whose `usage` waits for ever, and counts those that wait."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+
+    def watch_erasures(self, _forget: Any) -> None: ...
+
+    def user(self, _user_id: str, **_: Any) -> "Waiting":
+        return self
+
+    async def count(self, **_: Any) -> int:
+        return 1
+
+    async def usage(self) -> Any:
+        self.waiting += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.waiting -= 1
+
+
+def sent(service: Service, method: str, path: str, key: str, body: bytes = b"") -> socket.socket:
+    """Send a request, and return its connection without reading the answer."""
+    host, port = service.url.removeprefix("http://").split(":")
+    line = socket.create_connection((host, int(port)), timeout=10)
+    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+    if body:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    line.sendall(head.encode() + b"\r\n" + body)
+    return line
+
+
+def asked(operation: str, **arguments: Any) -> bytes:
+    call = {"operation": operation, "user_id": ALICE, "arguments": arguments}
+    return json.dumps(call).encode()
+
+
+def test_one_key_leaves_places_for_the_others(tmp_path: Path) -> None:
+    """A key that has its part of the places is told to wait, and other keys get in."""
+    memory = Waiting()
+    with serving(tmp_path, wrap=lambda _memory: memory, in_flight_max=16) as service:
+        lines = [sent(service, "POST", "/ui/call", service.alice, asked("usage")) for _ in range(4)]
+        until(lambda: memory.waiting == 4)
+        refused = service("POST", "/ui/call", service.alice, content=asked("count"))
+        problem(refused, 429, "too-many-requests")
+        assert refused.headers["retry-after"] == "1"
+        others = asked("count").replace(b"alice", b"bob")
+        assert service("POST", "/ui/call", service.bob, content=others).json() == {"result": 1}
+        for line in lines:
+            line.close()
+        until(lambda: memory.waiting == 0)
+        mine = service("POST", "/ui/call", service.alice, content=asked("count"))
+        assert mine.json() == {"result": 1}
+
+
+def test_a_root_key_leaves_places_for_the_others(tmp_path: Path) -> None:
+    memory = Waiting()
+    with serving(tmp_path, wrap=lambda _memory: memory, in_flight_max=16) as service:
+        lines = [sent(service, "POST", "/ui/call", service.root, asked("usage")) for _ in range(14)]
+        until(lambda: memory.waiting == 12)
+        mine = service("POST", "/ui/call", service.alice, content=asked("count"))
+        assert mine.json() == {"result": 1}
+        for line in lines:
+            line.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_work_ends_when_its_client_hangs_up(tmp_path: Path, method: str) -> None:
+    memory = Waiting()
+    with serving(tmp_path, wrap=lambda _memory: memory) as service:
+        path = f"/v1/users/{ALICE}/usage" if method == "GET" else "/ui/call"
+        line = sent(
+            service, method, path, service.alice, b"" if method == "GET" else asked("usage")
+        )
+        until(lambda: memory.waiting == 1)
+        line.close()
+        until(lambda: memory.waiting == 0)
+        admission = service.server.config.app
+        until(lambda: admission._in_flight == 0)
+
+
+def test_event_streams_of_one_key_leave_streams_for_the_others(service: Service) -> None:
+    path = f"/v1/users/{ALICE}/events"
+    lines = [sent(service, "GET", path, service.alice) for _ in range(STREAMS_MAX)]
+    try:
+        heads = [line.recv(12) for line in lines]
+        assert 0 < heads.count(b"HTTP/1.1 200") <= STREAMS_MAX // 2
+        assert heads.count(b"HTTP/1.1 429") == STREAMS_MAX - heads.count(b"HTTP/1.1 200")
+        with sent(service, "GET", f"/v1/users/{BOB}/events", service.bob) as theirs:
+            assert theirs.recv(12) == b"HTTP/1.1 200"
+    finally:
+        for line in lines:
+            line.close()
+
+
+def test_the_page_follows_nothing(service: Service) -> None:
+    """An answer has an end, so whoever asks to follow events is refused."""
+    for follow in (True, False):
+        call = asked("system.events", follow=follow)
+        problem(service("POST", "/ui/call", service.alice, content=call), 400, "invalid-input")

@@ -112,6 +112,33 @@ def test_a_session_is_its_keys_own(service: Service) -> None:
     assert (mine.status_code, theirs.status_code) == (200, 404)
 
 
+def test_sessions_of_one_key_lock_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that opens one session too many loses its oldest; a full server makes room, too."""
+    monkeypatch.setattr("memory_actors.server.mcp.SESSIONS_MAX", 8)
+    with serving(tmp_path) as service:
+        asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+
+        def lives(key: str, session: str) -> bool:
+            headers = {**JSON_OR_STREAM, "mcp-session-id": session}
+            path = f"/mcp?user={ALICE if key == service.root else ''}".removesuffix("?user=")
+            answer = service("POST", path, key, json=asked, headers=headers)
+            assert answer.status_code in (200, 404)
+            return answer.status_code == 200
+
+        mine = [opened(service, service.alice).headers["mcp-session-id"] for _ in range(10)]
+        assert [lives(service.alice, one) for one in mine] == [False] * 8 + [True] * 2
+        root = [
+            opened(service, service.root, f"/mcp?user={ALICE}").headers["mcp-session-id"]
+            for _ in range(6)
+        ]
+        theirs = opened(service, service.bob).headers["mcp-session-id"]
+        assert lives(service.bob, theirs)
+        assert all(lives(service.alice, one) for one in mine[8:])
+        assert not lives(service.root, root[0])
+
+
 def test_a_revoked_key_opens_nothing_any_more(service: Service) -> None:
     token, key = service.keys.create("carol")
     session = {"mcp-session-id": opened(service, token).headers["mcp-session-id"]}

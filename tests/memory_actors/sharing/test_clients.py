@@ -29,7 +29,9 @@ from memory_actors import (
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.system import MemorySystem as Engine
+from memory_actors.sharing import frames
 from memory_actors.sharing.address import FILE, SOCKET, OpeningTurn, forget_owner
+from memory_actors.sharing.serving import _Peer
 from memory_actors.sharing.system import open_or_join
 
 pytestmark = pytest.mark.anyio
@@ -466,3 +468,48 @@ async def test_much_that_waits_for_an_owner_is_sent_as_fast_as_it_reads(
     async with asyncio.timeout(20):
         await asyncio.gather(*(user.documents.put("c", document, key=f"{n}") for n in range(60)))
     assert await owner.user("ada").documents.collections() == {"c": 61}
+
+
+DAMAGES = [
+    {"pid": 10**30}, {"pid": -1}, {"pid": 0}, {"pid": 2**31}, {"port": 10**6}, {"port": -1},
+    {"port": 0}, {"port": 80, "host": "a\0b"}, {"port": 80, "host": "x" * 300},
+    {"port": 80, "host": "ü" * 80}, {"port": 1, "host": "93.184.216.34"}, {"secret": ""},
+    {"since": 10**400}, {"settings": 5},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
+async def test_a_damaged_address_stops_nobody(tmp_path: Path, damage: dict[str, Any]) -> None:
+    """Where nobody has the store, it is opened; where somebody has, that is said."""
+    directory = tmp_path / "memory"
+    async with opening(tmp_path):
+        address = json.loads((directory / FILE).read_bytes())
+    damaged = json.dumps(address | damage)
+    (directory / FILE).write_text(damaged)
+    async with opening(tmp_path) as memory:
+        await memory.user("ada").add("likes tea")
+        (directory / FILE).write_text(damaged)
+        with pytest.raises((LogLocked, UnavailableError)):
+            await opening(tmp_path)
+
+
+async def test_a_welcome_from_an_owner_that_closes_is_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes in one piece with the welcome is not dropped: the client goes on at the next."""
+    first = await opening(tmp_path)
+    welcomed = _Peer._hello
+
+    def ending(peer: _Peer, hello: frames.Hello) -> None:
+        welcomed(peer, hello)
+        peer.link.send(frames.Closing())
+
+    monkeypatch.setattr(_Peer, "_hello", ending)
+    joining = asyncio.create_task(opening(tmp_path)._open())
+    await asyncio.sleep(0.2)
+    assert not joining.done()
+    monkeypatch.setattr(_Peer, "_hello", welcomed)
+    memory = await asyncio.wait_for(joining, 5)
+    await memory.user("ada").add("likes tea")
+    await memory.close()
+    await first.close()

@@ -1,7 +1,9 @@
 """A client over HTTP: ids of any kind, keys, what is not offered, and what is sent again."""
 
 import asyncio
+import gzip
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -339,6 +341,28 @@ async def test_another_server_is_none_of_ours(said: bytes) -> None:
         host, port = listening.sockets[0].getsockname()
         with pytest.raises(UnavailableError, match="not as a server of memory-actors does"):
             await MemorySystem.connect(f"http://{host}:{port}")
+
+
+async def test_an_answer_that_unpacks_is_not_read() -> None:
+    """A small compressed answer could become any number of bytes."""
+    packed = gzip.compress(b'{"status": "ok"}' + b" " * 100_000_000)
+    async with scripted() as server:
+        server.script = [answer(200, packed, "Content-Encoding: gzip")] * 4
+        tracemalloc.start()
+        try:
+            with pytest.raises(UnavailableError, match="compressed, which was not asked for"):
+                await _connected(server.url)
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        finally:
+            tracemalloc.stop()
+
+
+async def test_an_answer_without_end_is_not_read() -> None:
+    long = answer(200, b'{"status": "ok"}' + b" " * 1_000_000)
+    async with scripted() as server:
+        server.script = [long] * 4
+        with pytest.raises(UnavailableError, match="answered over 65,536 bytes"):
+            await _connected(server.url)
 
 
 async def test_closing_waits_for_the_request_in_hand() -> None:

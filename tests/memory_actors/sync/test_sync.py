@@ -3,11 +3,13 @@
 import asyncio
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from inspect import iscoroutinefunction
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +34,8 @@ from memory_actors.sync.blocking import CLASSES, blocking_class
 
 ROOT = Path(__file__).parents[3]
 WRITTEN = 40
+BY_HAND = {"system.close", "system.import_events", "system.restore_backup", "working.get"}
+"""Methods that clients have in their own way, with docstrings of their own."""
 
 
 @pytest.fixture
@@ -229,6 +233,26 @@ def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: Path) 
         assert memory.user("ada").count() == 1
 
 
+def test_an_opening_that_is_interrupted_leaves_the_store_free(tmp_path: Path) -> None:
+    """Ctrl-C, however far the opening has come, leaves nothing open."""
+    directory = tmp_path / "memory"
+    sync_api.MemorySystem.open(directory, embedder=FakeEmbedder()).close()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for step in range(40):
+            memory = None
+            signal.setitimer(signal.ITIMER_REAL, 0.002 + step * 0.001)
+            with suppress(KeyboardInterrupt):
+                memory = sync_api.MemorySystem.open(directory, embedder=FakeEmbedder())
+                signal.pause()
+            if memory is not None:
+                memory.close()
+            sync_api.MemorySystem.open(directory, embedder=FakeEmbedder(), share=False).close()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_the_stub_is_what_the_script_makes() -> None:
     """Run `python scripts/sync_stub.py` after a change of a public signature."""
     made = ModuleType("sync_stub")
@@ -236,3 +260,20 @@ def test_the_stub_is_what_the_script_makes() -> None:
     made.__file__ = str(path)
     exec(compile(path.read_text("utf-8"), str(path), "exec"), made.__dict__)
     assert made.stub() == path.parents[1].joinpath("memory_actors/sync/__init__.pyi").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "context"])
+def test_a_method_shows_the_docstring_and_the_types_of_the_async_one(name: str) -> None:
+    operation = OPERATIONS[name]
+    kind = getattr(sync_api, OWNERS[name.rpartition(".")[0]].__name__)
+    method = getattr(kind, operation.method.__name__)
+    if name not in BY_HAND:
+        assert inspect.getdoc(method) == operation.doc
+    assert inspect.getdoc(method)
+    if name in ("system.import_events", "system.restore_backup"):
+        return
+    ours, theirs = inspect.signature(method), inspect.signature(operation.method)
+    named = [one for one in ours.parameters if one not in ("self", "cls")]
+    assert named == [one for one in theirs.parameters if one not in ("self", "cls")]
+    assert all(ours.parameters[one].annotation is not inspect.Parameter.empty for one in named)
+    assert ours.return_annotation is not inspect.Signature.empty

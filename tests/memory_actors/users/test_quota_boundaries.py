@@ -16,7 +16,7 @@ def limits(size: int) -> Limits:
     )  # fmt: skip
 
 
-TIERS = {Tier.FREE: Plan(limits=limits(60)), Tier.PRO: Plan(limits=limits(100))}
+TIERS = {Tier.FREE: Plan(limits=limits(60)), Tier.LOCAL: Plan(limits=limits(100))}
 
 
 async def held(user: UserMemory, kind: str) -> int:

@@ -274,8 +274,33 @@ def test_the_files_are_small_and_nothing_else_is_served(service: Service) -> Non
         ({"operation": "get", "user_id": USER, "arguments": {"memory_id": "none"}}, 404),
         ({"operation": "system.events", "user_id": USER, "last": -1}, 400),
         ({"surprise": 1}, 400),
+        ({"operation": "context.documents", "user_id": USER, "document": "x"}, 400),
+        ({"operation": "context.change", "user_id": USER}, 400),
+        ({"operation": "episodes.put", "user_id": USER}, 400),
+        *(
+            (
+                {
+                    "operation": f"context.{name}", "user_id": USER, "document": "x",
+                    "arguments": given,
+                },
+                400,
+            )
+            for name, given in {
+                "create": {"name": "x"},
+                "delete": {"name": "x"},
+                "delete_all": {"names": ["x"]},
+                "rename": {"old": "x", "new": "y"},
+            }.items()
+        ),
+        (
+            {
+                "operation": "entities.observe", "user_id": USER,
+                "arguments": {"entity_ref": "nobody", "observations": ["x"]},
+            },
+            404,
+        ),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_asked_for_is_refused(
     service: Service, given: dict[str, Any], status: int
 ) -> None:

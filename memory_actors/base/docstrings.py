@@ -1,0 +1,35 @@
+"""Docstrings, for whatever shows them: help texts, the reference, the tools of a model."""
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def doc_of(function: Callable[..., Any]) -> str:
+    """Return the docstring of a function, "" if it has none.
+
+    `python -OO` drops docstrings: then it is read from the source.
+    """
+    file = sys.modules[function.__module__].__file__
+    if sys.flags.optimize > 1 and file is not None:
+        return _docs(file).get(function.__qualname__, "")
+    return inspect.getdoc(function) or ""
+
+
+@cache
+def _docs(file: str) -> dict[str, str]:
+    return dict(_found(ast.parse(Path(file).read_bytes()), ""))
+
+
+def _found(node: ast.AST, within: str) -> Iterator[tuple[str, str]]:
+    """Yield the qualified names and docstrings of the functions below a node."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _found(child, f"{within}{child.name}.")
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield within + child.name, ast.get_docstring(child) or ""
+            yield from _found(child, f"{within}{child.name}.<locals>.")
