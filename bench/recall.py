@@ -33,6 +33,7 @@ from rank_bm25 import BM25Okapi
 from bench.calibration import auroc, bins, calibration_error
 from bench.hashed import HashedTokens
 from bench.measures import stored_vectors
+from bench.opened import opened
 from bench.plots import check_matplotlib, reliability
 from bench.recall_sets import Question, RecallSet, Remembered, SetUser, read_set
 from bench.report import Options, Report, Table, facts, scratch
@@ -161,7 +162,7 @@ async def _measure(
     asked: list[Asked] = []
     unanswered: list[Unanswered] = []
     users = [(one, place) for one in sets for place in range(len(one.users))]
-    async with MemorySystem.open(directory / "memory", embedder=embedder, alerts=[]) as memory:
+    async with opened(directory / "memory", embedder) as memory:
         with progress_bar("Asking", quiet=False) as moved:
             for number, (one, place) in enumerate(users, 1):
                 user = memory.user(f"{one.name} {place}")

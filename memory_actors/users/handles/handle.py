@@ -50,7 +50,7 @@ from memory_actors.users.handles.item_fields import OPTIONAL
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
-EMBEDDED_AT_ONCE = 256  # texts of one call: the first are indexed while the others are embedded
+EMBEDDED_AT_ONCE = 128  # texts of one call: the first are indexed while the others are embedded
 SETTLED_AT_ONCE = 32  # texts indexed before the loop gets its turn: 2 ms
 
 After = Callable[[LiveUser, Reply], Awaitable[str | None]]
@@ -334,9 +334,8 @@ class Handle(metaclass=ABCMeta):
             try:
                 if not accepted.done():  # it has not been decided: others go before it
                     await asyncio.wait((accepted, answer), return_when=asyncio.FIRST_COMPLETED)
-                if accepted.done():  # what is refused is not embedded
-                    for _, request in texts:
-                        request.begin()
+                if accepted.done() and texts:  # what is refused is not embedded
+                    texts[0][1].begin()
                 reply = await self._scope.answered(live, answer)
             except BaseException as error:
                 # After a deadline it may yet be added.
@@ -368,7 +367,9 @@ class Handle(metaclass=ABCMeta):
     ) -> str | None:
         """Index the texts as they are embedded; if that fails, leave it for later and say why."""
         lacking = list[EmbedderError]()
-        for some, request in texts:
+        for place, (some, request) in enumerate(texts, 1):
+            if place < len(texts):  # in turn: the embedder's deadline is that of a few texts
+                texts[place][1].begin()
             embedded, failed = await request.each()  # of all, or what comes later is lost
             await self._settle(live, {d: some[d] for d in embedded}, embedded)
             lacking += failed.values()
