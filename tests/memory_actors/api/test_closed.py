@@ -74,6 +74,7 @@ CALLS_OF_USER: dict[str, Callable[[UserMemory, Memory], Any]] = {
     "restore": lambda user, old: user.restore([old.memory_id]),
     "retrieve": lambda user, _: user.retrieve("tea"),
     "set_tier": lambda user, _: user.set_tier("pro"),
+    "turn": lambda user, _: user.turn("late"),
     "undo_compaction": lambda user, old: user.undo_compaction(old.memory_id),
     "update": lambda user, old: user.update(old.memory_id, content="late"),
     "usage": lambda user, _: user.usage(),

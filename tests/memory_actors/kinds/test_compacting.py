@@ -254,7 +254,7 @@ def test_a_summary_is_found_by_its_parts_without_the_heading() -> None:
     content = f"[Summary of 60 memories from 2020-01-01 to 2020-03-01]: {body}"
     parts = [content[p.start : p.end] for p in passages_of(content)]
     assert "".join(parts) == body
-    assert all(300 < len(part) <= 600 for part in parts[:-1])
+    assert all(400 < len(part) <= 800 for part in parts[:-1])
     assert all(part.rstrip().endswith(".") for part in parts)
 
 

@@ -384,7 +384,7 @@ async def _read_damaged(path: Path) -> None:
 
 
 async def test_without_hnswlib_rows_are_scanned_and_one_line_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "hnswlib", None)
     graph.hnswlib.cache_clear()
@@ -397,7 +397,7 @@ async def test_without_hnswlib_rows_are_scanned_and_one_line_says_so(
             assert (await index_in(memory)).dense.graph is None
     finally:
         graph.hnswlib.cache_clear()
-    assert capfd.readouterr().err.count("hnswlib is not installed") == 1
+    assert caplog.text.count("hnswlib is not installed") == 1
 
 
 if __name__ == "__main__":

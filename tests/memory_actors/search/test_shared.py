@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,8 @@ async def node(
         **chosen,
     )
     directory.mkdir(exist_ok=True)
-    async with wired(directory, parts, open_log) as made:
+    async with AsyncExitStack() as stack:
+        made = await wired(directory, parts, stack, ExitStack(), open_log)
         yield MemorySystem(made, AsyncExitStack())
 
 
