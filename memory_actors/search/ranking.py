@@ -421,7 +421,7 @@ def _echo(
 ) -> Numbers | None:
     """Return how much of each question a query says too, of `ECHOES_MAX` that are like it.
 
-    Of what a user has told an assistant only what says nothing else: it is the query, said before.
+    A turn of the user that is no question counts only if it repeats the query.
     """
     users = parts.traits.are_of((USER,), speakers)
     asked = asks > 0
@@ -459,10 +459,10 @@ def _next_turn(parts: Parts, rows: Rows, columns: Columns, late: Numbers | None)
 # --- the newer of two that are about the same thing
 #
 # Where the present is asked, a newer text about the same thing goes before an older one whose words
-# may fit better: "I'm back on coffee" before "I stopped drinking coffee". It may gain so much, in
-# the unit of scores, the more alike both are. Of two that are nearly the same but for one thing, as
-# "is a citizen of Spain" and "is a citizen of Denmark" are, the newer counts at any time. What
-# people tell each other, and what an assistant replies, does not change what was said before.
+# may fit better: "I'm back on coffee" before "I stopped drinking coffee". The more alike both are,
+# the more the newer one may gain, in the unit of scores. Of two that are nearly the same but for
+# one thing ("is a citizen of Spain", "is a citizen of Denmark") the newer one gains at any time.
+# Replies, questions and summaries gain nothing; turns between people only where nearly the same.
 
 NEWEST_OF: Final = 16  # of the best passages
 ALIKE_MIN: Final = 0.3  # cosine of two that are about the same thing

@@ -60,7 +60,7 @@ class Parts(NamedTuple):
     traits: Traits
 
     def held(self) -> Held:
-        """Return what is held here, by its statements: what is only asked changes nothing."""
+        """Describe the content by its statements; questions and replies change nothing."""
         now = self.size, len(self.dense)
         then, found = self.traits.held
         if now != then:
