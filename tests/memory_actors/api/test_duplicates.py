@@ -254,15 +254,15 @@ async def test_restored_originals_keep_how_often_they_were_seen(
 ) -> None:
     """Originals come back out of a summary as often seen as they were."""
     async with open_memory(compaction_min_samples=2, compaction_eps=0.9) as memory:
-        user = memory.user("u")
+        user, like_others = memory.user("u"), " with milk and two lumps of sugar after a walk"
         for n in range(6):
-            await user.add(f"likes tea number {n}")
-        again = await user.add("likes tea number 3")
+            await user.add(f"likes tea number {n}{like_others}")
+        again = await user.add(f"likes tea number 3{like_others}")
         clock.move(200 * 86_400)
         report = await memory.compact("u")
         assert report.compressed == 1
         (summary,) = [m for m in await user.list_memories() if m.source == "compressed"]
-        assert (await user.add("likes tea number 3")).operation == "add", "it lives no more"
+        assert (await user.add(f"likes tea number 3{like_others}")).operation == "add", "it lives no more"
         await user.undo_compaction(summary.memory_id)
         assert (await user.get(again.memory_id)).times_seen == 2
 
