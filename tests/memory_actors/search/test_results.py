@@ -231,7 +231,7 @@ async def test_what_is_excluded_leaves_its_place_to_the_next(open_memory) -> Non
         asked = await user.add("Paris in spring 3?", session_id="now")
         await user.short_term.add_message("Paris in spring 4?")
         await user.episodes.start("Paris in spring 5", session_id="now")
-        hits = await user.retrieve("Paris in spring 3?", top_k=6)
+        hits = await user.retrieve("Paris in spring 3?", top_k=9)
         assert asked.memory_id in {hit.memory_id for hit in hits}
         without = await user.retrieve(
             "Paris in spring 3?", top_k=6, exclude_ids=[asked.memory_id, "nobody"]
