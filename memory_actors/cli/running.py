@@ -88,7 +88,7 @@ def with_user(
         async with opened(app, create=create) as memory:
             user_id = await chosen_user(app, memory)
             user = memory.user(user_id, agent_id=agent, source=app.source, trust=app.trust)
-            if not create and not app.json:
+            if not create and not app.json and not app.is_server:  # that names no users
                 await _note_unknown(memory, user)
             return await work(user)
 

@@ -262,7 +262,8 @@ async def test_restored_originals_keep_how_often_they_were_seen(
         report = await memory.compact("u")
         assert report.compressed == 1
         (summary,) = [m for m in await user.list_memories() if m.source == "compressed"]
-        assert (await user.add(f"likes tea number 3{like_others}")).operation == "add", "it lives no more"
+        new = await user.add(f"likes tea number 3{like_others}")
+        assert new.operation == "add", "it lives no more"
         await user.undo_compaction(summary.memory_id)
         assert (await user.get(again.memory_id)).times_seen == 2
 

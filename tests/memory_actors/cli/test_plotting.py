@@ -27,7 +27,7 @@ def test_usage_is_drawn_in_the_terminal_and_into_a_file(program: Any, tmp_path: 
     program.ok("add", "likes tea")
     told = program.ok("usage", "--plot")
     assert "long_term memories" in told
-    assert "1 of 10,000" in told
+    assert "1 of 100,000" in told
     picture = tmp_path / "usage.svg"
     program.ok("usage", "--plot", str(picture))
     svg = picture.read_text()
