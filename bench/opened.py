@@ -26,7 +26,7 @@ async def opened(
     store: Path,
     embedder: Embedder,
     limits: Limits | None = None,
-    tier: Tier = Tier.PRO,
+    tier: Tier = Tier.LOCAL,
 ) -> AsyncIterator[MemorySystem]:
     """Open a store whose users stay in memory; alerts go nowhere. `limits` are those of a tier."""
     tiers = {} if limits is None else {tier: Plan(limits=limits)}

@@ -53,8 +53,8 @@ BUCKETS_S: Final = (
 _OPERATIONS: Final[Mapping[str, str]] = {
     "search_memory": "retrieve context context.search_archive documents.find",
     "create_memory": (
-        "add add_many add_with_auto_prune restore extract short_term.add_message episodes.start "
-        "context.add"
+        "add add_many add_with_auto_prune turn restore extract short_term.add_message "
+        "episodes.start context.add"
     ),
     "update_memory": (
         "update entities.observe entities.end entities.remove_observation episodes.step "

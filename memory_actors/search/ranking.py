@@ -9,7 +9,7 @@ The score of a passage is a sum of signals, each times its weight (`base/weights
 - speaker: 1 if the query names one speaker, and it is theirs
 - asks: how much of it is a question, 0 to 1: a question seldom answers one
 - echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer
-- reply: 1 for a reply of an assistant, -2 if the query asks for what one said
+- reply: 1 for a reply of an assistant, -4 if the query asks for what one said
 - next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
 
@@ -68,8 +68,9 @@ PROPOSED: Final = 300  # by vectors and by words each, where there are too many 
 ECHOES_MAX: Final = 16  # questions compared with the query word by word: 20 us each
 ECHO_MEANING_MIN: Final = 0.3  # cosine: a question that is farther from the query repeats nothing
 ECHO_FROM: Final = 0.6  # share of a question that any question on the same subject has in common
-ASKED_FOR: Final = 2.0
+ASKED_FOR: Final = 4.0
 """A reply that is asked for leads by so much of what it loses where it is not."""
+TOOLS: Final = frozenset({"tool", "system"})
 SAME_FROM: Final = 0.9  # share of a statement: from here on it says no more than the query
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
@@ -439,21 +440,27 @@ def _echo(
 
 
 def _next_turn(parts: Parts, rows: Rows, columns: Columns, late: Numbers | None) -> Numbers | None:
-    """Return the best `late` of the turn behind each, if it is a candidate too; else its own.
+    """Return the best `late` of the turn behind each, if it is a candidate; else its own.
 
-    What a user says after a reply tells nothing of that reply.
+    What a user says next tells nothing of a reply, nor does the call of a tool. And a reply such as
+    "Noted." takes nothing from what a user has stated.
     """
     if late is None or not parts.words.is_linked:
         return late
-    owners = columns.owners
+    owners, speakers, traits = columns.owners, columns.speakers, parts.traits
     behind = parts.words.following_rows(rows, owners)
     best = np.full(int(owners.max(initial=0)) + 1, -np.inf, np.float32)
     np.maximum.at(best, owners[rows], late)
     found = np.where(behind >= 0, best[owners[behind]], -np.inf)
-    replies = parts.traits.are_of(REPLYING, columns.speakers[rows])
-    if replies is not None:
-        found[replies] = -np.inf
-    return np.where(np.isfinite(found), found, late).astype(np.float32)
+    replies, tools = traits.are_of(REPLYING, speakers[rows]), traits.are_of(TOOLS, speakers[behind])
+    for telling_nothing in (replies, tools):
+        if telling_nothing is not None:
+            found[telling_nothing] = -np.inf
+    users = traits.are_of((USER,), speakers[rows])
+    own = ~np.isfinite(found)
+    if users is not None:
+        own |= users & (columns.asks[rows] < ASKING) & (found < late)
+    return np.where(own, late, found).astype(np.float32)
 
 
 # --- the newer of two that are about the same thing
