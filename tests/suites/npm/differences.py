@@ -34,7 +34,8 @@ def _link(source: str, relation: str, target: str) -> dict[str, str]:
 ANN, ANNE = _entity("Ann", "person", "likes tea"), _entity("Ann", "person", "likes coffee")
 KNOWS = _link("Ann", "knows", "Bob")
 TWICE: Final = (
-    "If one call names an entity, relation or observation twice, it is stored once, as with two calls."
+    "If one call names an entity, relation or observation twice, it is stored once, as with two "
+    "calls."
 )
 DOUBLES: Final = (
     "The reference checks only earlier calls, and keeps duplicates that no later call can separate."
@@ -69,8 +70,8 @@ DIFFERENCES: Final = (
     Difference(
         "another spelling of a name",
         "Entities whose names and types differ only in case, width or white space are one entity.",
-        "Memory Actors identifies an entity by its normalised name and type. Another type is another "
-        "entity on both sides.",
+        "Memory Actors identifies an entity by its normalised name and type. Another type is "
+        "another entity on both sides.",
         [
             ("create_entities", {"entities": [ANN]}),
             ("create_entities", {"entities": [_entity("ANN")]}),
@@ -92,8 +93,8 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "another spelling of a relation",
-        "Relations between the same entities are one if their types differ only in case or in spaces "
-        "for underscores.",
+        "Relations between the same entities are one if their types differ only in case or in "
+        "spaces for underscores.",
         "`works at` and `works_at` are one fact, which a search would return twice.",
         [
             ("create_relations", {"relations": [_link("Ann", "works_at", "Acme")]}),
