@@ -280,6 +280,25 @@ async def run(connection: Connection, query: str, values: Any = ()) -> list[Row]
             raise Lost from None
 
 
+async def copy_rows(
+    connection: Connection, target: str, rows: Iterable[tuple[int | bytes | None, ...]]
+) -> None:
+    """Put rows into a table: `target` names it, and its columns.
+
+    :raises Lost: the connection went, or there was no answer in time.
+    """
+    query = sql.SQL("COPY {} FROM STDIN").format(sql.SQL(target))
+    with translated():
+        try:
+            cursor = connection.cursor()
+            async with asyncio.timeout(ANSWER_S), cursor, cursor.copy(query) as copy:
+                for row in rows:
+                    await copy.write_row(row)
+        except TimeoutError:
+            await connection.close()
+            raise Lost from None
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise what psycopg raises as an error of the log, or as `Lost` or `Busy`."""

@@ -219,12 +219,11 @@ async def test_what_came_out_wrong_is_no_store(tmp_path, url, monkeypatch):
     await filled(tmp_path / "log")
     real = moving.Moving._event
 
-    def wrong(self: Any, txn: Any, position: int, data: bytes, taken: Any) -> Any:
-        event = real(self, txn, position, data, taken)
-        if position == 6:
-            assert event.hot is not None
-            return event._replace(hot=event.hot[:-1] + bytes([event.hot[-1] ^ 1]))
-        return event
+    def wrong(self: Any, txn: Any, key: bytes, data: bytes) -> Any:
+        for target, (position, *ids, header, payload, gone) in real(self, txn, key, data):
+            if position == 6:
+                payload = payload[:-1] + bytes([payload[-1] ^ 1])
+            yield target, (position, *ids, header, payload, gone)
 
     monkeypatch.setattr(moving.Moving, "_event", wrong)
     async with EventLog.open(tmp_path / "log", registry) as log:
