@@ -28,10 +28,9 @@ from memory_actors.sharing import frames
 from memory_actors.sharing.client import REPLAY
 from memory_actors.sharing.declaration import Caller, How, Invocation, On, Then
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.invocations import invocation_of
+from memory_actors.sharing.invocations import ERASURES, FORGET, invocation_of
 from memory_actors.sharing.retrying import RetriedScope, done
 from memory_actors.sharing.values import error_of, packed, result, unpacked
-from memory_actors.sharing.waiting import ERASURES, FORGET
 from memory_actors.users.handles.scope import Scope
 
 HEARD_S_MAX: Final = 5.0
