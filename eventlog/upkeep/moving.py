@@ -48,10 +48,10 @@ from eventlog.postgres.database import (
     DatabasePlace,
     connect,
     copy_rows,
+    in_time,
     patiently,
     reaching,
     run,
-    translated,
 )
 from eventlog.postgres.plan import TIME_MIN
 from eventlog.postgres.preparing import FORMAT, MOVING, found_format, make_tables
@@ -164,7 +164,7 @@ class Moving:
             resumed=found is not None,
         )
         await run(connection, NOW)
-        with translated():
+        with in_time(connection):
             async with connection.transaction():
                 for name, value in self._settings.items():
                     await run(connection, SAVE, [name.encode(), value])
@@ -325,7 +325,7 @@ async def _put(
     connection: Connection, rows: Mapping[str, list[Row]], reached: MoveProgress
 ) -> None:
     """Put rows, and how far the move has come with them, in one transaction."""
-    with translated():
+    with in_time(connection):
         async with connection.transaction():
             for target, some in rows.items():
                 await copy_rows(connection, target, some)
