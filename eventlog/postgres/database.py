@@ -372,7 +372,7 @@ def value_in_sql(connection: Connection, value: str | bytes) -> str:
 
 async def run_script(connection: Connection, script: str) -> None:
     """Carry out statements without parameters in one transaction, which is one message."""
-    with translated():
+    with in_time(connection):
         await connection.execute(script)
 
 
