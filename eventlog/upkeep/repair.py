@@ -38,12 +38,11 @@ from eventlog.files.atomic_directory import (
     ANCHOR,
     ARCHIVE,
     LOG,
-    files_in,
     held,
     put_in_place,
     written,
 )
-from eventlog.files.datafile import is_there, sync_to_disk
+from eventlog.files.datafile import is_there
 from eventlog.files.pages import pad
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, put_totals
@@ -112,8 +111,6 @@ def repair(
             _put_totals(scratch / LOG, recount(scratch))
         if also is not None:
             also(scratch)
-        for path in files_in(scratch):
-            sync_to_disk(path)
         put_in_place(scratch, target)
     return report
 
