@@ -31,7 +31,7 @@ from bench.opened import live_user
 from eventlog import Heads
 from memory_actors import Item, MemorySystem
 from memory_actors.base.api_keys import KeyStore
-from memory_actors.upkeep.offline.repairing import repair_here
+from memory_actors.upkeep.offline.copying import repair_here
 
 Closed = Literal["repairing", "restoring", "importing"]
 """The work on a closed store."""

@@ -24,7 +24,7 @@ import numpy as np
 from bench.calibration import auroc, calibration_error
 from bench.opened import live_user, opened, services_of
 from bench.recall import with_asked
-from bench.recall_sets import Question, RecallSet, Remembered, read_set
+from bench.recall_sets import Question, RecallSet, Remembered, SetUser, read_set
 from bench.report import Options, Report, Table, facts
 from memory_actors import Item, MemorySystem
 from memory_actors.base.weights import OF_STATES, SIGNALS, Mixture, states_count
@@ -39,6 +39,7 @@ BATCH = 200
 QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
 FEW_QUESTIONS = 40  # of a set, each asked of a store of its own
 FEW_OTHERS = 6  # memories beside the evidence there: half of them from right around it
+FEW_ASKED = 4  # questions that were asked before in every other one
 CANDIDATES_MAX = 160
 L2 = 3e-5
 SHARES = {"": 1.0, "+asked": 0.4, "+few": 0.4}
@@ -114,7 +115,12 @@ def _stores(of_set: RecallSet) -> Iterable[Store]:
             near = [at for at in range(held[0] - 2, held[0] + 2) if 0 <= at < count]
             far = rng.integers(count, size=FEW_OTHERS - FEW_OTHERS // 2).tolist()
             few = [known.memories[at] for at in sorted({*held, *near, *far})]
-            yield Store(f"{of_set.name}+few", f"{name} few {place}", few, [one], ())
+            user = f"{name} few {place}"
+            if place % 2:
+                said = rng.choice(len(known.questions), FEW_ASKED).tolist()
+                few = with_asked(SetUser(user, few, [known.questions[at] for at in said]))
+                user += " asked"
+            yield Store(f"{of_set.name}+few", user, few, [one], ())
 
 
 async def _of_store(memory: MemorySystem, of: Store) -> list[Example]:

@@ -20,8 +20,7 @@ from bench.report import Options, Report, Table, facts, median, scratch
 from bench.snapshot import beside_a_snapshot
 from eventlog import PgEventStore
 from eventlog.postgres import database
-from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.batch_rows import BatchRows
+from eventlog.postgres.arrays import BatchRows, Bytes, Ints
 from eventlog.postgres.database import Connection, DatabasePlace, connect
 from eventlog.postgres.writer import PgWriter
 from memory_actors.kinds.user_state import event_registry

@@ -166,6 +166,6 @@ from memory_actors.search.token_counters import TokenizerCounter as TokenizerCou
 from memory_actors.sharing.system import MemorySystem as MemorySystem
 from memory_actors.sharing.system import PastMemory as PastMemory
 from memory_actors.sharing.system import UserMemory as UserMemory
-from memory_actors.upkeep.offline.moving import move_store as move_store
-from memory_actors.upkeep.offline.repairing import repair_store as repair_store
+from memory_actors.upkeep.offline.copying import move_store as move_store
+from memory_actors.upkeep.offline.copying import repair_store as repair_store
 from memory_actors.upkeep.offline.verifying import verify_store as verify_store

@@ -88,17 +88,24 @@ def files_in(directory: Path) -> list[Path]:
 
 def say_ready(scratch: Path) -> None:
     """Note, for good, that a directory is whole and only has to be given its name."""
+    _sync(scratch)
     (scratch / _READY).touch(OWNER_ONLY)
     sync_to_disk(scratch)
 
 
 def put_in_place(scratch: Path, directory: Path) -> None:
-    """Give a directory that is whole, and on disk, its name, for good."""
+    """Give a directory that is whole its name, for good, once all of it is on disk."""
+    _sync(scratch)
     scratch.rename(directory)
     for mark in (_MARK, _READY):
         (directory / mark).unlink(missing_ok=True)
     sync_to_disk(directory)
     sync_to_disk(directory.parent)
+
+
+def _sync(directory: Path) -> None:
+    for path in [*directory.rglob("*"), directory]:
+        sync_to_disk(path)
 
 
 def finish_restore(directory: Path) -> None:

@@ -390,11 +390,12 @@ def check_entry(entry: Entry, version: int, place: frame.Place, digest: bytes) -
 
 
 def refilled(archive: Archive, position: int, data: bytes, taken: frame.Frame) -> bytes:
-    """Return the frame of which a stub is left, with its payload from the archive in it. Blocks.
+    """Return a frame with its payload in it, also if a stub is left of it. Blocks.
 
-    :raises CorruptLog: the payload is missing, damaged or another one.
+    :raises CorruptLog: the payload in the archive is missing, damaged or another one.
     """
-    assert taken.place is not None
+    if taken.place is None:
+        return data
     entry = archive.entry(taken.stream_id, taken.place)
     check_entry(entry, taken.version, taken.place, taken.digest)
     return frame.refilled(position, data, entry.salt, entry.raw)

@@ -32,6 +32,7 @@ import msgspec
 
 from eventlog.archive.segment import SegmentId
 from eventlog.core.errors import CorruptLog
+from eventlog.core.frame import Frame
 from eventlog.core.records import Appended, ArchiveStatistics, StreamHead
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.lmdb.environment import Environment, Table, Tables, Transaction
@@ -62,6 +63,16 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return it as callers see it."""
         return StreamHead(
             self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
+        )
+
+    def after(self, taken: Frame) -> "StreamRecord":
+        """Return it behind one more event, as another log had it: whole, or the stub of one."""
+        erased = self.erased_version, self.erased_at_us
+        if taken.gone is not None:
+            erased = taken.version, taken.gone.erased_at_us
+        stored_bytes = self.stored_bytes + taken.stored_bytes
+        return StreamRecord(
+            self.name, taken.version, self.epoch, stored_bytes, taken.chain, *erased
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from eventlog.core.errors import EventLogError, LogUnavailable, StorageFailed
 from eventlog.core.logs import get_logger
-from eventlog.postgres.batch_rows import TYPES, BatchRows
+from eventlog.postgres.arrays import TYPES, BatchRows
 from eventlog.postgres.database import (
     PATIENCE_S,
     Busy,

@@ -6,8 +6,10 @@ an error of the log.
 """
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 
@@ -270,14 +272,43 @@ async def run(connection: Connection, query: str, values: Any = ()) -> list[Row]
 
     :raises Lost: the connection went, or there was no answer in time.
     """
-    with translated():
-        try:
-            async with asyncio.timeout(ANSWER_S), connection.cursor(binary=True) as cursor:
-                await cursor.execute(query, values)
-                return await cursor.fetchall() if cursor.description else []
-        except TimeoutError:
-            await connection.close()
-            raise Lost from None
+    with in_time(connection):
+        async with connection.cursor(binary=True) as cursor:
+            await cursor.execute(query, values)
+            return await cursor.fetchall() if cursor.description else []
+
+
+async def copy_rows(
+    connection: Connection, target: str, rows: Iterable[tuple[int | bytes | None, ...]]
+) -> None:
+    """Put rows into a table: `target` names it, and its columns.
+
+    :raises Lost: the connection went, or there was no answer in time.
+    """
+    query = sql.SQL("COPY {} FROM STDIN").format(sql.SQL(target))
+    with in_time(connection):
+        async with connection.cursor() as cursor, cursor.copy(query) as copy:
+            for row in rows:
+                await copy.write_row(row)
+
+
+@contextmanager
+def in_time(connection: Connection) -> Iterator[None]:
+    """Have a connection that does not answer in time count as lost. Raises as `translated` does.
+
+    It is shut down under whoever waits for it: psycopg would wait for the end of what is cancelled.
+    """
+    late = asyncio.get_running_loop().call_later(ANSWER_S, _shut_down, connection)
+    try:
+        with translated():
+            yield
+    finally:
+        late.cancel()
+
+
+def _shut_down(connection: Connection) -> None:
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
@@ -341,7 +372,7 @@ def value_in_sql(connection: Connection, value: str | bytes) -> str:
 
 async def run_script(connection: Connection, script: str) -> None:
     """Carry out statements without parameters in one transaction, which is one message."""
-    with translated():
+    with in_time(connection):
         await connection.execute(script)
 
 

@@ -27,7 +27,7 @@ from eventlog.core.records import Appended, StreamHead
 from eventlog.core.requests import I64_MAX, AppendRequest, check_end
 from eventlog.core.rows import blind_digest, blind_id, key_id
 from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
-from eventlog.postgres.batch_rows import BatchRows, row, stream_row
+from eventlog.postgres.arrays import BatchRows, row, stream_row
 
 U64 = struct.Struct(">Q")
 TIME_MIN = -(2**63)

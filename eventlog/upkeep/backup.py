@@ -52,7 +52,6 @@ from eventlog.files.datafile import (
     named,
     open_regular,
     opened,
-    sync_to_disk,
 )
 from eventlog.lmdb.environment import MAP_BYTES, Transaction
 from eventlog.lmdb.opening import Files, put_shrunk
@@ -102,8 +101,8 @@ def write_backup(files: Files, directory: Path, now_us: int, also: Also | None) 
             also(scratch)
         verify_copy(scratch, files.registry, now_us)
         manifest = Manifest(FORMAT, now_us, tail.position, tail.chain.hex(), _listed(scratch))
-        _write(scratch / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
-        _sync_all(scratch)
+        with opened(scratch / MANIFEST, ANEW | os.O_EXCL) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(manifest)))
         put_in_place(scratch, directory)
     size = sum(listed.size_bytes for listed in manifest.files)
     return BackedUp(str(directory), tail.position, tail.position, len(manifest.files), size)
@@ -200,30 +199,6 @@ def _is_segment(name: str) -> bool:
     return found is not None and name == f"{ARCHIVE}/{found[0].name}"
 
 
-def _check_apart(backup: Path, directory: Path) -> None:
-    """Refuse to restore a directory onto itself: it would be moved aside, or cleared away.
-
-    :raises LogUnavailable: it is that.
-    """
-    for place in (directory, beside(directory, RESTORING)):
-        if is_there(place) and backup.samefile(place):
-            raise LogUnavailable(
-                f"{backup} is the directory that it would be restored to: name another directory, "
-                "or open it where it is"
-            )
-
-
-def _copy_listed(backup: Path, manifest: Manifest, scratch: Path) -> None:
-    """Copy the files of a backup.
-
-    :raises CorruptLog: one is missing, or is not what was written.
-    """
-    for listed in manifest.files:
-        source = backup / listed.name
-        if copied(source, scratch / listed.name) != (listed.size_bytes, listed.sha256):
-            raise CorruptLog(f"{source} is damaged: use another backup")
-
-
 def _check_end(backup: Path, manifest: Manifest, scratch: Path, tail: Tail) -> None:
     """Refuse a copy that does not end where the manifest and the anchor say.
 
@@ -261,15 +236,22 @@ def restore_files(
     """
     manifest = read_manifest(backup)
     _check_names(backup, manifest, also)
-    _check_apart(backup, directory)
+    for place in (directory, beside(directory, RESTORING)):  # aside with it, or cleared away
+        if is_there(place) and backup.samefile(place):
+            raise LogUnavailable(
+                f"{backup} is the directory that it would be restored to: name another directory, "
+                "or open it where it is"
+            )
     with held(directory) as replaces, written(directory, RESTORING) as scratch:
-        _copy_listed(backup, manifest, scratch)
+        for listed in manifest.files:
+            source = backup / listed.name
+            if copied(source, scratch / listed.name) != (listed.size_bytes, listed.sha256):
+                raise CorruptLog(f"{source} is damaged: use another backup")
         tail = verify_copy(scratch, registry, now_us)
         _check_end(backup, manifest, scratch, tail)
         for name in kept:
             if is_there(directory / name):
                 copied(directory / name, scratch / name)
-        _sync_all(scratch)
         say_ready(scratch)
         aside = None
         if replaces:
@@ -318,17 +300,6 @@ def _listed(directory: Path) -> list[BackupFile]:
             name = path.relative_to(directory).as_posix()
             found.append(BackupFile(name, file.tell(), digest))
     return found
-
-
-def _write(path: Path, data: bytes) -> None:
-    with opened(path, ANEW | os.O_EXCL) as file:
-        file.write(data)
-
-
-def _sync_all(directory: Path) -> None:
-    """Make everything in a directory durable."""
-    for path in [*directory.rglob("*"), directory]:
-        sync_to_disk(path)
 
 
 async def restore(

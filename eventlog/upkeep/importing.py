@@ -222,16 +222,8 @@ class Importing:
             rows.add(event.position, taken.stream_id, taken.version, event.data, key_rows)
             for key_row in self.keys.get(event.position, ()):
                 txn.put(key_row.key, key_row.data, db=self._files.env.tables["requests"])
-            gone = taken.gone is not None
-            records[taken.stream_id] = msgspec.structs.replace(
-                before,
-                name="" if gone else stream.name,
-                version=taken.version,
-                stored_bytes=before.stored_bytes + taken.stored_bytes,
-                chain=taken.chain,
-                erased_version=taken.version if gone else before.erased_version,
-                erased_at_us=stream.erased_at_us if gone else before.erased_at_us,
-            )
+            name = stream.name if taken.gone is None else ""
+            records[taken.stream_id] = msgspec.structs.replace(before.after(taken), name=name)
         rows.put(self._files.env.tables, txn)
         for sid, record in records.items():
             self._files.ledger.put_stream(txn, sid, record)

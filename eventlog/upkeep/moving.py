@@ -7,14 +7,15 @@ erased there is what is here. With the events go idempotency keys, the index of 
 are whole, checkpoints with their entries, and totals.
 
 The source is read in chunks, each in a transaction and a thread of its own: nobody may write to it
-meanwhile. At the end the target is verified, against the heads of the source, and only then it is a
-store (postgres/moving.py, where also is how a move that was killed goes on).
+meanwhile. Each transaction of the target puts a chunk, and in the same commit how far the move has
+come. So one that is killed goes on behind its last commit, and nothing is lost or put twice. At
+the end the target is verified, against the heads of the source. Until then its format is `MOVING`,
+which nobody opens. A lock of the session keeps a second move out while the first one lives.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
-from typing import Any, NamedTuple
 
 import anyio.to_thread
 import msgspec
@@ -22,7 +23,7 @@ import msgspec
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
-from eventlog.core.errors import CorruptLog
+from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Heads, Moved, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, seal, unseal, unseal_record
 from eventlog.lmdb.environment import Transaction
@@ -39,57 +40,68 @@ from eventlog.lmdb.tables import (
     load_segment,
 )
 from eventlog.postgres.arrays import Bytes, Ints
-from eventlog.postgres.moving import MoveProgress, MoveTarget, SqlStatement, target
+from eventlog.postgres.database import (
+    CONNECT_S,
+    Busy,
+    Connection,
+    Database,
+    DatabasePlace,
+    connect,
+    copy_rows,
+    in_time,
+    patiently,
+    reaching,
+    run,
+)
+from eventlog.postgres.plan import TIME_MIN
+from eventlog.postgres.preparing import FORMAT, MOVING, found_format, make_tables
+from eventlog.postgres.verification import PgVerification
 
 ROWS_AT_ONCE = 1024
 BYTES_AT_ONCE = 4 << 20
-TIME_MIN = -(2**63)  # stands for null, and for the last event of a stream that has none
 
-EVENTS = """
-    INSERT INTO event (position, sid, version, frame, payload, gone_at)
-    SELECT position, sid, version, frame, payload, nullif(gone_at, -9223372036854775808)
-    FROM unnest(%b, %b, %b, %b, %b, %b) AS e (position, sid, version, frame, payload, gone_at)
+EVENTS = "event (position, sid, version, frame, payload, gone_at)"
+ARCHIVED = "event_archive (sid, version, payload, archived_at)"
+KEYS = "event_key (sid, key, version)"
+STREAMS = (
+    "stream (sid, name, version, epoch, stored_bytes, chain, recorded_at, erased_version, "
+    "erased_at)"
+)
+REQUESTS = "request (sid, key, digest, first_version, last_version)"
+SNAPSHOTS = "snapshot (sid, version, fingerprint, data)"
+CHECKPOINTS = "checkpoint (name, position)"
+ENTRIES = "entry (name, key, value)"
+
+LOCK = "SELECT pg_advisory_lock(hashtextextended('move ' || current_schema(), 0))"
+LATER = "SET synchronous_commit = off"  # what the server loses in a crash it loses from the end
+NOW = "SET synchronous_commit = on"
+LOAD = "SELECT value FROM setting WHERE name = 'move'"
+SAVE = """
+    INSERT INTO setting (name, value) VALUES (%b, %b)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
-ARCHIVED = """
-    INSERT INTO event_archive (sid, version, payload, archived_at)
-    SELECT * FROM unnest(%b, %b, %b, %b)
-"""
-KEYS = "INSERT INTO event_key (sid, key, version) SELECT * FROM unnest(%b, %b, %b)"
-STREAMS = """
-    INSERT INTO stream
-        (sid, name, version, epoch, stored_bytes, chain, recorded_at, erased_version, erased_at)
-    SELECT * FROM unnest(%b, %b, %b, %b, %b, %b, %b, %b, %b)
-"""
-REQUESTS = """
-    INSERT INTO request (sid, key, digest, first_version, last_version)
-    SELECT * FROM unnest(%b, %b, %b, %b, %b)
-"""
-SNAPSHOTS = """
-    INSERT INTO snapshot (sid, version, fingerprint, data) SELECT * FROM unnest(%b, %b, %b, %b)
-"""
-CHECKPOINTS = "INSERT INTO checkpoint (name, position) SELECT * FROM unnest(%b, %b)"
-ENTRIES = "INSERT INTO entry (name, key, value) SELECT * FROM unnest(%b, %b, %b)"
+PUT_TAIL = "UPDATE log_tail SET position = %b, revision = 1, names = %b, totals = %b"
+TOTALS = "SELECT names, totals FROM log_tail"
+OPEN = "UPDATE store SET format = %b"
 
-Row = tuple[bytes, bytes]
+AGAIN = "run the move again, it goes on where it was"
+
+Row = tuple[int | bytes | None, ...]
+Put = tuple[str, Row]
+"""A row, and before it the table that it goes to, with its columns."""
 
 
-class _Chunk(NamedTuple):
-    """Rows of a table of the source, as statements for the target."""
+class MoveProgress(msgspec.Struct, frozen=True):
+    """The progress of a move."""
 
-    statements: list[SqlStatement]
-    after: bytes
-    """The key of the last of them; empty: there are no more."""
-    rows: int
-
-
-class _Event(NamedTuple):
-    """The tables that the parts of an event go to."""
-
-    header: bytes
-    hot: bytes | None = None
-    cold: bytes | None = None
-    archived_at_us: int = TIME_MIN
-    gone_at_us: int = TIME_MIN
+    digest: str
+    """Of the source's heads: of which store it is, and at which moment."""
+    table: int = 0
+    after: bytes = b""
+    """The key of the last row that is there of that table of the source."""
+    rows: int = 0
+    """The number of rows that are there of that table."""
+    done: Moved | None = None
 
 
 class Moving:
@@ -108,119 +120,156 @@ class Moving:
         self._progress = progress or (lambda _done, _total: None)
         self._streams: dict[bytes, StreamRecord] = {}
         self._segments: dict[SegmentId, SegmentRecord] = {}
-        self._tables: list[tuple[str, Callable[[Transaction, list[Row]], list[SqlStatement]]]] = [
-            ("events", self._events),
-            ("keys", self._keys),
-            ("streams", self._stream_records),
-            ("requests", self._requests),
-            ("snapshots", self._snapshots),
-            ("checkpoints", self._checkpoints),
-            ("projections", self._entries),
+        self._tables: list[tuple[str, Callable[[Transaction, bytes, bytes], Iterator[Put]]]] = [
+            ("events", self._event),
+            ("keys", self._key),
+            ("streams", self._stream_end),
+            ("requests", self._request),
+            ("snapshots", self._snapshot),
+            ("checkpoints", self._checkpoint),
+            ("projections", self._entry),
         ]
 
     async def run(self, url: str) -> Moved:
         """Move it, or go on with that. See `EventLog.move_to`."""
-        async with target(url, self._heads.digest) as to:
-            if to.reached.done is not None:
-                return to.reached.done
-            for number in range(to.reached.table, len(self._tables)):
-                await self._fill(to, number)
-            report = await self._verified(to)
-            done = Moved(
-                events=report.events,
-                streams=report.streams,
-                archived_events=report.archived_events,
-                dropped_events=report.dropped_events,
-                erased_events=report.erased_events,
-                resumed=not to.is_new,
+        place = DatabasePlace.parse(url)
+        connection = await patiently(lambda: connect(place), CONNECT_S)
+        try:
+            with reaching(AGAIN):
+                return await self._moved(place, connection)
+        finally:
+            await connection.close()
+
+    async def _moved(self, place: DatabasePlace, connection: Connection) -> Moved:
+        found = await found_format(place, connection)
+        if found is None:
+            await make_tables(connection, place, b"", MOVING)
+        elif found not in (MOVING, FORMAT):
+            raise _is_there(place)
+        reached, half = await self._begun(place, connection), self._heads.position
+        if reached.done is not None:
+            return reached.done
+        while reached.table < len(self._tables):
+            rows, reached = await anyio.to_thread.run_sync(self._chunk, reached)
+            await _put(connection, rows, reached)
+            events = half if reached.table else reached.rows
+            await anyio.to_thread.run_sync(self._progress, events, 2 * half)
+        report = await self._verified(place, connection)
+        done = Moved(
+            events=report.events,
+            streams=report.streams,
+            archived_events=report.archived_events,
+            dropped_events=report.dropped_events,
+            erased_events=report.erased_events,
+            resumed=found is not None,
+        )
+        await run(connection, NOW)
+        with in_time(connection):
+            async with connection.transaction():
+                for name, value in self._settings.items():
+                    await run(connection, SAVE, [name.encode(), value])
+                await run(connection, OPEN, [FORMAT])
+                await _put(connection, {}, msgspec.structs.replace(reached, done=done))
+        return done
+
+    async def _begun(self, place: DatabasePlace, connection: Connection) -> MoveProgress:
+        """Keep others out of the schema; return how far an earlier run has come.
+
+        :raises LogUnavailable: the schema has something else than a part of this log.
+        """
+        try:
+            await run(connection, LOCK)
+        except Busy:
+            raise LogUnavailable(
+                "another move into this schema is under way: wait for it"
+            ) from None
+        await run(connection, LATER)
+        rows, digest = await run(connection, LOAD), self._heads.digest
+        reached = MoveProgress(digest)
+        if rows:
+            reached = msgspec.json.decode(rows[0][0], type=MoveProgress)
+        if await found_format(place, connection) != MOVING:
+            if reached.digest != digest or reached.done is None:
+                raise _is_there(place)
+        elif reached.digest != digest:
+            raise LogUnavailable(
+                f"schema {place.schema!r} has a part of another store, or this one was written to "
+                "since: drop the schema, or move to another one"
             )
-            await to.finish(done, self._settings)
-            return done
+        return reached
 
-    async def _verified(self, to: MoveTarget) -> VerifyReport:
-        """See that all of it is there.
+    async def _verified(self, place: DatabasePlace, connection: Connection) -> VerifyReport:
+        """Check every event and chain of the target, the heads of the source, and the totals.
 
-        :raises CorruptLog: it is not.
+        :raises CorruptLog: it is not what the source has.
         """
         with self._files.env.read() as txn:
             totals = load_totals(self._files.env, txn)
-            self._check_counts(txn, to.reached)
         half = self._heads.position
-        return await to.verified(
-            self._heads, totals, lambda done, _: self._progress(half + done, 2 * half)
-        )
-
-    async def _fill(self, to: MoveTarget, number: int) -> None:
-        """Move what is left of a table."""
-        while to.reached.table <= number:
-            reached = to.reached
-            before = reached.rows or (0,) * len(self._tables)
-            chunk = await anyio.to_thread.run_sync(self._chunk, number, reached.after)
-            rows = (*before[:number], before[number] + chunk.rows, *before[number + 1 :])
-            table = number if chunk.after else number + 1
-            await to.put(
-                chunk.statements,
-                msgspec.structs.replace(reached, table=table, after=chunk.after, rows=rows),
+        values = [half, Bytes(name.encode() for name in totals), Ints(totals.values())]
+        await run(connection, PUT_TAIL, values)
+        database = Database(place)
+        async with database.opened():
+            report = await PgVerification(
+                database, lambda done, _: self._progress(half + done, 2 * half), self._heads
+            ).run()
+            [[names, counts]] = await database.run(TOTALS)
+        same = dict(zip((name.decode() for name in names), counts, strict=True)) == totals
+        if report.findings or report.streams != len(self._heads.streams) or not same:
+            said = [finding.message for finding in report.findings[:1]] or ["streams or totals"]
+            raise CorruptLog(
+                f"what was moved is not what is in the source ({said[0]}): verify the source, drop "
+                "the schema, and move again"
             )
-            await anyio.to_thread.run_sync(self._progress, rows[0], 2 * self._heads.position)
+        return report
 
-    def _chunk(self, number: int, after: bytes) -> _Chunk:
-        table, translated = self._tables[number]
-        with self._files.env.read() as txn:
-            rows = list(islice(self._rows(txn, table, after), ROWS_AT_ONCE))
-            statements = translated(txn, rows) if rows else []
-        return _Chunk(statements, rows[-1][0] if rows else b"", len(rows))
+    # --- from the source
 
-    def _rows(self, txn: Transaction, table: str, after: bytes) -> Iterator[Row]:
-        """Yield the rows of a table behind a key, up to so many bytes."""
-        size = 0
-        with txn.cursor(self._files.env.tables[table]) as cursor:
-            if not cursor.set_range(after + b"\0"):
-                return
-            for key, value in cursor:
-                yield key, value
-                size += len(value)
-                if size > BYTES_AT_ONCE:
-                    return
+    def _chunk(self, reached: MoveProgress) -> tuple[dict[str, list[Row]], MoveProgress]:
+        """Return what comes next, and how far the move has come with that.
 
-    def _check_counts(self, txn: Transaction, reached: MoveProgress) -> None:
-        """See that every row of every table was moved.
-
-        :raises CorruptLog: the source has more or fewer than were seen in order.
+        :raises CorruptLog: a row is damaged, or there are more or fewer than the table says.
         """
-        for (table, _), rows in zip(self._tables, reached.rows, strict=True):
-            if rows != txn.stat(self._files.env.tables[table])["entries"]:
+        table, put_of = self._tables[reached.table]
+        put, size = defaultdict[str, list[Row]](list), 0
+        after, rows = reached.after, reached.rows
+        with self._files.env.read() as txn:
+            with txn.cursor(self._files.env.tables[table]) as cursor:
+                is_left = cursor.set_range(after + b"\0")
+                while is_left and rows < reached.rows + ROWS_AT_ONCE and size <= BYTES_AT_ONCE:
+                    after, value = cursor.item()
+                    for target, row in put_of(txn, after, value):
+                        put[target].append(row)
+                    rows, size = rows + 1, size + len(value)
+                    is_left = cursor.next()
+            if not is_left and rows != txn.stat(self._files.env.tables[table])["entries"]:
                 raise CorruptLog(f"table {table!r} is not in order: verify the log")
+        if is_left:
+            return put, msgspec.structs.replace(reached, after=after, rows=rows)
+        return put, MoveProgress(reached.digest, reached.table + 1)
 
-    # --- events
-
-    def _events(self, txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
-        hot, cold = [], []
-        for key, data in rows:
-            (position,) = U64.unpack(key)
-            taken = frame.unpack(position, data)
-            event = self._event(txn, position, data, taken)
-            at = taken.stream_id, taken.version
-            hot.append((position, *at, event.header, event.hot, event.gone_at_us))
-            if event.cold is not None:
-                cold.append((*at, event.cold, event.archived_at_us))
-        return [_put(EVENTS, hot, "ibibbi"), *([_put(ARCHIVED, cold, "bibi")] if cold else [])]
-
-    def _event(self, txn: Transaction, position: int, data: bytes, taken: frame.Frame) -> _Event:
-        stream = self._stream(txn, taken.stream_id)
+    def _event(self, txn: Transaction, key: bytes, data: bytes) -> Iterator[Put]:
+        (position,) = U64.unpack(key)
+        taken = frame.unpack(position, data)
+        at, stream = (taken.stream_id, taken.version), self._stream(txn, taken.stream_id)
+        archived_at_us = gone_at_us = None
         if taken.version <= stream.erased_version:  # also where the erasure is not finished yet
-            at_us = stream.erased_at_us if taken.gone is None else taken.gone.erased_at_us
-            return _Event(frame.split(data)[0], gone_at_us=at_us)
-        if taken.gone is not None:
+            gone_at_us = stream.erased_at_us if taken.gone is None else taken.gone.erased_at_us
+        elif taken.gone is not None:
             raise CorruptLog(f"event {position} is erased and its stream is not: verify the log")
-        if taken.place is None:
-            return _Event(*frame.split(frame.moved(taken.version, data)))
-        segment = self._segment(txn, SegmentId(taken.stream_id, taken.place.number))
-        if segment.dropped_at_us is not None:
-            return _Event(frame.split(data)[0], gone_at_us=segment.dropped_at_us)
+        elif taken.place is not None:
+            segment = self._segment(txn, SegmentId(taken.stream_id, taken.place.number))
+            archived_at_us, gone_at_us = segment.sealed_at_us, segment.dropped_at_us
+        if gone_at_us is not None:
+            yield EVENTS, (position, *at, frame.split(data)[0], None, gone_at_us)
+            return
         whole = refilled(self._files.archive, position, data, taken)
         header, payload = frame.split(frame.moved(taken.version, whole))
-        return _Event(header, cold=payload, archived_at_us=segment.sealed_at_us)
+        if archived_at_us is None:
+            yield EVENTS, (position, *at, header, payload, None)
+        else:
+            yield EVENTS, (position, *at, header, None, None)
+            yield ARCHIVED, (*at, payload, archived_at_us)
 
     def _stream(self, txn: Transaction, sid: bytes) -> StreamRecord:
         if sid not in self._streams:
@@ -232,77 +281,63 @@ class Moving:
             self._segments[segment] = load_segment(self._files.env, txn, segment)
         return self._segments[segment]
 
-    # --- what goes with them
-
-    def _keys(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
-        if any(check != key_check(key) for key, check in rows):
+    def _key(self, _txn: Transaction, key: bytes, check: bytes) -> Iterator[Put]:
+        if check != key_check(key):
             raise CorruptLog("the index of keys is damaged: verify the log")
-        at = frame.STREAM_ID_BYTES + KEY_ID_BYTES
-        parts = [(*_of_stream(key[:at]), U64.unpack(key[at:])[0]) for key, _ in rows]
-        return [_put(KEYS, parts, "bbi")]
+        sid, rest = _of_stream(key)
+        yield KEYS, (sid, rest[:KEY_ID_BYTES], U64.unpack(rest[KEY_ID_BYTES:])[0])
 
-    def _stream_records(self, txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
-        records = []
-        for sid, _ in rows:
-            one = self._stream(txn, sid)
-            at_us = self._recorded_at_us(txn, sid, one.version)
-            records.append(
-                (sid, one.name.encode() or None, one.version, one.epoch, one.stored_bytes,
-                 one.chain, at_us, one.erased_version, one.erased_at_us)
-            )  # fmt: skip
-        return [_put(STREAMS, records, "bbiiibiii")]
+    def _stream_end(self, txn: Transaction, sid: bytes, _: bytes) -> Iterator[Put]:
+        one, at_us = self._stream(txn, sid), TIME_MIN
+        if one.version:
+            at = txn.get(sid + U64.pack(one.version), db=self._files.env.tables["versions"])
+            data = None if at is None else txn.get(at, db=self._files.env.tables["events"])
+            if at is None or data is None:
+                raise CorruptLog("the last event of a stream is missing: verify the log")
+            at_us = frame.unpack(U64.unpack(at)[0], data).recorded_at_us
+        yield STREAMS, (
+            sid, one.name.encode() or None, one.version, one.epoch, one.stored_bytes, one.chain,
+            at_us, one.erased_version, one.erased_at_us,
+        )  # fmt: skip
 
-    def _recorded_at_us(self, txn: Transaction, sid: bytes, version: int) -> int:
-        """Return the time of the last event of a stream."""
-        if not version:
-            return TIME_MIN
-        at = txn.get(sid + U64.pack(version), db=self._files.env.tables["versions"])
-        data = None if at is None else txn.get(at, db=self._files.env.tables["events"])
-        if at is None or data is None:
-            raise CorruptLog("the last event of a stream is missing: verify the log")
-        return frame.unpack(U64.unpack(at)[0], data).recorded_at_us
+    def _request(self, _txn: Transaction, key: bytes, value: bytes) -> Iterator[Put]:
+        one = unseal_record(value, RequestRecord, "an idempotency key")
+        if one.key != key:
+            raise CorruptLog("an idempotency key is damaged: verify the log")
+        yield REQUESTS, (*_of_stream(key), one.digest, one.first_version, one.last_version)
 
-    def _requests(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
-        found = []
-        for key, value in rows:
-            one = unseal_record(value, RequestRecord, "an idempotency key")
-            if one.key != key:
-                raise CorruptLog("an idempotency key is damaged: verify the log")
-            found.append((*_of_stream(key), one.digest, one.first_version, one.last_version))
-        return [_put(REQUESTS, found, "bbbii")]
+    def _snapshot(self, _txn: Transaction, key: bytes, value: bytes) -> Iterator[Put]:
+        sid, version = _of_stream(key)
+        with suppress(CorruptLog):  # nobody would read it here either
+            one = unseal_record(value, SnapshotRecord, "a snapshot")
+            told = one.fingerprint.encode(), seal(one.data)
+            yield SNAPSHOTS, (sid, U64.unpack(version)[0], *told)
 
-    def _snapshots(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
-        found = []
-        for key, value in rows:
-            sid, version = _of_stream(key)
-            with suppress(CorruptLog):  # nobody would read it here either
-                one = unseal_record(value, SnapshotRecord, "a snapshot")
-                told = one.fingerprint.encode(), seal(one.data)
-                found.append((sid, U64.unpack(version)[0], *told))
-        return [_put(SNAPSHOTS, found, "bibb")]
+    def _checkpoint(self, _txn: Transaction, name: bytes, value: bytes) -> Iterator[Put]:
+        yield CHECKPOINTS, (name, unseal(value, "a checkpoint", name))
 
-    def _checkpoints(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
-        found = [(name, unseal(value, "a checkpoint", name)) for name, value in rows]
-        return [_put(CHECKPOINTS, found, "bb")]
-
-    def _entries(self, _txn: Transaction, rows: list[Row]) -> list[SqlStatement]:
-        found = [
-            (row[:KEY_ID_BYTES], row[KEY_ID_BYTES:], unseal(value, "an entry", row))
-            for row, value in rows
-        ]
-        return [_put(ENTRIES, found, "bbb")]
+    def _entry(self, _txn: Transaction, row: bytes, value: bytes) -> Iterator[Put]:
+        name, key = row[:KEY_ID_BYTES], row[KEY_ID_BYTES:]
+        yield ENTRIES, (name, key, unseal(value, "an entry", row))
 
 
-def _of_stream(key: bytes) -> Row:
+async def _put(
+    connection: Connection, rows: Mapping[str, list[Row]], reached: MoveProgress
+) -> None:
+    """Put rows, and how far the move has come with them, in one transaction."""
+    with in_time(connection):
+        async with connection.transaction():
+            for target, some in rows.items():
+                await copy_rows(connection, target, some)
+            await run(connection, SAVE, [b"move", msgspec.json.encode(reached)])
+
+
+def _is_there(place: DatabasePlace) -> LogUnavailable:
+    return LogUnavailable(
+        f"there is a store in schema {place.schema!r}: name another one with ?schema="
+    )
+
+
+def _of_stream(key: bytes) -> tuple[bytes, bytes]:
     """Return the id of a stream, and what follows it in a key."""
     return key[: frame.STREAM_ID_BYTES], key[frame.STREAM_ID_BYTES :]
-
-
-def _put(query: str, rows: Sequence[tuple[Any, ...]], kinds: str) -> SqlStatement:
-    """Return a statement that puts rows, whose columns are of integers (i) or bytes (b)."""
-    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-    made = [
-        Ints(column) if kind == "i" else Bytes(column)
-        for kind, column in zip(kinds, columns, strict=True)
-    ]
-    return SqlStatement(query, made)

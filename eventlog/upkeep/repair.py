@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -36,12 +38,11 @@ from eventlog.files.atomic_directory import (
     ANCHOR,
     ARCHIVE,
     LOG,
-    files_in,
     held,
     put_in_place,
     written,
 )
-from eventlog.files.datafile import is_there, sync_to_disk
+from eventlog.files.datafile import is_there
 from eventlog.files.pages import pad
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, put_totals
@@ -110,8 +111,6 @@ def repair(
             _put_totals(scratch / LOG, recount(scratch))
         if also is not None:
             also(scratch)
-        for path in files_in(scratch):
-            sync_to_disk(path)
         put_in_place(scratch, target)
     return report
 
@@ -149,7 +148,10 @@ class _Repair:
             ledger, keys = Ledger(self._new), self._keys if identity else None
             self._reading = LogReading(self._new, ledger, self._registry, self._archive, keys)
             self._new.write(lambda txn: put_format(self._new, txn, self._now_us, identity))
-            self._copy_events()
+            events = self._events()
+            while batch := list(islice(events, EVENTS_AT_ONCE)):
+                self._new.write(partial(self._put, batch=batch))
+                self._position += len(batch)
             self._new.write(self._finish)
             return self._report(target)
         finally:
@@ -196,17 +198,27 @@ class _Repair:
 
     # --- from the old log
 
-    def _copy_events(self) -> None:
-        batch: list[tuple[Frame, bytes]] = []
+    def _events(self) -> Iterator[tuple[Frame, bytes]]:
+        """Yield each event that is whole and follows, with its payload; count the others."""
         for position in range(1, (self._last or 0) + 1):
-            whole = self._whole(position)
-            if whole is None:
+            try:
+                with self._old.read() as txn:
+                    data = txn.get(U64.pack(position), b"", db=self._old.tables["events"])
+                taken = frame.unpack(position, data)
+            except CorruptLog:
+                self._unreadable += 1
                 continue
-            batch.append(whole)
-            if len(batch) == EVENTS_AT_ONCE:
-                self._put(batch)
-                batch = []
-        self._put(batch)
+            kept = self._kept(taken.stream_id)
+            if kept.broken is None:
+                try:
+                    data = self._with_payload(position, taken, data, kept.record)
+                except CorruptLog as error:
+                    kept.broken = str(error)
+            if kept.broken is None:
+                kept.record = kept.record.after(taken)
+                yield taken, data
+            else:
+                kept.lost += 1
 
     def _last_position(self) -> int | None:
         """Return how far the log went, by what is left of it and by the anchor."""
@@ -216,31 +228,6 @@ class _Repair:
                 return max(known.position, Ledger(self._old).last_position(txn))
         except EventLogError:
             return known.position if known.is_known else None
-
-    def _whole(self, position: int) -> tuple[Frame, bytes] | None:
-        """Return an event that is whole and follows, with its payload; count it otherwise."""
-        try:
-            with self._old.read() as txn:
-                data = txn.get(U64.pack(position), db=self._old.tables["events"])
-            taken = None if data is None else frame.unpack(position, data)
-        except CorruptLog:
-            taken = data = None
-        if taken is None or data is None:
-            self._unreadable += 1
-            return None
-        kept = self._kept(taken.stream_id)
-        if kept.broken is None:
-            kept.broken = self._why_broken(taken, kept.record)
-        if kept.broken is None:
-            try:
-                data = self._with_payload(position, taken, data)
-            except CorruptLog as error:
-                kept.broken = f"the payload of version {taken.version}: {error}"
-        if kept.broken is not None:
-            kept.lost += 1
-            return None
-        self._keep(taken, kept)
-        return taken, data
 
     def _kept(self, sid: bytes) -> _Kept:
         if sid not in self._streams:
@@ -261,41 +248,35 @@ class _Repair:
         except CorruptLog:
             return None
 
-    def _why_broken(self, taken: Frame, before: StreamRecord) -> str | None:
-        if taken.version != before.version + 1:
-            return f"version {before.version + 1} is missing"
-        if not frame.check_chain(taken, before.chain):
-            return f"version {taken.version} does not follow from the one before it"
-        return None
+    def _with_payload(
+        self, position: int, taken: Frame, data: bytes, before: StreamRecord
+    ) -> bytes:
+        """Return the frame of the next event of a stream, with its payload.
 
-    def _with_payload(self, position: int, taken: Frame, data: bytes) -> bytes:
+        :raises CorruptLog: it does not follow, or its payload is damaged: why the stream ends here.
+        """
+        if taken.version != before.version + 1:
+            raise CorruptLog(f"version {before.version + 1} is missing")
+        if not frame.check_chain(taken, before.chain):
+            raise CorruptLog(f"version {taken.version} does not follow from the one before it")
         if taken.place is None:
             return data
         segment = SegmentId(taken.stream_id, taken.place.number)
-        with self._old.read() as txn:
-            record = load_segment(self._old, txn, segment)
-        if record.dropped_at_us is not None:
-            self._dropped[segment] += 1
-            return data
-        return refilled(self._archive, position, data, taken)
-
-    def _keep(self, taken: Frame, kept: _Kept) -> None:
-        changes = {"version": taken.version, "chain": taken.chain}
-        stored = kept.record.stored_bytes + taken.stored_bytes
-        if taken.gone is not None:
-            changes |= {"erased_version": taken.version, "erased_at_us": taken.gone.erased_at_us}
-        kept.record = msgspec.structs.replace(kept.record, stored_bytes=stored, **changes)
+        try:
+            with self._old.read() as txn:
+                record = load_segment(self._old, txn, segment)
+            if record.dropped_at_us is None:
+                return refilled(self._archive, position, data, taken)
+        except CorruptLog as error:
+            raise CorruptLog(f"the payload of version {taken.version}: {error}") from error
+        self._dropped[segment] += 1
+        return data
 
     # --- into the new one
 
-    def _put(self, batch: list[tuple[Frame, bytes]]) -> None:
-        first = self._position + 1
-        self._new.write(lambda txn: self._put_all(txn, first, batch))
-        self._position += len(batch)
-
-    def _put_all(self, txn: Transaction, first: int, batch: list[tuple[Frame, bytes]]) -> None:
+    def _put(self, txn: Transaction, batch: list[tuple[Frame, bytes]]) -> None:
         rows = EventRows()
-        for position, (taken, data) in enumerate(batch, start=first):
+        for position, (taken, data) in enumerate(batch, start=self._position + 1):
             moved = frame.moved(position, data)
             key_rows = self._key_rows(frame.read(position, moved))
             rows.add(position, taken.stream_id, taken.version, moved, key_rows)

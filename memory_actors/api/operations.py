@@ -102,12 +102,7 @@ class Operation:
 
         `document` is the context document that it is about; None: all of them, or the usual one.
         """
-        *owners, method = self.name.removeprefix("system.").split(".")
-        for owner in owners:
-            target = getattr(target, owner)
-        if owners == ["context"] and document is not None:
-            target = target.document(document)
-        found: Callable[..., Any] = getattr(target, method)
+        found: Callable[..., Any] = member_of(target, self.name, document)
         return found
 
     @property
@@ -133,6 +128,16 @@ class Operation:
         """A struct of its arguments as JSON has them; those that JSON cannot say are left out."""
         name = self.name.title().replace(".", "").replace("_", "")
         return struct_of(name, self.parameters)
+
+
+def member_of(target: Any, name: str, document: str | None = None) -> Any:
+    """Return what a user's memory, or the system, has under the name of an operation."""
+    *owners, member = name.removeprefix("system.").split(".")
+    for owner in owners:
+        target = getattr(target, owner)
+    if owners == ["context"] and document is not None:
+        target = target.document(document)
+    return getattr(target, member)
 
 
 def struct_of(

@@ -18,8 +18,7 @@ from memory_actors.cli.output import print_for_programs, print_result, progress_
 from memory_actors.cli.running import check_store, opened, run, with_system
 from memory_actors.sharing.address import database_url, shown
 from memory_actors.sharing.system import MemorySystem
-from memory_actors.upkeep.offline.moving import move_store
-from memory_actors.upkeep.offline.repairing import repair_store
+from memory_actors.upkeep.offline.copying import move_store, repair_store
 
 
 @mirrors(

@@ -25,8 +25,7 @@ from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import Precision, is_there
 from memory_actors.sharing.address import is_shared
 from memory_actors.sharing.system import MemorySystem, open_or_join
-from memory_actors.upkeep import database
-from memory_actors.upkeep.store import has_log
+from memory_actors.upkeep.store import has_log, has_store_at
 
 USERS_NAMED_MAX = 5
 
@@ -164,7 +163,7 @@ def has_store(app: App) -> bool:
     """
     if app.url is None:
         return has_log(app.directory)
-    return app.is_server or database.has_store(app.url)
+    return app.is_server or has_store_at(app.url)
 
 
 def ensure_model(app: App) -> None:

@@ -41,7 +41,7 @@ from memory_actors.server import (
 )
 from memory_actors.server import serve as serve_http
 from memory_actors.sharing.address import is_loopback, is_shared, read_address
-from memory_actors.upkeep.database import settings_in
+from memory_actors.upkeep.store import settings_in
 
 NEVER = "never"
 

@@ -1,8 +1,15 @@
 """Memories to files and back: our own lines, the files of other programs, LoCoMo conversations."""
 
+from memory_actors.interchange.exporting import (
+    TARGETS,
+    ExportReport,
+    export_jsonl,
+    export_lines,
+    export_to,
+)
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.importing import ImportPlan, import_from, plan_import
-from memory_actors.interchange.jsonl import export_jsonl, export_lines, import_jsonl
+from memory_actors.interchange.jsonl import import_jsonl
 from memory_actors.interchange.locomo import (
     LocomoConversation,
     LocomoTurn,
@@ -15,7 +22,6 @@ from memory_actors.interchange.locomo import (
 from memory_actors.interchange.noting import ImportNote, ImportReport
 from memory_actors.interchange.records import Line, Progress
 from memory_actors.interchange.sources import SOURCES
-from memory_actors.interchange.targets import TARGETS, ExportReport, export_to
 
 __all__ = [
     "SOURCES",

@@ -37,7 +37,7 @@ from memory_actors.interchange.files import open_file
 from memory_actors.interchange.looking import Looker
 from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import SAME_AS, LineReader, Progress, ReadLine, in_batches
-from memory_actors.interchange.sources import SOURCES, ImportSource
+from memory_actors.interchange.sources import OF_MARKDOWN, SOURCES
 from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 from memory_actors.interchange.sources.markdown import ENDINGS
 from memory_actors.sharing.system import MemorySystem
@@ -69,12 +69,12 @@ class ImportPlan:
 
     def __init__(
         self,
-        source: ImportSource,
+        program: str,
         path: Path,
         fields: Mapping[str, str],
         origins: Mapping[str, Any],
     ):
-        self._source, self._path, self._fields, self._origins = source, path, fields, origins
+        self._program, self._path, self._fields, self._origins = program, path, fields, origins
         self.records = self.nobodys = 0
         """The number of records that are memories, and of those that name no user."""
         self.users: Counter[str] = Counter()
@@ -106,7 +106,7 @@ class ImportPlan:
             if progress is not None:
                 progress(self.records, 0)
         if not self.records and self._reading.notes():
-            raise nothing_understood(self._path, self._source.name, self._reading)
+            raise nothing_understood(self._path, self._program, self._reading)
         named = {theirs for theirs, ours in self._fields.items() if ours != "user"}
         unknown = sorted(named - self._found)
         if unknown and self.records:
@@ -184,7 +184,7 @@ class ImportPlan:
     def entries(self, reading: SourceReading) -> Iterator[UnderstoodRecord]:
         """Yield the records that are memories; the others are left out."""
         lines, seen = LineReader(), Counter[bytes]()
-        for found in self._source.read(self._path, reading):
+        for found in SOURCES[self._program](self._path, reading):
             try:
                 entry = self._entry(found, lines, seen)
             except InvalidInputError as error:
@@ -211,11 +211,11 @@ class ImportPlan:
                 fields[ours] = value
         if "content" in self._fields.values() and "content" in fields:
             fields = {k: v for k, v in fields.items() if k not in ("data", "memory_type")}
-        made_id = _made_id(self._source.name, found, fields, seen)
+        made_id = _made_id(self._program, found, fields, seen)
         fields["id"] = made_id if found.own_id is None else found.own_id
         for end, key in zip(("source_id", "target_id"), found.ends, strict=True):
             if key is not None and "data" in fields:
-                fields["data"] = {**fields["data"], end: _id_of_key(self._source.name, key)}
+                fields["data"] = {**fields["data"], end: _id_of_key(self._program, key)}
         line = lines.entry(fields, found.place)
         if found.own_id is not None:
             line = line._replace(other_id=made_id)
@@ -274,7 +274,7 @@ def looked_up(record: Any, name: str) -> Any:
 def nothing_understood(path: Path, name: str, reading: SourceReading) -> InvalidInputError:
     """Return the error of a file that has nothing which the reader of a program understands."""
     said = "; ".join(one.says for one in reading.notes()[:NOTES_SHOWN_MAX])
-    options = [f"--from {source.name}" for source in SOURCES.values() if _fits(source, path)]
+    options = [f"--from {program}" for program in SOURCES if _fits(program, path)]
     options += ["no --from" for _ in filter(None, [_is_ours(path)])]
     advice = (
         f"It reads with {' or '.join(options)}"
@@ -284,12 +284,12 @@ def nothing_understood(path: Path, name: str, reading: SourceReading) -> Invalid
     return InvalidInputError(f"nothing in {path} is understood as {name}: {said}. {advice}")
 
 
-def _fits(source: ImportSource, path: Path) -> bool:
-    """Say whether a source understands a record of a file; any text would be Markdown."""
-    if source.of_markdown and path.is_file() and path.suffix.casefold() not in ENDINGS:
+def _fits(program: str, path: Path) -> bool:
+    """Say whether a program's reader understands a record of a file; any text would be Markdown."""
+    if program in OF_MARKDOWN and path.is_file() and path.suffix.casefold() not in ENDINGS:
         return False
     with suppress(InvalidInputError):
-        return next(ImportPlan(source, path, {}, {}).entries(SourceReading()), None) is not None
+        return next(ImportPlan(program, path, {}, {}).entries(SourceReading()), None) is not None
     return False
 
 
@@ -318,7 +318,7 @@ async def plan_import(
 
     :raises InvalidInputError: they cannot be read, or are not that program's.
     """
-    reader = SOURCES[check_choice(program, tuple(SOURCES), "program")]
+    check_choice(program, tuple(SOURCES), "program")
     (one,) = origin(check_name(program if source is None else source, "source"), trust)
     origins = {"source": one.source, "trust": one.trust.value}
     wanted = dict(fields or {}) | ({user_field: "user"} if user_field is not None else {})
@@ -326,7 +326,7 @@ async def plan_import(
     for theirs, ours in wanted.items():
         check_choice(ours, tuple(OURS), f"the field that {theirs!r:.60} is")
         checked[check_name(theirs, "the name of a field")] = OURS[ours]
-    plan = ImportPlan(reader, Path(path), checked, origins)
+    plan = ImportPlan(program, Path(path), checked, origins)
     await plan.read(progress)
     return plan
 

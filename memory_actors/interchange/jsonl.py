@@ -1,23 +1,14 @@
-"""Import from and export to files of JSON lines. The format of a line is in `records`.
+"""Import from files of JSON lines. The format of a line is in `records`; exporting.py writes them.
 
-Importing. Lines are read and added in batches, so memory does not grow with the file. A bad line is
+Lines are read and added in batches, so memory does not grow with the file. A bad line is
 left out, and the report names it; a bad character in a text becomes U+FFFD. A file of which no line
 is understood is refused. An id that the user has used before adds nothing, so an import that was
 cut off, by a full quota or a crash, is simply run again. What joins what is there already is told
 in `adding`.
-
-Exporting. One line for each living memory, kind by kind: long-term memory, entities, the
-relationships between them, episodes, documents, each oldest first; then the messages of each
-session in the order they came, then working memory in the order it was last set. Imported into an
-empty store, an export gives the same memories, and their export the same lines.
-
-Not carried over: when the log got a memory; what is gone, the history included; the time a session
-has left, which is an hour from its import; the tier. Of relationships that say the same and were
-contradicted at the moment they began, all but one.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -26,10 +17,10 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.adding import Adder
-from memory_actors.interchange.files import open_file, replacing
+from memory_actors.interchange.files import open_file
 from memory_actors.interchange.importing import nothing_understood
 from memory_actors.interchange.noting import ImportReport
-from memory_actors.interchange.records import LineReader, Progress, ReadLine, in_batches, line_of
+from memory_actors.interchange.records import LineReader, Progress, ReadLine, in_batches
 from memory_actors.interchange.sources.found import SourceReading
 from memory_actors.sharing.system import UserMemory
 
@@ -44,9 +35,6 @@ class _Entry(NamedTuple):
     size_bytes: int
     end_bytes: int
     """The place in the file at which its line ends."""
-
-
-# --- import
 
 
 async def import_jsonl(
@@ -97,38 +85,3 @@ def _entries(file: IO[bytes], name: str, reading: SourceReading) -> Iterator[_En
             else:
                 reading.understood += 1
                 yield _Entry(entry, len(data), done_bytes)
-
-
-# --- export
-
-
-async def export_jsonl(
-    user: UserMemory, path: str | Path, *, progress: Progress | None = None
-) -> int:
-    """Write a user's memories to a file, whole or not at all; return how many there are.
-
-    :raises InvalidInputError: the file cannot be written.
-    """
-    total, done = await count(user), 0
-    with replacing(Path(path)) as file:
-        async for line in export_lines(user):
-            file.write(line)
-            done += 1
-            if progress is not None and done % BATCH_LINES == 0:
-                progress(done, total)
-    if progress is not None:
-        progress(done, done)
-    return done
-
-
-async def export_lines(user: UserMemory) -> AsyncIterator[bytes]:
-    """Yield each of a user's memories as a line, with its line feed."""
-    async for memory in user.export():
-        yield line_of(memory)
-
-
-async def count(user: UserMemory) -> int:
-    """Return how many memories a user has, about: it may change until the last is read."""
-    kinds = (await user.usage()).kinds
-    relationships = [use.used for use in kinds["entity"].quotas if use.quota == "relationships"]
-    return sum(kind.count for kind in kinds.values()) + sum(relationships)

@@ -18,6 +18,7 @@ from inspect import isasyncgen
 from typing import Any, Final
 
 from eventlog import MeasuredStore, require
+from memory_actors.api.operations import member_of
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
@@ -28,10 +29,9 @@ from memory_actors.sharing import frames
 from memory_actors.sharing.client import REPLAY
 from memory_actors.sharing.declaration import Caller, How, Invocation, On, Then
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.invocations import invocation_of
+from memory_actors.sharing.invocations import ERASURES, FORGET, invocation_of
 from memory_actors.sharing.retrying import RetriedScope, done
 from memory_actors.sharing.values import error_of, packed, result, unpacked
-from memory_actors.sharing.waiting import ERASURES, FORGET
 from memory_actors.users.handles.scope import Scope
 
 HEARD_S_MAX: Final = 5.0
@@ -135,7 +135,7 @@ class Answering:
 
     def at_once(self, call: frames.Call) -> bytes:
         """Answer a call that is not awaited."""
-        return result(self.called(self.user(call.on), call, no_functions))
+        return result(self.carried_out(self.user(call.on), invocation_of(call, no_functions)))
 
     def user(self, on: On) -> UserMemory | None:
         """Return the handle of a user; None: the system is meant."""
@@ -165,28 +165,15 @@ class Answering:
                 return UserMemory(RetriedScope.of(_scope(self.memory, on), was))
         return self.user(on)
 
-    def called(self, user: UserMemory | None, call: frames.Call, found: Any) -> Any:
-        """Call the method that is meant."""
-        return self.carried_out(user, invocation_of(call, found))
-
     def carried_out(self, user: UserMemory | None, invocation: Invocation) -> Any:
         """Call the method of an operation; what it returns may have to be awaited."""
         name, on, args, kwargs = invocation
-        method = self._method(user, name, on)
-        return method(*args, **kwargs) if callable(method) else method
-
-    def _method(self, user: UserMemory | None, operation: str, on: On) -> Any:
-        if operation not in DECLARED:
-            raise InvalidInputError(f"there is no operation {operation!r:.80}")
-        part, _, name = operation.rpartition(".")
-        if operation == "context":
-            part, name = "context", "__call__"
-        if (part == "system") != (user is None):
-            raise InvalidInputError(f"{operation} is no operation of that")
-        handle: Any = self.memory if user is None else getattr(user, part) if part else user
-        if part == "context" and on.document is not None:
-            handle = handle.document(on.document)
-        return getattr(handle, name)
+        if name not in DECLARED:
+            raise InvalidInputError(f"there is no operation {name!r:.80}")
+        if name.startswith("system.") != (user is None):
+            raise InvalidInputError(f"{name} is no operation of that")
+        member = member_of(self.memory if user is None else user, name, on.document)
+        return member(*args, **kwargs) if callable(member) else member
 
     def tell(self, user_id: str) -> None:
         """Say to all who want to know it that a user is erased."""
@@ -258,7 +245,8 @@ class ClientSession:
         if self._everywhere is not None and call.on.then is None:
             return await self._answered_everywhere(call, self._everywhere)
         user = await self._user(call)
-        value = self._answering.called(user, call, partial(self._found, call.number))
+        invocation = invocation_of(call, partial(self._found, call.number))
+        value = self._answering.carried_out(user, invocation)
         if isasyncgen(value):
             return await self._iterated(call.number, value)
         return result(await value if asyncio.iscoroutine(value) else value)

@@ -25,9 +25,15 @@ from memory_actors.sharing.connecting import Connection, Own
 from memory_actors.sharing.declaration import Invocation, On, Then
 from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.invocations import call_of, deadline_s, from_here, nothing
+from memory_actors.sharing.invocations import (
+    ERASURES,
+    Waiting,
+    call_of,
+    deadline_s,
+    from_here,
+    nothing,
+)
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
-from memory_actors.sharing.waiting import ERASURES, Waiting
 
 CLOSE_S: Final = 10.0
 """The calls in hand may take so long when the client is closed, as when the owner is."""

@@ -31,8 +31,8 @@ from memory_actors.sharing.choices import Choices, check
 from memory_actors.sharing.declaration import Caller, How
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.generated_operations import DECLARED
+from memory_actors.sharing.invocations import FORGET
 from memory_actors.sharing.values import error_bytes
-from memory_actors.sharing.waiting import FORGET
 
 CONNECTIONS_MAX: Final = 512
 STRANGERS_MAX: Final = 128  # who have not said hello yet: more than are accepted in one turn

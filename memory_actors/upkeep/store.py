@@ -1,16 +1,16 @@
-"""The directory of a store, and which log is in it.
+"""The place of a store, and which log is there: no other file names one.
 
-The log is `EventLog`, on LMDB, unless the choices of its opener name another; no other file names
-it. Another log is a function like `open_log`, in a file of its own, over a store that passes
-tests/contracts; `wired` in api/wiring.py takes it. Work on a closed store (offline/) is work on
-the files of this log.
+In a directory it is `EventLog`, on LMDB; in a database it is `PgEventStore`, which is imported
+where it is used, as its driver is an extra. Another log is a function like `open_log` over a store
+that passes tests/contracts; `wired` in api/wiring.py takes it. Work on a closed store (offline/) is
+work on the files of the log in a directory.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from eventlog import EventLog, Keys, system_clock_us
+from eventlog import EventLog, EventStore, Keys, SettingStore, system_clock_us
 from eventlog.files.atomic_directory import finish_restore
 from eventlog.files.closed_log import ClosedLog
 from memory_actors.base.errors import StoreBusyError
@@ -53,3 +53,43 @@ def has_log(directory: Path) -> bool:
 def closed_log(directory: Path) -> ClosedLog:
     """Return what can be told of a log without opening it."""
     return ClosedLog(directory)
+
+
+# --- in a database
+
+
+def has_store_at(url: str) -> bool:
+    """Say whether there is a store in a database, and make none. It blocks.
+
+    :raises LogUnavailable: the database cannot be reached.
+    :raises MissingExtra: its driver is not installed.
+    """
+    from eventlog.postgres.database import look
+
+    return look(url).store_format is not None
+
+
+@asynccontextmanager
+async def settings_in(url: str) -> AsyncIterator[SettingStore]:
+    """Hold the settings of a store in a database, made if missing, for a block."""
+    from eventlog import PgEventStore
+
+    async with PgEventStore.open(url, event_registry()) as store:
+        yield store
+
+
+class LogInDatabase:
+    """Opens the log at a URL, as `open_log` does that of a directory."""
+
+    def __init__(self, url: str):
+        self._url = url
+
+    @asynccontextmanager
+    async def __call__(
+        self, _directory: Path, keys: Keys | None, clock: Callable[[], int], _settings: Settings
+    ) -> AsyncIterator[EventStore]:
+        """Open it, and close it at the end of the block. Raises as `PgEventStore.open` does."""
+        from eventlog import PgEventStore
+
+        async with PgEventStore.open(self._url, event_registry(), clock=clock, keys=keys) as log:
+            yield log

@@ -15,15 +15,22 @@ from memory_actors.interchange.sources import (
     memory_md,
     zep,
 )
-from memory_actors.interchange.sources.found import ImportSource
+from memory_actors.interchange.sources.found import Read
 
-SOURCES: Final[Mapping[str, ImportSource]] = {
-        module.SOURCE.name: module.SOURCE
-        for module in (
-            mem0, zep, letta, langgraph, chroma, mcp_memory, chatgpt, claude, basic_memory,
-            memory_md,
-        )
-    }  # fmt: skip
-"""Every source by its name. A new one is a module with a `SOURCE`, and its name here."""
+SOURCES: Final[Mapping[str, Read]] = {
+    "mem0": mem0.read,
+    "zep": zep.read,
+    "letta": letta.read,
+    "langgraph": langgraph.read,
+    "chroma": chroma.read,
+    "mcp-memory": mcp_memory.read,
+    "chatgpt": chatgpt.read,
+    "claude": claude.read,
+    "basic-memory": basic_memory.read,
+    "memory-md": memory_md.read,
+}
+"""The reader of each program's files. A new one is a module, and its name here."""
+OF_MARKDOWN: Final = ("basic-memory", "memory-md")
+"""The programs as whose any text reads."""
 
-__all__ = ["SOURCES", "ImportSource"]
+__all__ = ["OF_MARKDOWN", "SOURCES", "Read"]

@@ -16,7 +16,6 @@ from typing import Any, Final, TypeAlias
 
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.found import (
-    ImportSource,
     SourceReading,
     SourceRecord,
     check_names,
@@ -170,6 +169,3 @@ def _others(place: str, title: str, note: Mapping[str, Any]) -> Iterator[SourceR
 
 def _when(fields: Mapping[str, Any]) -> Any:
     return next((fields[name] for name in TIMES if is_time(fields.get(name))), None)
-
-
-SOURCE: Final = ImportSource("basic-memory", "a directory of notes", read, of_markdown=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import UNSPOKEN, conversations, message, spoken
-from memory_actors.interchange.sources.found import ImportSource, SourceReading, SourceRecord
+from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 
 SPEAKERS: Final = ("user", "assistant", "tool")
 SETTINGS: Final = ("user_editable_context", "model_editable_context")
@@ -82,8 +82,3 @@ def _message(
         said_at=said.get("create_time") or conversation.get("create_time"),
         program="chatgpt",
     )
-
-
-SOURCE: Final = ImportSource(
-    "chatgpt", "the archive of a data export, or its conversations.json", read
-)

@@ -19,7 +19,6 @@ from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.databases import Database, database, has_table, rows
 from memory_actors.interchange.sources.found import (
-    ImportSource,
     SourceReading,
     SourceRecord,
     is_ours,
@@ -138,8 +137,3 @@ def _found(record: Mapping[str, Any], place: str) -> SourceRecord:
             metadata={**metadata, **kept},
         ),
     )
-
-
-SOURCE: Final = ImportSource(
-    "chroma", "a persistent directory, or JSON of what get() returns", read
-)

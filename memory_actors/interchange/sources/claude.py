@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import MESSAGES, conversations, message, spoken
 from memory_actors.interchange.sources.found import (
-    ImportSource,
     SourceReading,
     SourceRecord,
     present,
@@ -110,8 +109,3 @@ def _memories(
             yield from facts(text, f"{place}, {project or 'memory'}", present(project=project))
         elif text is not None:
             reading.leave_out(place, "what was noted of a project must be a text")
-
-
-SOURCE: Final = ImportSource(
-    "claude", "the archive of a data export, or its conversations.json", read
-)

@@ -9,7 +9,7 @@ a record says that has no place here.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -88,17 +88,6 @@ class SourceReading(Notes):
 
 
 Read: TypeAlias = Callable[[Path, SourceReading], Iterator[SourceRecord]]
-
-
-class ImportSource(NamedTuple):
-    """A program that memories come from."""
-
-    name: str
-    says: str
-    """The input that it takes, in a few words."""
-    read: Read
-    of_markdown: bool = False
-    """True if any text reads as what it takes."""
 
 
 def words(*of_them: str) -> frozenset[str]:

@@ -23,7 +23,6 @@ from eventlog.core.records import to_us
 from memory_actors.base.surrogates import without_halves
 from memory_actors.interchange.sources.databases import columns, database, rows
 from memory_actors.interchange.sources.found import (
-    ImportSource,
     SourceReading,
     SourceRecord,
     document,
@@ -110,6 +109,3 @@ def _whose(namespace: Sequence[str], at: int | None) -> tuple[str | None, str]:
         others = [*namespace[:at], *namespace[at + 1 :]]
         return namespace[at], f"langgraph@{at}/{'.'.join(others)}"
     return None if at is None else SHARED_USER, f"langgraph/{'.'.join(namespace)}"
-
-
-SOURCE: Final = ImportSource("langgraph", "the file of a SqliteStore", read)

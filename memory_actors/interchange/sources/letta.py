@@ -28,7 +28,6 @@ from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken
 from memory_actors.interchange.sources.found import (
-    ImportSource,
     SourceReading,
     SourceRecord,
     as_object,
@@ -285,6 +284,3 @@ def _spoken(call: object) -> str | None:
         return None
     said = _json(function.get("arguments")).get("message")
     return said if isinstance(said, str) else None
-
-
-SOURCE: Final = ImportSource("letta", "an agent file (.af), or JSON of archival passages", read)

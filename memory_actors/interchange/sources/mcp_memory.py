@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import (
-    ImportSource,
     SourceReading,
     SourceRecord,
     as_object,
@@ -138,6 +137,3 @@ def _relation(
             metadata=metadata_of(record, RELATION, reading),
         ),
     )
-
-
-SOURCE: Final = ImportSource("mcp-memory", "the file of the reference MCP memory server", read)

@@ -20,7 +20,6 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.databases import VALUE_BYTES_MAX, database, rows
 from memory_actors.interchange.sources.found import (
-    ImportSource,
     SourceReading,
     SourceRecord,
     as_object,
@@ -183,8 +182,3 @@ class _Room:
         elif isinstance(value, list | tuple | set | frozenset):
             for one in value:
                 self.take(one, depth + 1)
-
-
-SOURCE: Final = ImportSource(
-    "mem0", "a JSON file of what get_all returns, or a local Qdrant store", read
-)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from memory_actors.interchange.noting import is_time
-from memory_actors.interchange.sources.found import ImportSource, SourceReading, SourceRecord
+from memory_actors.interchange.sources.found import SourceReading, SourceRecord
 from memory_actors.interchange.sources.markdown import facts, front_matter, markdown_files
 
 DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -28,8 +28,3 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
         # A file of fields alone says something, too.
         said = body if body.strip() else "\n".join(f"{one}: {fields[one]}" for one in fields)
         yield from facts(said, f"{path}, {name}", {**fields, "file": name}, when)
-
-
-SOURCE: Final = ImportSource(
-    "memory-md", "a MEMORY.md, or a directory of Markdown notes", read, True
-)

@@ -22,7 +22,6 @@ import msgspec
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time, micros_of
 from memory_actors.interchange.sources.found import (
-    ImportSource,
     SourceReading,
     SourceRecord,
     as_object,
@@ -271,6 +270,3 @@ def _said(record: Mapping[str, Any], place: str, reading: SourceReading) -> Sour
             metadata=present(**_more(record, reading, SAID), speaker=speaker),
         ),
     )
-
-
-SOURCE: Final = ImportSource("zep", "JSON of what the clients of Zep or Graphiti return", read)

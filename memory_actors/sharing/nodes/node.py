@@ -40,11 +40,10 @@ from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.client import Asked
 from memory_actors.sharing.declaration import Invocation, On, Then
-from memory_actors.sharing.invocations import user_of
+from memory_actors.sharing.invocations import FORGET, user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
-from memory_actors.sharing.waiting import FORGET
 
 if TYPE_CHECKING:
     from memory_actors.api.past import PastMemory

@@ -39,7 +39,7 @@ from memory_actors.sharing.nodes.node import Node
 from memory_actors.sharing.nodes.peers import Peers, listening_for_peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement, leased
 from memory_actors.sharing.serving import OwnerServer
-from memory_actors.upkeep.database import LogInDatabase
+from memory_actors.upkeep.store import LogInDatabase
 
 LOCK: Final = "lock"
 NODE_ID_BYTES: Final = 9

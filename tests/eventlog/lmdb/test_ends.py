@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from eventlog import DiskFull, EventLog, EventRegistry, Fenced, StorageFailed, WrongExpectedVersion
-from eventlog.lmdb import ends
+from eventlog.lmdb import ledger as ends
 
 pytestmark = pytest.mark.anyio
 

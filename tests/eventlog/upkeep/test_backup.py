@@ -28,6 +28,7 @@ from eventlog import (
     StorageFailed,
     restore,
 )
+from eventlog.files import datafile
 from eventlog.upkeep import backup
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
@@ -506,11 +507,15 @@ async def test_a_disk_that_fails_leaves_nothing_of_a_backup(
     def fail(*_: Any) -> None:
         raise OSError(code, "no")
 
+    def fail_at_manifest(path: Path, *flags: int) -> Any:
+        return fail() if path.name == "backup.json" else datafile.opened(path, *flags)
+
+    harms = {"copied": fail, "_listed": fail, "opened": fail_at_manifest, "put_in_place": fail}
     async with opened(tmp_path / "log") as log:
         await filled(log)
-        for name in ("copied", "_write", "_sync_all", "_listed"):
+        for name, harm in harms.items():
             with monkeypatch.context() as patched:
-                patched.setattr(backup, name, fail)
+                patched.setattr(backup, name, harm)
                 with pytest.raises(DiskFull if code == errno.ENOSPC else StorageFailed):
                     await log.backup(tmp_path / "backup")
             assert {path.name for path in tmp_path.iterdir()} == {"log"}

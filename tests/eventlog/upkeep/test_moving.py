@@ -1,7 +1,9 @@
 """Moving a log to a database: all of it is there, also after kills, and nothing twice."""
 
+import os
 import random
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +25,7 @@ from eventlog import (
     WrongExpectedVersion,
 )
 from eventlog.keys import keyfile
+from eventlog.postgres import database
 from eventlog.upkeep import moving
 
 pytestmark = pytest.mark.anyio
@@ -214,17 +217,53 @@ async def test_a_log_that_was_written_to_since_does_not_go_on(tmp_path, url, mon
             await log.move_to(url, settings={})
 
 
+@pytest.mark.parametrize("where", ["between two chunks", "within a chunk"])
+async def test_a_database_that_freezes_is_not_waited_for(tmp_path, url, monkeypatch, where):
+    await filled(tmp_path / "log")
+    frozen: list[int] = []
+    real_connect, real_copy = moving.connect, moving.copy_rows
+
+    async def connect(place: Any) -> Any:
+        connection = await real_connect(place)
+        frozen.append(connection.info.backend_pid)
+        return connection
+
+    async def copy_rows(connection: Any, target: str, rows: Any) -> None:
+        await real_copy(connection, target, rows)
+        if where == "within a chunk":
+            os.kill(frozen[0], signal.SIGSTOP)
+
+    def freeze(_done: int, _total: int) -> None:
+        if where == "between two chunks":
+            os.kill(frozen[0], signal.SIGSTOP)
+
+    async with EventLog.open(tmp_path / "log", registry) as log:
+        before = await told(log)
+        with monkeypatch.context() as patched:
+            patched.setattr(moving, "connect", connect)
+            patched.setattr(moving, "copy_rows", copy_rows)
+            patched.setattr(moving, "ROWS_AT_ONCE", 20)
+            patched.setattr(database, "ANSWER_S", 0.5)
+            try:
+                with pytest.raises(LogUnavailable, match="run the move again"):
+                    await log.move_to(url, settings={}, progress=freeze)
+            finally:
+                os.kill(frozen[0], signal.SIGCONT)
+        assert (await log.move_to(url, settings={})).resumed
+    async with PgEventStore.open(url, registry) as moved:
+        assert await told(moved) == before
+
+
 async def test_what_came_out_wrong_is_no_store(tmp_path, url, monkeypatch):
     """The target is verified, event by event, before anybody can open it."""
     await filled(tmp_path / "log")
     real = moving.Moving._event
 
-    def wrong(self: Any, txn: Any, position: int, data: bytes, taken: Any) -> Any:
-        event = real(self, txn, position, data, taken)
-        if position == 6:
-            assert event.hot is not None
-            return event._replace(hot=event.hot[:-1] + bytes([event.hot[-1] ^ 1]))
-        return event
+    def wrong(self: Any, txn: Any, key: bytes, data: bytes) -> Any:
+        for target, (position, *ids, header, payload, gone) in real(self, txn, key, data):
+            if position == 6:
+                payload = payload[:-1] + bytes([payload[-1] ^ 1])
+            yield target, (position, *ids, header, payload, gone)
 
     monkeypatch.setattr(moving.Moving, "_event", wrong)
     async with EventLog.open(tmp_path / "log", registry) as log:

@@ -9,8 +9,7 @@ import pytest
 
 from memory_actors import InvalidInputError, Item
 from memory_actors.base.errors import MissingExtraError
-from memory_actors.interchange import TARGETS, ExportReport, export_to, import_from
-from memory_actors.interchange.targets import chroma
+from memory_actors.interchange import TARGETS, ExportReport, export_to, exporting, import_from
 
 pytestmark = pytest.mark.anyio
 in_text = pytest.mark.parametrize("program", ["mem0", "chroma", "mcp-memory"])
@@ -76,7 +75,7 @@ async def test_chroma(exported) -> None:
 
 
 async def test_chroma_takes_so_many_at_a_time(store, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(chroma, "RECORDS_A_LINE", 3)
+    monkeypatch.setattr(exporting, "RECORDS_A_LINE", 3)
     async with store() as memory:
         await memory.user("ada").add_many([Item(content=f"fact {n}") for n in range(7)])
         await export_to(memory.user("ada"), "chroma", tmp_path / "out")

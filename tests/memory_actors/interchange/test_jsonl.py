@@ -13,7 +13,7 @@ from support.fakes import FakeEmbedder
 from support.given import pro
 
 from memory_actors import EmbedderError, InvalidInputError, Item, Limits, QuotaExceededError
-from memory_actors.interchange import export_jsonl, export_lines, import_jsonl
+from memory_actors.interchange import export_jsonl, export_lines, exporting, import_jsonl
 from memory_actors.interchange import jsonl as module
 
 pytestmark = pytest.mark.anyio
@@ -351,7 +351,7 @@ async def test_a_failed_export_leaves_the_file_that_was_there(
     def crash(_done: int, _total: int) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(module, "BATCH_LINES", 1)
+    monkeypatch.setattr(exporting, "PROGRESS_MEMORIES", 1)
     async with store() as memory:
         await memory.user("u").add("x")
         with pytest.raises(RuntimeError):

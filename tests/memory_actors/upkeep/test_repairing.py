@@ -10,7 +10,7 @@ from eventlog import Environment, LogUnavailable, StorageFailed
 from eventlog.lmdb.tables import TABLES, U64
 from memory_actors import MemorySystem, repair_store, verify_store
 from memory_actors.base.api_keys import KeyStore
-from memory_actors.upkeep.offline import repairing
+from memory_actors.upkeep.offline import copying
 
 pytestmark = pytest.mark.anyio
 
@@ -53,9 +53,9 @@ async def test_a_store_that_lacks_anything_never_gets_its_name(
         seen.append(directory)
         raise StorageFailed("the disk failed")
 
-    monkeypatch.setattr(repairing, "_totals", fail)
+    monkeypatch.setattr(copying, "_totals", fail)
     with pytest.raises(StorageFailed):
-        await anyio.to_thread.run_sync(repairing.repair_here, tmp_path / "memory", tmp_path / "new")
+        await anyio.to_thread.run_sync(copying.repair_here, tmp_path / "memory", tmp_path / "new")
 
     assert seen == [tmp_path / "new.repairing"]
     assert {path.name for path in tmp_path.iterdir()} == {"memory"}

@@ -4,7 +4,7 @@ SID, KEY, CHAIN = b"s" * 16, b"k" * 16, b"c" * 32
 
 
 def test_the_rows_that_every_batch_has_are_packed_as_all_others():
-    from eventlog.postgres.batch_rows import BatchRows, row, stream_row
+    from eventlog.postgres.arrays import BatchRows, row, stream_row
 
     rows = BatchRows()
     rows.put_event(3, SID, 7, b"header", b"and payload")
