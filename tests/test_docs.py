@@ -43,7 +43,7 @@ CODE = re.compile(r"`([^`]+)`")
 CLASS = re.compile(r"(?<![\w.])(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 """A class as it is named in code, with what stands before it: `eventlog.Finding`."""
 
-HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts")
+HOUSE = ("memory_actors", "eventlog", "bench", "tests", "docs", "scripts", "examples")
 PATH = re.compile(rf"`((?:{'|'.join(HOUSE)})/[\w./-]+|[\w/]+/\w+\.py)`")
 OF_READERS = {
     "chat.py",
