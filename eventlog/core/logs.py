@@ -29,14 +29,17 @@ class _Logger:
             _configure()
         structlog = sys.modules.get("structlog")
         if structlog is None or not structlog.is_configured():
+            if method == "exception":
+                return partial(self._log, logging.ERROR, exc_info=True)
             return partial(self._log, logging.getLevelName(method.upper()))
         made = structlog.get_config()["logger_factory"](self._name)
         log: Callable[..., Any] = getattr(structlog.wrap_logger(made), method)
         return log
 
-    def _log(self, level: int, event: str, **values: Any) -> None:
+    def _log(self, level: int, event: str, *, exc_info: bool = False, **values: Any) -> None:
         said = " ".join(f"{name}={value!r}" for name, value in values.items())
-        logging.getLogger(self._name).log(level, "%s", f"{event} {said}".rstrip())
+        line = f"{event} {said}".rstrip()
+        logging.getLogger(self._name).log(level, "%s", line, exc_info=exc_info)
 
 
 def configure(structlog_configured: Callable[[], None]) -> None:

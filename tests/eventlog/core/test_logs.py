@@ -36,6 +36,15 @@ def test_the_standard_error_is_the_one_of_the_moment() -> None:
     assert done.stdout == "of the program\n"
 
 
+def test_an_exception_comes_with_its_traceback() -> None:
+    done = ran(
+        "from eventlog.core.logs import get_logger as g\n"
+        "try: raise ValueError('no frame')\nexcept ValueError: g('x').exception('failed', count=1)"
+    )
+    assert "failed count=1" in done.stderr
+    assert "ValueError: no frame" in done.stderr
+
+
 def test_lines_go_where_a_structlog_program_says() -> None:
     """A program that configures structlog has the lines where it says."""
     done = ran(
