@@ -36,15 +36,6 @@ def test_the_standard_error_is_the_one_of_the_moment() -> None:
     assert done.stdout == "of the program\n"
 
 
-def test_an_exception_comes_with_its_traceback() -> None:
-    done = ran(
-        "from eventlog.core.logs import get_logger as g\n"
-        "try: raise ValueError('no frame')\nexcept ValueError: g('x').exception('failed', count=1)"
-    )
-    assert "failed count=1" in done.stderr
-    assert "ValueError: no frame" in done.stderr
-
-
 def test_lines_go_where_a_structlog_program_says() -> None:
     """A program that configures structlog has the lines where it says."""
     done = ran(
@@ -117,3 +108,12 @@ def test_structlog_is_configured_before_the_first_line() -> None:
 def test_structlog_is_configured_at_once_where_it_is_imported() -> None:
     done = ran(f"import structlog\n{CONFIGURED}assert structlog.is_configured()")
     assert done.stdout == 'of the program\n{"count": 3, "event": "of the library"}\n'
+
+
+def test_an_exception_is_logged_with_its_traceback() -> None:
+    done = ran(
+        "from eventlog.core.logs import get_logger as g\n"
+        "try:\n    1 / 0\nexcept ZeroDivisionError:\n    g('x').exception('failed', batch=3)\n"
+    )
+    assert "failed batch=3" in done.stderr
+    assert "ZeroDivisionError: division by zero" in done.stderr
