@@ -15,7 +15,8 @@ random moment, opens the same store, and checks:
 
 - "compacting": it compacts all the time, whatever its age, which archives the originals, and puts
   smaller copies of the files in their place. What was compressed must be in the history with its
-  content, read from the archive. "episodes": the same of episodes that have ended.
+  content, read from the archive. "episodes": the same of episodes that have ended. Every other life
+  ends a random time after something was compressed, however busy the machine is.
 - "keeping": it makes backups and erases other users. "encrypting": the same in a store that is
   encrypted: so keys are made and deleted all the time.
 - "erasing": it erases users of whom there is something everywhere. Nothing of one whose erasure was
@@ -71,6 +72,7 @@ ROOT = Path(__file__).parents[1]
 STORE_ROUNDS = 20  # lives of one store: longer, and reading it all again takes most of the time
 LIFE_S_MAX = 0.8  # after the first acknowledgement
 LONG_LIFE_S_MAX = 2.4  # compaction rests nine tenths of the time while others write
+COMPACTED = b'"op": "compacted"'
 DECOMPRESSED_MAX = 1 << 20  # bytes of one piece that are looked through
 COMPRESSED = ("long_term.compressed", "episodic.compressed")
 SAID = ("content", "goal")  # the fields of events in which a memory's content is
@@ -120,7 +122,7 @@ class Expected:
             self.purging[line["user"]] = line["op"] == "purged"
         elif line["op"] == "exported":
             self.exported.add(line["id"])
-        else:
+        elif line["op"] != "compacted":
             self._take_write(key, line)
 
     def _take_write(self, key: tuple[str, str], line: dict[str, Any]) -> None:
@@ -140,7 +142,8 @@ def run(rounds: int, seed: int, *, beside: Beside = "writing") -> KillReport:
         with tempfile.TemporaryDirectory() as scratch:
             store, expected = Path(scratch) / "store", Expected()
             for n in range(first, min(rounds, first + STORE_ROUNDS)):
-                _one_life(store, expected, rng, seed * 1_000_003 + n, beside)
+                awaited = COMPACTED if beside in ("compacting", "episodes") and n % 2 else b""
+                _one_life(store, expected, rng, seed * 1_000_003 + n, beside, awaited)
                 result = asyncio.run(check(store, expected, encrypt=beside == "encrypting"))
                 lost, damaged = lost + result[0], damaged + result[1]
                 diverged += result[2]
@@ -158,18 +161,21 @@ def command_of(store: Path, seed: int, beside: Beside = "writing") -> list[str]:
 
 
 def _one_life(
-    store: Path, expected: Expected, rng: random.Random, seed: int, beside: Beside
+    store: Path, expected: Expected, rng: random.Random, seed: int, beside: Beside, awaited: bytes
 ) -> None:
+    """Let a child live for a random time, which begins when it has said what is awaited."""
     command = command_of(store, seed, beside)
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, bufsize=0) as child:
         assert child.stdout is not None
-        first = child.stdout.readline()
-        longest_s = LIFE_S_MAX if beside == "writing" else LONG_LIFE_S_MAX
-        until = time.monotonic() + rng.uniform(0, longest_s)
+        output = bytearray(child.stdout.readline())
+        life_s = rng.uniform(0, LIFE_S_MAX if beside == "writing" else LONG_LIFE_S_MAX)
+        until = None if awaited else time.monotonic() + life_s
         os.set_blocking(child.stdout.fileno(), False)
-        output = bytearray(first)
-        while time.monotonic() < until and child.poll() is None:
+        while (until is None or time.monotonic() < until) and child.poll() is None:
+            looked_at = max(0, len(output) - len(awaited))
             output += child.stdout.read() or b""
+            if until is None and output.find(awaited, looked_at) >= 0:
+                until = time.monotonic() + life_s
             time.sleep(0.002)
         child.send_signal(signal.SIGKILL)
         child.wait()

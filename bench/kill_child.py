@@ -112,7 +112,9 @@ def _say(op: str, user_id: str, id_: str, content: str | None = None, evicted: A
 async def _compact(memory: MemorySystem, _store: Path, _seed: int) -> None:
     """Compact, archive and shrink."""
     while True:
-        await memory.compact(older_than="0h", episodes=False)
+        report = await memory.compact(older_than="0h", episodes=False)
+        if report.originals:
+            _say("compacted", "", "")
         await services_of(memory).log.shrink(force=True)
 
 
@@ -126,7 +128,9 @@ async def _compact_episodes(memory: MemorySystem, _store: Path, seed: int) -> No
             started = await user.episodes.start(goal, auto_prune=True)
             _say("add", user_id, started.memory_id, goal, started.pruned)
             await user.episodes.finish(started.memory_id, "done")
-        await memory.compact(user_id, older_than="0h", episodes=True)
+        report = await memory.compact(user_id, older_than="0h", episodes=True)
+        if report.originals:
+            _say("compacted", "", "")
 
 
 async def _keep(memory: MemorySystem, _store: Path, _seed: int) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from support.postgres import stop_session
 
 # No example is too slow: what a machine does besides is no fault of the code.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 # Tests run side by side, and the threads of BLAS would take the cores from each other. It looks

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from support import whole_machine
 
+from bench.__main__ import main
 from bench.faults import model, upgrade
 from bench.faults.preload import CannotBuild, build, watched
 from bench.faults.row import Row
@@ -35,6 +37,7 @@ for name, trial in trials.items():
 """
 FAILS = """
 import errno, os, sys
+from bench.__main__ import main
 from bench.faults import model
 from bench.faults.preload import Failing, failing
 path = os.path.join(os.environ["FAULTS_ROOT"], "file")
@@ -110,24 +113,18 @@ def test_the_table_shows_what_failed() -> None:
 
 
 def test_the_command_prints_rows_for_a_program() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "bench", "faults", "--rows", "formats", "--json"],
-        cwd=ROOT, capture_output=True, timeout=60, check=True,
-    )  # fmt: skip
-    (row,) = msgspec.json.decode(run.stdout, type=list[Row])
+    done = CliRunner().invoke(main, ["faults", "--rows", "formats", "--json"])
+    (row,) = msgspec.json.decode(done.stdout, type=list[Row])
 
-    assert (row.name, row.lost) == ("formats", 0)
+    assert (done.exit_code, row.name, row.lost) == (0, "formats", 0)
     assert row.tried == row.survived == 8
 
 
 def test_a_row_that_is_not_there_is_refused_by_name() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "bench", "faults", "--rows", "nonsense"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = CliRunner().invoke(main, ["faults", "--rows", "nonsense"])
 
-    assert run.returncode == 2
-    assert "nonsense" in run.stderr
+    assert done.exit_code == 2
+    assert "nonsense" in done.output
 
 
 def test_the_row_of_the_model_counts_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,13 +153,9 @@ def test_the_row_of_the_model_names_the_seed_that_failed(
     assert "live is not replay" in row.failures[0]
 
 
-@pytest.mark.parametrize("during", ["purging", "repairing"])
-def test_kills_are_counted_by_a_command(during: str) -> None:
-    command = ["kill", "--rounds", "1", "--during", during, "--json"]
-    run = subprocess.run(
-        [sys.executable, "-m", "bench", *command], cwd=ROOT, capture_output=True, check=True
-    )
-    assert msgspec.json.decode(run.stdout)["rounds"] == 1
+def test_kills_are_counted_by_a_command() -> None:
+    done = CliRunner().invoke(main, ["kill", "--rounds", "1", "--during", "purging", "--json"])
+    assert msgspec.json.decode(done.stdout)["rounds"] == 1
 
 
 def test_a_killed_upgrade_loses_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

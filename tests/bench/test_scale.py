@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -60,13 +59,6 @@ def test_a_year_of_failures_repeats_by_its_seed():
     assert 1.5 <= node[3] <= node[4] <= 2.1
     assert 15 <= database[3] <= database[5] <= 60
     assert every[1] == sum(row[1] for row in drawn(3)[:3])
-
-
-def test_failures_that_never_come_cost_nothing():
-    never = Failures(node_days=np.inf, database_days=np.inf, zone_days=np.inf)
-    rows = a_year(SMALL, Costs(), 3, 1, Machines(), never, 1)
-    assert [row[1] for row in rows] == [0, 0, 0, 0]
-    assert {row[-1] for row in rows} == {"100.00000 %"}
 
 
 def test_the_command_prints_every_table(tmp_path):

@@ -75,15 +75,13 @@ async def test_archiving_nothing_is_nothing(store: EventStore):
     assert (await store.archive("never", [])).events == 0
 
 
-@pytest.mark.parametrize("versions", [[0], [7], [-1], [1, 2**64], [1.0], [True], ["1"]])
-async def test_an_unknown_event_is_refused_and_nothing_moves(
-    store: EventStore, versions: list[Any]
-):
+async def test_an_unknown_event_is_refused_and_nothing_moves(store: EventStore):
     """An event that is not there is refused, and nothing is moved."""
     await fill(store)
-
-    with pytest.raises(InvalidAppend):
-        await store.archive("s", versions)
+    unknown: tuple[Any, ...] = ([0], [7], [-1], [1, 2**64], [1.0], [True], ["1"])
+    for versions in unknown:
+        with pytest.raises(InvalidAppend):
+            await store.archive("s", versions)
 
     assert (await store.archive("s", [1])).events == 1
 

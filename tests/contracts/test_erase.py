@@ -227,10 +227,11 @@ async def test_a_subscription_passes_over_erased_events(store: EventStore):
         await anext(subscribe(store))
 
 
-@pytest.mark.parametrize("name", ["", "\ud800", 7, "x" * 2000])
-async def test_a_name_that_is_no_streams_is_refused(store: EventStore, name: Any):
-    with pytest.raises(InvalidAppend):
-        await store.erase(name)
+async def test_a_name_that_is_no_streams_is_refused(store: EventStore):
+    names: tuple[Any, ...] = ("", "\ud800", 7, "x" * 2000)
+    for name in names:
+        with pytest.raises(InvalidAppend):
+            await store.erase(name)
 
 
 async def test_a_closed_store_erases_nothing(opened: Any):

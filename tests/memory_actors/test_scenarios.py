@@ -68,6 +68,7 @@ async def test_5_working_memory_comes_before_long_term(memory) -> None:
     ]
 
 
+@pytest.mark.owner  # the number is for the decision, whoever asks
 async def test_6_and_7_a_full_memory_refuses_and_then_prunes(tmp_path) -> None:
     async with MemorySystem.open(tmp_path / "full", embedder=FakeEmbedder()) as memory:
         user = memory.user("user_123")

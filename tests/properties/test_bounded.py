@@ -44,6 +44,7 @@ def test_a_list_agrees_with_a_model(eviction: Eviction, max_size: int, items: li
         assert bounded.size <= max_size
         assert list(bounded) == kept
     assert gone == left
+    assert (len(bounded), bounded.evicted) == (len(kept), len(left))
     assert bounded.size == sum(max(1, len(one)) for one in bounded)
 
 

@@ -445,7 +445,7 @@ ASK_FOR_ROOM = (
 )  # fmt: skip
 
 TestUserDecider = UserMachine.TestCase
-TestUserDecider.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestUserDecider.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
 
 
 def test_a_message_that_expired_and_is_added_again_takes_no_room() -> None:

@@ -23,14 +23,10 @@ def test_nothing_acknowledged_is_lost_to_kill_9() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("beside", ["compacting", "episodes"])
 def test_nothing_is_lost_when_it_dies_compacting(beside: Beside) -> None:
-    """A busy machine may have compressed nothing yet in any round: then there are more rounds."""
-    for seed in range(11, 17):
-        report = run(rounds=3, seed=seed, beside=beside)
-        assert report.acknowledged > 50
-        assert harm(report) == (0, 0, 0)
-        if report.compressed:
-            return
-    pytest.fail("nothing was compressed in any round")
+    report = run(rounds=2, seed=11, beside=beside)
+    assert report.acknowledged > 50
+    assert report.compressed > 0
+    assert harm(report) == (0, 0, 0)
 
 
 @pytest.mark.timeout(300)

@@ -223,7 +223,7 @@ damages = st.builds(
 
 
 @needs_c
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(st.sampled_from(TABLES), st.integers(0, 999), st.booleans(), st.booleans(), damages)
 def test_a_damaged_row_is_reported_alike(
     log: Opened, table: str, row: int, is_key: bool, reseal: bool, damage: Damage
@@ -251,13 +251,18 @@ def kinds_of_rows(log: Opened) -> Iterator[tuple[bytes, bytes]]:
             yield key, data
 
 
+def places(data: bytes) -> list[int]:
+    """Return each place of the header and its digests, and some of what comes behind."""
+    return [*range(frame.CHAIN.stop), *range(frame.CHAIN.stop, len(data), 7)]
+
+
 @needs_c
 @pytest.mark.parametrize("reseal", [False, True])
-def test_a_bit_flipped_in_any_byte_is_reported_alike(log: Opened, reseal: bool):
+def test_a_flipped_bit_is_reported_alike(log: Opened, reseal: bool):
     kinds = list(kinds_of_rows(log))
     assert {data[5] for _, data in kinds} == {0, frame.COMPRESSED, frame.ARCHIVED, frame.ERASED}
     for key, data in kinds:
-        for at in range(len(data)):
+        for at in places(data)[reseal::2]:
             forged = flipped(data, at, 1 << at % 8)
             with log.changed("events", (key, resealed(key, forged) if reseal else forged)):
                 report, taken = log.reports()
@@ -270,9 +275,9 @@ def test_a_bit_flipped_in_any_byte_is_reported_alike(log: Opened, reseal: bool):
 
 @needs_c
 @pytest.mark.parametrize("reseal", [False, True])
-def test_a_row_cut_short_anywhere_is_reported_alike(log: Opened, reseal: bool):
+def test_a_row_cut_short_is_reported_alike(log: Opened, reseal: bool):
     for key, data in kinds_of_rows(log):
-        for length in range(len(data)):
+        for length in places(data)[reseal::4]:
             forged = data[:length]
             forged = resealed(key, forged) if reseal and length >= 4 else forged
             with log.changed("events", (key, forged)):
@@ -283,7 +288,7 @@ def test_a_row_cut_short_anywhere_is_reported_alike(log: Opened, reseal: bool):
 @needs_c
 def test_events_in_each_others_place_are_reported_alike(log: Opened):
     rows = [row for row in log.rows["events"] if row[1][5] == 0]
-    for (one, first), (other, second) in pairwise(rows):
+    for (one, first), (other, second) in list(pairwise(rows))[::3]:
         with log.changed("events", (one, resealed(one, second)), (other, resealed(other, first))):
             assert not log.reports()[0].ok
         with log.changed("events", (other, resealed(other, first))):
@@ -293,7 +298,7 @@ def test_events_in_each_others_place_are_reported_alike(log: Opened):
 @needs_c
 def test_rows_that_are_missing_or_too_many_are_reported_alike(log: Opened):
     for table in TABLES:
-        for key, value in log.rows[table]:
+        for key, value in log.rows[table][::4]:
             with log.changed(table, (key, None)):
                 assert not log.reports()[0].ok
             with log.changed(table, (key + b"\0", value)):

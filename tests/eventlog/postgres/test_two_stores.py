@@ -342,15 +342,14 @@ async def until_waiting(count: int, query: str) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    "newest",
-    [
-        "FROM log_tail ORDER BY era DESC LIMIT 1",
-        "FROM log_tail WHERE era >= (SELECT max(era) FROM log_tail)",
-        "FROM node WHERE id = %(row)s AND seq >= 0",
-    ],
+NEWEST = (
+    "FROM log_tail ORDER BY era DESC LIMIT 1",
+    "FROM log_tail WHERE era >= (SELECT max(era) FROM log_tail)",
+    "FROM node WHERE id = %(row)s AND seq >= 0",
 )
-async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url, newest: str):
+
+
+async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url):
     """While a dump is open, a batch looks at a few pages of versions of a row, not at all."""
     import psycopg
 
@@ -362,14 +361,16 @@ async def test_versions_that_a_snapshot_keeps_are_not_looked_through(stores, url
         for n in range(3000):
             await one.append(f"s{n}", [Noted("a")], 0, counters={"n": 1})
         asking.execute(f"SET search_path = {schema}; SET enable_seqscan = off")
-        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT position {newest}"
-        [[found]] = asking.execute(explain, {"row": one._writer._calls._row}).fetchone()
-        [pages] = asking.execute(
-            "SELECT pg_relation_size(%s) / 8192", [newest.split()[1]]
-        ).fetchone()
-        assert found["Plan"]["Actual Rows"] == 1
-        assert found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"] <= 15
-        assert pages > 20
+        for newest in NEWEST:
+            explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT position {newest}"
+            [[found]] = asking.execute(explain, {"row": one._writer._calls._row}).fetchone()
+            [pages] = asking.execute(
+                "SELECT pg_relation_size(%s) / 8192", [newest.split()[1]]
+            ).fetchone()
+            plan = found["Plan"]
+            assert plan["Actual Rows"] == 1, newest
+            assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 15, newest
+            assert pages > 20, newest
 
 
 # --- what is derived

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[3]
 STREAMS = ["ada", "b\0b", "ünï", "gone", "back"]
-KILLS = 20
+KILLS = 10
 CHILD = """
 import asyncio, sys
 sys.path[:0] = [{tests!r}, {root!r}]
@@ -284,7 +284,7 @@ async def test_an_encrypted_log_is_not_opened_for_it(tmp_path):
 
 
 async def test_a_move_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path):
-    """It is killed at 20 random moments, whatever it was doing, and run again until it is whole."""
+    """It is killed ten times, whatever it was doing, and run again until it is whole."""
     await filled(tmp_path / "log", events=400)
     async with EventLog.open(tmp_path / "log", registry) as log:
         before = await told(log)

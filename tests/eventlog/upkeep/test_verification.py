@@ -19,7 +19,6 @@ from eventlog import (
     VerifyReport,
 )
 from eventlog.core import frame
-from eventlog.core.plain_events import LIBRARY
 from eventlog.core.rows import key_id, seal, seal_record, unseal_record
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.tables import TABLES, U64, StreamRecord
@@ -28,15 +27,6 @@ pytestmark = pytest.mark.anyio
 
 Change = Callable[[Environment, Transaction], object]
 A, B = frame.stream_id("a"), frame.stream_id("b")
-
-
-@pytest.fixture(autouse=True, params=["compiled", "Python"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let events be checked both ways that there are."""
-    if request.param == "Python":
-        monkeypatch.setattr(LIBRARY, "instruction_set", 0)
-    elif not LIBRARY.instruction_set:
-        pytest.skip("events are checked by Python alone here: see plain_events.py")
 
 
 class Noted(msgspec.Struct, frozen=True):

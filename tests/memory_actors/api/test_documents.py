@@ -1,6 +1,7 @@
 """`user.documents`, as a caller sees it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from support.fakes import FakeClock
@@ -126,22 +127,23 @@ async def test_full_collections_refuse_or_prune_and_restore(open_memory, clock: 
         assert (await user.documents.get("k1", "c")).value == {"n": 1}
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda d: d.put("c", [1]),
-        lambda d: d.put("c", {"a": float("nan")}),
-        lambda d: d.put("", {}),
-        lambda d: d.put("c", {"a": "x" * 16_000_000}),
-        lambda d: d.find("c", {"$foo": 1}),
-        lambda d: d.find("c", order_by=5),
-        lambda d: d.find("c", limit=-1),
-    ],
+BAD_INPUT: tuple[Any, ...] = (
+    lambda d: d.put("c", [1]),
+    lambda d: d.put("c", {"a": float("nan")}),
+    lambda d: d.put("", {}),
+    lambda d: d.put("c", {"a": "x" * 16_000_000}),
+    lambda d: d.find("c", {"$foo": 1}),
+    lambda d: d.find("c", order_by=5),
+    lambda d: d.find("c", limit=-1),
 )
-async def test_bad_input_is_refused(open_memory, call) -> None:
+
+
+async def test_bad_input_is_refused(open_memory) -> None:
     async with open_memory() as memory:
-        with pytest.raises(InvalidInputError):
-            await call(memory.user("u").documents)
+        documents = memory.user("u").documents
+        for call in BAD_INPUT:
+            with pytest.raises(InvalidInputError):
+                await call(documents)
 
 
 TIMES = ("2026-03-01T23:30:00-05:00", "2026-03-01T12:00:00Z", "2026-03-02T01:00:00+02:00")

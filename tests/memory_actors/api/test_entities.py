@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from support.fakes import FakeClock
@@ -198,25 +199,25 @@ async def test_a_graph_at_its_limits_refuses_or_prunes_and_restores(
         assert len(await user.restore(receipt.pruned)) == 2
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda e: e.add_entity(""),
-        lambda e: e.add_entity("x" * 600),
-        lambda e: e.add_entity("x", "t", "not a list"),
-        lambda e: e.add_entity("x", "t", [""]),
-        lambda e: e.relate("a", "", "a"),
-        lambda e: e.relate("a", "r", "a", valid_from="never"),
-        lambda e: e.relate("a", "r", "a", valid_from="2021-01-01", valid_to="2020-01-01"),
-        lambda e: e.neighbours("a", depth=0),
-        lambda e: e.relationships("a", as_of=[5]),
-    ],
+BAD_INPUT: tuple[Any, ...] = (
+    lambda e: e.add_entity(""),
+    lambda e: e.add_entity("x" * 600),
+    lambda e: e.add_entity("x", "t", "not a list"),
+    lambda e: e.add_entity("x", "t", [""]),
+    lambda e: e.relate("a", "", "a"),
+    lambda e: e.relate("a", "r", "a", valid_from="never"),
+    lambda e: e.relate("a", "r", "a", valid_from="2021-01-01", valid_to="2020-01-01"),
+    lambda e: e.neighbours("a", depth=0),
+    lambda e: e.relationships("a", as_of=[5]),
 )
-async def test_bad_input_is_refused(open_memory, call) -> None:
+
+
+async def test_bad_input_is_refused(open_memory) -> None:
     async with open_memory() as memory:
         user = memory.user("u")
         await user.entities.add_entity("a")
-        with pytest.raises(InvalidInputError):
-            await call(user.entities)
+        for call in BAD_INPUT:
+            with pytest.raises(InvalidInputError):
+                await call(user.entities)
         with pytest.raises(NotFoundError, match="add it first"):
             await user.entities.relate("a", "knows", "nobody")

@@ -293,20 +293,18 @@ async def test_a_message_that_is_named_and_not_there_is_told(open_memory: Any) -
         assert (await user.extract()).message_ids == (message,)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+async def test_what_cannot_be_asked_is_refused(open_memory: Any) -> None:
+    asked = Scripted()
+    wrong: tuple[dict[str, Any], ...] = (
         {"message_ids": "mem_1"}, {"message_ids": 5}, {"message_ids": [5]},
         {"message_ids": [], "session_id": "s"}, {"metadata": 5}, {"within": {"n": object()}},
-    ],
-)  # fmt: skip
-async def test_what_cannot_be_asked_is_refused(open_memory: Any, wrong: dict[str, Any]) -> None:
-    asked = Scripted()
+    )  # fmt: skip
     async with open_memory(extractor=asked) as memory:
         user = memory.user("u")
         await say(user, "hello")
-        with pytest.raises(InvalidInputError):
-            await user.extract(**wrong)
+        for options in wrong:
+            with pytest.raises(InvalidInputError):
+                await user.extract(**options)
         assert asked.shown == []
 
 
@@ -383,63 +381,56 @@ async def test_facts_of_less_trust_are_not_shown_beside_messages_of_more(open_me
 # --- refused, one by one
 
 
-@pytest.mark.parametrize(
-    ("proposal", "why"),
-    [
-        (Proposal(action="forget", replaces="mem_other"), "no known fact"),
-        (Proposal(action="supersede", text="x", replaces=None), "no known fact"),
-        (Proposal(text="x", message_ids=("mem_other",)), "message"),
-        (Proposal(text=None), "a fact needs a text"),
-        (Proposal(text="x" * 3_000), "at most"),
-        (Proposal(text="  "), "empty"),
-        (Proposal(action="burn", text="x"), "no such action"),  # type: ignore[arg-type]
-    ],
-)
-async def test_a_senseless_proposal_is_refused_by_itself(
-    open_memory: Any, proposal: Proposal, why: str
-) -> None:
-    asked = Scripted([proposal, Proposal(text="User likes tea")])
+async def is_refused_alone(open_memory: Any, name: str, odd: Proposal, why: str) -> None:
+    asked = Scripted([odd, Proposal(text="User likes tea")])
     async with open_memory(extractor=asked) as memory:
-        user = memory.user("u")
+        user = memory.user(name)
         await say(user, "hello")
         refused, added = (await user.extract()).facts
         assert (refused.came, added.came) == ("refused", "added")
         assert why in refused.reason
         assert refused.memory_id is None
         assert await facts(user) == ["User likes tea"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"message_ids": 5}, "message_ids"),
-        ({"message_ids": None}, "message_ids"),
-        ({"message_ids": [["nested"]]}, "message_ids"),
-        ({"action": "supersede", "replaces": ["mem_1"]}, "replaces"),
-        ({"action": "forget", "replaces": {}}, "replaces"),
-        ({"action": ["add"]}, "no such action"),
-        ({"action": "\ud800"}, "no such action"),
-        ({"reason": "because \ud800"}, "reason is not valid Unicode"),
-        ({"reason": object()}, "reason must be"),
-        ({"text": "half \ud800"}, "text is not valid Unicode"),
-        ({"text": b"bytes"}, "text"),
-        ({"occurred_at": "yesterday"}, "occurred_at"),
-        ({"occurred_at": 5}, "occurred_at"),
-    ],
-)
-async def test_a_field_of_another_type_refuses_its_proposal_alone(
-    open_memory: Any, fields: dict[str, Any], why: str
-) -> None:
-    odd = Proposal(**{"text": "x", **fields})
-    asked = Scripted([odd, Proposal(text="User likes tea")])
-    async with open_memory(extractor=asked) as memory:
-        user = memory.user("u")
-        await say(user, "hello")
-        refused, added = (await user.extract()).facts
-        assert (refused.came, added.came) == ("refused", "added")
-        assert why in refused.reason
-        assert await facts(user) == ["User likes tea"]
         assert len((await user.extractions())[0].facts) == 2
+
+
+SENSELESS: tuple[tuple[Proposal, str], ...] = (
+    (Proposal(action="forget", replaces="mem_other"), "no known fact"),
+    (Proposal(action="supersede", text="x", replaces=None), "no known fact"),
+    (Proposal(text="x", message_ids=("mem_other",)), "message"),
+    (Proposal(text=None), "a fact needs a text"),
+    (Proposal(text="x" * 3_000), "at most"),
+    (Proposal(text="  "), "empty"),
+    (Proposal(action="burn", text="x"), "no such action"),  # type: ignore[arg-type]
+)
+
+
+async def test_a_senseless_proposal_is_refused_by_itself(open_memory: Any) -> None:
+    for number, (proposal, why) in enumerate(SENSELESS):
+        await is_refused_alone(open_memory, f"u{number}", proposal, why)
+
+
+OF_ANOTHER_TYPE: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"message_ids": 5}, "message_ids"),
+    ({"message_ids": None}, "message_ids"),
+    ({"message_ids": [["nested"]]}, "message_ids"),
+    ({"action": "supersede", "replaces": ["mem_1"]}, "replaces"),
+    ({"action": "forget", "replaces": {}}, "replaces"),
+    ({"action": ["add"]}, "no such action"),
+    ({"action": "\ud800"}, "no such action"),
+    ({"reason": "because \ud800"}, "reason is not valid Unicode"),
+    ({"reason": object()}, "reason must be"),
+    ({"text": "half \ud800"}, "text is not valid Unicode"),
+    ({"text": b"bytes"}, "text"),
+    ({"occurred_at": "yesterday"}, "occurred_at"),
+    ({"occurred_at": 5}, "occurred_at"),
+)
+
+
+async def test_a_field_of_another_type_refuses_its_proposal_alone(open_memory: Any) -> None:
+    for number, (fields, why) in enumerate(OF_ANOTHER_TYPE):
+        proposal = Proposal(**{"text": "x", **fields})
+        await is_refused_alone(open_memory, f"u{number}", proposal, why)
 
 
 async def test_a_list_of_messages_and_a_time_without_a_zone_will_do(open_memory: Any) -> None:

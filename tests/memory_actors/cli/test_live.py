@@ -1,7 +1,7 @@
 """Every command while an agent in another process has the store open.
 
-The agent has settings, an embedder and a summarizer of its own, and one of them has keys: what runs
-here has none of that. `LINES` names every command that there is: a new one has to say what it does.
+The agent has settings, an embedder, a summarizer and keys of its own: what runs here has none of
+that. `LINES` names every command that there is: a new one has to say what it does.
 """
 
 import json
@@ -71,12 +71,12 @@ class Live(NamedTuple):
         return error
 
 
-@pytest.fixture(scope="module", params=["plain", "encrypted"])
-def live(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     directory = tmp_path_factory.mktemp("live")
     (directory / "lines.jsonl").write_text('{"content": "was imported"}\n')
     (directory / "text.txt").write_text("In order to sail, wait for the wind. " * 3)
-    with agent(directory / "memory", request.param) as (pid, ids):
+    with agent(directory / "memory", "encrypted") as (pid, ids):
         made = Live(directory, pid, ids)
         made.json("backup", str(directory / "backup"))
         made.json("heads", str(directory / "heads.json"))
@@ -160,10 +160,8 @@ def test_what_a_client_cannot_have_is_refused(
 
 
 def test_the_keys_that_the_owner_has_may_be_named(live: Live) -> None:
-    keys = live.directory / "memory.keys"
-    if keys.exists():
-        assert live("list", "--key-file", "memory.keys", "--user", "ada").exit_code == 0
-        assert live("list", "--encrypt", "--user", "ada").exit_code == 2, "only for a new store"
+    assert live("list", "--key-file", "memory.keys", "--user", "ada").exit_code == 0
+    assert live("list", "--encrypt", "--user", "ada").exit_code == 2, "only for a new store"
 
 
 def test_the_doctor_asks_who_has_the_store(live: Live) -> None:

@@ -133,12 +133,6 @@ def test_labels_are_those_of_scikit_learn(shape: str, tile_rows: int):
     np.testing.assert_array_equal(labels, model.fit_predict(vectors))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_labels_are_those_of_the_textbook(shape: str):
-    vectors = clear_of(SHAPES[shape](), EPS)
-    assert dbscan(vectors).tolist() == textbook(vectors, EPS, 5)
-
-
 def test_a_contested_border_point_goes_to_the_first_cluster():
     """A contested border point goes to the cluster that comes first."""
     assert dbscan(circle(*LEFT, *CONTESTED, *RIGHT)).tolist() == [0] * 5 + [0] + [1] * 5

@@ -28,10 +28,9 @@ def test_there_are_enough_pairs_of_both_kinds_in_both_parts() -> None:
         assert sum(not pair.supersedes for pair in part) >= least
 
 
-@pytest.mark.parametrize("pair", TUNED_ON, ids=_shown)
-def test_a_tuned_pair_is_judged_as_people_judge(pair: Pair) -> None:
-    """A pair that was tuned on is judged as people judge it."""
-    assert proposes(pair) == pair.supersedes
+def test_a_tuned_pair_is_judged_as_people_judge() -> None:
+    """Every pair that was tuned on is judged as people judge it."""
+    assert [_shown(pair) for pair in TUNED_ON if proposes(pair) != pair.supersedes] == []
 
 
 def test_held_out_pairs_have_no_false_positive() -> None:
@@ -60,10 +59,9 @@ def test_whatever_says_otherwise_shares_the_words_that_are_looked_up() -> None:
     assert changes > len(PAIRS) / 2
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=_shown)
-def test_no_fact_says_otherwise_than_itself(pair: Pair) -> None:
-    for text in (pair.older, pair.newer):
-        assert evidence(read(text), read(text)) is None
+def test_no_fact_says_otherwise_than_itself() -> None:
+    facts = {text for pair in PAIRS for text in (pair.older, pair.newer)}
+    assert [text for text in facts if evidence(read(text), read(text)) is not None] == []
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,26 @@ def is_live(memory: MemorySystem, user_id: str) -> bool:
 
 
 async def freeze(memory: MemorySystem) -> None:
-    """Stop the renewals of a node, and wait until its lease has expired."""
+    """Stop the renewals of a node, and end its lease as if it had expired."""
     leases = node_of(memory).placement.leases
 
     async def never(_connection) -> None:
         await asyncio.sleep(0.01)
 
     leases._renew = never
-    await asyncio.sleep(leases._lease_s * 1.1)
+    while leases._is_unanswered:  # a renewal under way would still land
+        await asyncio.sleep(0.001)
+    expire = "UPDATE node SET expires_at = clock_timestamp() WHERE id = %b"
+    await leases._database.run(expire, [leases._node])
+    leases._held_until_s -= leases._lease_s * 1.1
+
+
+async def renews_again(memory: MemorySystem) -> None:
+    """Let a node that was frozen renew its lease."""
+    leases = node_of(memory).placement.leases
+    del leases._renew
+    while leases.seconds_left() <= 0:
+        await asyncio.sleep(0.01)
 
 
 async def test_a_memory_is_kept_in_a_database(url):
@@ -148,13 +160,16 @@ async def test_a_call_outlives_the_node_it_was_asked_of(nodes):
     one, other = nodes
     await one.user("ada").add("Ada enjoys skiing")
     await other.user("ada").count()
-    held = asyncio.Event()
+    held, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
     append = node_of(one).memory._eventlog.append
 
     async def stuck(*args, **kwargs):
         held.set()
-        await asyncio.sleep(3)
-        return await append(*args, **kwargs)
+        await go_on.wait()
+        try:
+            return await append(*args, **kwargs)
+        finally:
+            over.set()
 
     node_of(one).memory._eventlog.append = stuck
     adding = asyncio.create_task(other.user("ada").add("Ada lives in Davos"))
@@ -162,7 +177,8 @@ async def test_a_call_outlives_the_node_it_was_asked_of(nodes):
     await freeze(one)
 
     added = await adding
-    await asyncio.sleep(1.5)
+    go_on.set()
+    await over.wait()
     assert [m.memory_id for m in await other.user("ada").list_memories()].count(
         added.memory_id
     ) == 1
@@ -175,20 +191,23 @@ async def test_an_answer_that_was_lost_is_given_again(nodes):
     await one.user("ada").add("Ada enjoys skiing")
     await other.user("ada").count()
     append = node_of(one).memory._eventlog.append
+    landed, go_on = asyncio.Event(), asyncio.Event()
 
     async def lands_late(*args, **kwargs):
         appended = await append(*args, **kwargs)
-        await asyncio.sleep(3)
+        landed.set()
+        await go_on.wait()
         return appended
 
     node_of(one).memory._eventlog.append = lands_late
     adding = asyncio.create_task(other.user("ada").add("Ada lives in Davos"))
-    await asyncio.sleep(0.1)
+    await landed.wait()
     await freeze(one)
     added = await adding
 
     assert (await other.user("ada").get(added.memory_id)).content == "Ada lives in Davos"
     assert await other.user("ada").count() == 2
+    go_on.set()
 
 
 async def test_a_call_that_is_asked_again_claims_the_user_before_it_looks_into_the_log(nodes):
@@ -261,8 +280,7 @@ async def test_an_erased_user_is_forgotten_by_every_node(nodes, url):
     await one.user("bob").add("Bob rows")
     await freeze(other)
     assert await one.user("ada").count() == 3
-    del node_of(other).placement.leases._renew
-    await asyncio.sleep(1)
+    await renews_again(other)
 
     receipt = await other.erase("ada")
 

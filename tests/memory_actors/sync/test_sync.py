@@ -262,18 +262,18 @@ def test_the_stub_is_what_the_script_makes() -> None:
     assert made.stub() == path.parents[1].joinpath("memory_actors/sync/__init__.pyi").read_text()
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "context"])
-def test_a_method_shows_the_docstring_and_the_types_of_the_async_one(name: str) -> None:
-    operation = OPERATIONS[name]
-    kind = getattr(sync_api, OWNERS[name.rpartition(".")[0]].__name__)
-    method = getattr(kind, operation.method.__name__)
-    if name not in BY_HAND:
-        assert inspect.getdoc(method) == operation.doc
-    assert inspect.getdoc(method)
-    if name in ("system.import_events", "system.restore_backup"):
-        return
-    ours, theirs = inspect.signature(method), inspect.signature(operation.method)
-    named = [one for one in ours.parameters if one not in ("self", "cls")]
-    assert named == [one for one in theirs.parameters if one not in ("self", "cls")]
-    assert all(ours.parameters[one].annotation is not inspect.Parameter.empty for one in named)
-    assert ours.return_annotation is not inspect.Signature.empty
+def test_every_method_shows_the_docstring_and_the_types_of_the_async_one() -> None:
+    for name, operation in OPERATIONS.items():
+        if name == "context":
+            continue
+        kind = getattr(sync_api, OWNERS[name.rpartition(".")[0]].__name__)
+        method = getattr(kind, operation.method.__name__)
+        assert inspect.getdoc(method), name
+        assert name in BY_HAND or inspect.getdoc(method) == operation.doc, name
+        if name in ("system.import_events", "system.restore_backup"):
+            continue
+        ours, theirs = inspect.signature(method), inspect.signature(operation.method)
+        named = [one for one in ours.parameters if one not in ("self", "cls")]
+        assert named == [one for one in theirs.parameters if one not in ("self", "cls")], name
+        annotations = {ours.parameters[one].annotation for one in named} | {ours.return_annotation}
+        assert inspect.Parameter.empty not in annotations, name

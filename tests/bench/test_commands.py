@@ -1,0 +1,246 @@
+"""Each measurement of `python -m bench` runs on something tiny, fills its tables and cleans up."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from support.postgres import server
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from bench import clustering, compaction, improve, limits, processes, report
+from bench.__main__ import main
+from bench.churn import Churn, maintain
+from bench.corpus import corpus
+from bench.peer_stores import Spec, missing
+from bench.peers_child import _no_network
+from bench.peers_plan import make_plan, read_plan, write_plan
+from bench.report import Options, Report, Table, scratch
+from bench.supersedes import read_pairs
+from memory_actors.compaction.clusters import dbscan
+from memory_actors.interchange.locomo import read_locomo
+from memory_actors.search.dot_products import coded_units
+
+TALK = [
+    {"speaker": "Ada", "dia_id": f"D1:{n}", "text": f"Yes {n}, skiing in the Alps was great fun!"}
+    for n in range(1, 9)
+]
+CONVERSATION = {
+    "sample_id": "conv-1",
+    "conversation": {
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": TALK,
+        "session_2_date_time": "3:00 pm on 9 May, 2023",
+        "session_2": [{"speaker": "Tom", "dia_id": "D2:1", "text": "It rains."}],
+    },
+    "qa": [
+        {"question": "What did Ada enjoy?", "evidence": ["D1:3"], "category": 4},
+        {"question": "Who rains?", "evidence": ["D9:9"], "category": 1},
+    ],
+}
+FACTS = [
+    ("m0", "User lives in Bristol.", "2023-01-01T00:00:00+00:00"),
+    ("m1", "User lives in Glasgow now.", "2025-01-01T00:00:00+00:00"),
+]
+TINY: Mapping[str, Sequence[str]] = {
+    "log": ("--events", "256"),
+    "replay": ("--events", "300"),
+    "memory": ("--sizes", "30", "--sizes", "60", "--calls", "2", "--without-model"),
+    "users": ("--users", "12", "--memories", "5", "--calls", "10"),
+    "fill": ("--marks", "10", "--marks", "20", "--calls", "2", "--users", "2"),
+    "enterprise": ("--memories", "60", "--calls", "2"),
+    "crossover": ("--sizes", "60", "--sizes", "400", "--queries", "4"),
+    "locomo": ("LOCOMO", "--embedder", "hashed"),
+    "churn": ("--rows", "400", "--queries", "10"),
+    "clustering": ("--sizes", "400"),
+    "compaction": ("--memories", "150", "--calls", "4", "--embedder", "hashed"),
+    "improve": ("--rounds", "200", "--kb", "50"),
+    "limits": ("--memories", "100", "--calls", "3"),
+    "growth": ("--sizes", "30", "--sizes", "90", "--users", "2", "--calls", "3"),
+    "storage": ("--sizes", "40", "--sizes", "90"),
+    "takeover": ("--memories", "60", "--url", "URL"),
+    "processes": ("--clients", "1", "--seconds", "0.2", "--memories", "200", "--kills", "1",
+                  "--calls", "3"),
+    "peers": ("LOCOMO", "--embedder", "hashed", "--memories", "60", "--calls", "2", "--rounds",
+              "1", "--only", "memory-actors"),
+    "vectors": ("--sizes", "100", "--queries", "5"),
+    "supersedes": ("SET", "--embedder", "hashed"),
+    "tokens": ("--tokenizer", "TOKENIZER", "--set", "SET"),
+}  # fmt: skip
+MAY_MISS_AN_AIM = {"churn", "improve", "processes"}
+MAY_BE_EMPTY = {"Skipped", "Pairs", "Turn R@10 against the first row, by resampling"}
+
+
+@pytest.fixture
+def files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Return the paths that stand for the words in capitals."""
+    directory = tmp_path_factory.mktemp("files")
+    (directory / "locomo.json").write_text(json.dumps([CONVERSATION]))
+    memories = [dict(zip(("id", "text", "time"), fact, strict=True)) for fact in FACTS]
+    asked = [{"text": "User lives in Bristol", "evidence": ["m1"], "category": "update"}]
+    users = [{"id": "Ada", "memories": memories, "questions": asked}]
+    (directory / "set.json").write_text(json.dumps({"name": "tiny", "users": users}))
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(directory / "tokenizer.json"))
+    return {
+        "LOCOMO": str(directory / "locomo.json"),
+        "SET": str(directory / "set.json"),
+        "TOKENIZER": str(directory / "tokenizer.json"),
+    }
+
+
+def bench(directory: Path, *arguments: str) -> Result:
+    everywhere = ["--dir", str(directory), "--runs", "1", "--json"]
+    return CliRunner().invoke(main, [*arguments, *everywhere], catch_exceptions=False)
+
+
+def tables(result: Result) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each table by column, by its title."""
+    return {
+        table["title"]: [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+        for table in json.loads(result.stdout)["tables"]
+    }
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_measurement_fills_its_tables_and_leaves_nothing(
+    name: str, tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "crossover":
+        pytest.importorskip("hnswlib")
+    monkeypatch.setattr(limits, "installed_model", lambda: None)
+    few = {"MEMORIES": 200, "WARM_UP_CALLS": 2, "KILL_GAP_S": 0.2, "CLIENTS_KILLED_BESIDE": 1}
+    for constant, fewer in few.items():
+        monkeypatch.setattr(processes, constant, fewer)
+    words = {**files, "URL": server().url if name == "takeover" else ""}
+    result = bench(tmp_path, name, *(words.get(word, word) for word in TINY[name]))
+    assert result.exit_code in ((0, 1) if name in MAY_MISS_AN_AIM else (0,)), result.output
+    facts = json.loads(result.stdout)["facts"]
+    assert {"packages", "filesystem", "fsync", "seed", "runs", "load"} <= set(facts)
+    assert {title for title, rows in tables(result).items() if not rows} <= MAY_BE_EMPTY
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_measurement_is_tried() -> None:
+    elsewhere = {"cluster", "faults", "house", "kill", "longmemeval", "mutants", "recall", "scale"}
+    by_hand = {"dashboard", "encryption", "learn", "nodes", "postgres", "quota", "sync"}
+    assert set(main.commands) - elsewhere - by_hand == set(TINY)
+
+
+# --- what a measurement takes for a failure
+
+
+def test_a_memory_that_is_lost_fails_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def all_but_one(user: Any) -> list[Any]:
+        return (await plain(user))[1:]
+
+    plain = compaction.checks.all_of
+    monkeypatch.setattr(compaction.checks, "all_of", all_but_one)
+    result = bench(tmp_path, "compaction", *TINY["compaction"])
+    assert result.exit_code == 1
+    assert tables(result)["Nothing is lost"][0]["so"] == "NO"
+
+
+def test_a_loop_that_slows_down_fails_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(improve, "SLOWER_MAX", 0.0)
+    assert bench(tmp_path, "improve", *TINY["improve"]).exit_code == 1
+
+
+def test_labels_that_differ_fail_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def child(name: str, directory: Path) -> clustering.Clustered:
+        labels = dbscan(np.load(directory / "vectors.npy"))
+        labels[0] = 99 if name == clustering.OURS else -1
+        np.save(directory / f"{name}.npy", labels)
+        return clustering.Clustered(1.0, None, None)
+
+    monkeypatch.setattr(clustering, "_child", child)
+    monkeypatch.setattr(clustering, "find_spec", lambda _name: object())
+    assert bench(tmp_path, "clustering", *TINY["clustering"]).exit_code == 1
+
+
+def test_the_texts_beside_a_churned_index_are_those_that_live_in_it() -> None:
+    churned = Churn(400, 5, 1, np.random.default_rng(1))
+    churned.add(400)
+    churned.replace(0.5)
+    churned.delete(0.9)
+    view = maintain(churned._index).view()
+    order, kept = np.argsort(view.labels[view.alive]), np.argsort(churned._labels)
+    np.testing.assert_array_equal(view.labels[view.alive][order], churned._labels[kept])
+    living = view.vectors.at(view.alive).codes[order]
+    np.testing.assert_array_equal(living, coded_units(churned._vectors[kept]).codes)
+
+
+# --- what measurements are given
+
+
+def test_a_corpus_comes_from_its_seed() -> None:
+    assert corpus(500, 1) == corpus(500, 1) != corpus(500, 2)
+
+
+def test_a_plan_for_peers_survives_its_file(tmp_path: Path, files: Mapping[str, str]) -> None:
+    made = make_plan(read_locomo(Path(files["LOCOMO"])), 20, 2, "hashed", 1)
+    write_plan(made, tmp_path)
+    assert read_plan(tmp_path) == made
+
+
+def test_a_peer_that_is_not_installed_is_skipped_with_the_cure() -> None:
+    reason = missing(Spec("x:Y", ("json", "no_such_module"), ()))
+    assert reason == "not installed: no_such_module (pip install 'memory-actors[peers]')"
+
+
+def test_the_network_is_shut_for_peers() -> None:
+    with pytest.raises(ConnectionRefusedError, match=r"hub\.example"):
+        _no_network("socket.getaddrinfo", ("hub.example", 443))
+    _no_network("socket.connect", (None, ("127.0.0.1", 80)))
+
+
+def test_a_plot_without_matplotlib_is_refused_before_an_hour_of_measuring(
+    tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = bench(tmp_path, "peers", files["LOCOMO"], "--plot", str(tmp_path))
+    assert result.exit_code == 1
+    assert "memory-actors[peers]" in result.output
+
+
+def test_a_line_that_is_no_judged_pair_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.txt"
+    path.write_text("+ one text alone")
+    with pytest.raises(click.ClickException, match=r"pairs\.txt:1"):
+        list(read_pairs(path))
+
+
+# --- what measurements print
+
+
+def test_a_directory_in_memory_is_refused_unless_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "filesystem", lambda _path: "tmpfs")
+    with pytest.raises(click.ClickException, match="--dir"), scratch(Options(None, 1, 1)):
+        pass
+    with scratch(Options(tmp_path, 1, 1)) as directory:
+        assert directory.parent == tmp_path
+
+
+def test_people_get_aligned_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("Things", ["name", "count", "ratio"], [["a", 12_345, 0.5], ["bcd", 1, None]])
+    report.show(Report("Name", {"seed": 1}, [table], ["a note"]), as_json=False)
+    assert capsys.readouterr().out.splitlines()[6:10] == [
+        "name   count  ratio",
+        "----  ------  -----",
+        "a     12,345  0.500",
+        "bcd        1      -",
+    ]
