@@ -21,6 +21,7 @@ from memory_actors import ClusterReport, Limits, Memory, MemorySystem, Receipt, 
 from memory_actors.base.streams import stream_of
 from memory_actors.compaction import throttling
 from memory_actors.kinds import user_state
+from memory_actors.search.retrieval import COMPRESSED_SCORE_MIN
 from memory_actors.users import live_user
 from support.clients import (
     ACTS,
@@ -301,8 +302,13 @@ class SystemMachine(RuleBasedStateMachine):
         unsearched = {m.memory_id for m in found if m.memory_type == "context"}
         folded = {one for hit in hits for one in hit.near_duplicates} & lasting(found)
         assert (lasting(hits) | folded) - beside == lasting(found) - beside - unsearched
-        assert len(lasting(hits) & beside) <= 2
-        assert len((lasting(hits) | folded) & beside) >= min(len(beside), 2)
+        told = [hit for hit in hits if hit.memory_id in beside]
+        assert len(told) <= 2
+        assert all(hit.score >= COMPRESSED_SCORE_MIN for hit in told)
+        for memory in [memory for memory in found if memory.memory_id in beside][:1]:
+            hits = self.run(user.retrieve(memory.content, top_k=1_000))
+            alike = {one for hit in hits for one in hit.near_duplicates}
+            assert memory.memory_id in lasting(hits) | alike, "a summary answers its own words"
         assert {m.memory_id for m in found if m.memory_type == SHORT} <= set(held.of(SHORT))
         for memory in found:
             held.check(memory)
