@@ -150,6 +150,25 @@ def _check_document(command: Any, decided: Decided) -> None:
     assert text_digest(text) == row.digest or told.memory_id in command.used
 
 
+def _check_superseded(command: Any, decided: Decided) -> None:
+    """A pair is marked exactly where both are as they were compared, and it is news."""
+    rows = decided.before.long_term.held.rows
+    for pair in command.pairs:
+        older, newer = rows.get(pair.memory_id), rows.get(pair.superseded_by_id)
+        is_new = (
+            older is not None
+            and newer is not None
+            and not older.settled
+            and long_term.age(older) < long_term.age(newer)
+            and (older.digest, newer.digest) == (pair.older_digest, pair.newer_digest)
+            and (newer.memory_id, newer.digest) not in [(m.by, m.digest) for m in older.superseded]
+        )
+        assert bool(decided.events) == is_new
+        if is_new:
+            after = decided.after.long_term.held.rows[pair.memory_id]
+            assert pair.superseded_by_id in [mark.by for mark in after.superseded]
+
+
 def _check_relationship(command: Any, decided: Decided) -> None:
     rows = decided.after.entity.graph.held.rows.values()
     ends = {(row.source_id, row.target_id) for row in rows}
@@ -182,6 +201,7 @@ CHECKS: dict[type, Callable[[Any, Decided], None]] = {
     working.SetKey: _check_key,
     short_term.AddMessage: _check_message,
     long_term.AddMemories: _check_memories,
+    long_term.SupersedeMemories: _check_superseded,
     entity.AddEntity: _check_entity,
     entity.Relate: _check_relationship,
     episodic.StartEpisode: _check_started,
