@@ -325,7 +325,7 @@ def ranked_well(examples: Iterable[Example], table: Any) -> dict[str, tuple[floa
             order = np.argsort(-scores, kind="stable")
             got = one.answers[order[:10]].sum() / min(10, one.evidence)
             found[one.of_set].append((min(1.0, float(got)), float(one.answers[order[0]])))
-    return {name: tuple(np.mean(each, 0)) for name, each in found.items()}
+    return {name: tuple(np.mean(each, 0).tolist()) for name, each in found.items()}
 
 
 def run(
