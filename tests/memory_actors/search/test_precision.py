@@ -17,7 +17,6 @@ from memory_actors.search.embedding.default import DefaultEmbedder
 pytestmark = pytest.mark.anyio
 TOPICS = Path(__file__).parent / "topics"
 COUNT = 5
-BELOW_COSINE_MAX = 0.05  # on one set: what it loses there, it has to win on the other
 
 
 def topics(name: str) -> dict[str, list[str]]:
@@ -52,14 +51,11 @@ def by_cosine(asked: Mapping[str, Sequence[str]], embedder: Any) -> list[list[st
     return [[facts[place] for place in np.argsort(-row)[:COUNT]] for row in scores]
 
 
-async def test_small_stores_of_facts_are_found_as_well_as_by_cosine(tmp_path: Path) -> None:
-    embedder = DefaultEmbedder()
-    ours: dict[str, float] = {}
-    cosine: dict[str, float] = {}
-    for name in ("facts", "notes"):
-        asked = topics(name)
-        async with MemorySystem.open(tmp_path / name, embedder=embedder) as memory:
-            ours[name] = precision(await by_us(asked, memory), asked)
-        cosine[name] = precision(by_cosine(asked, embedder), asked)
-        assert ours[name] >= cosine[name] - BELOW_COSINE_MAX, (ours, cosine)
-    assert sum(ours.values()) >= sum(cosine.values()), (ours, cosine)
+@pytest.mark.parametrize("name", ["facts", "notes"])
+async def test_small_stores_of_facts_are_found_as_well_as_by_cosine(
+    tmp_path: Path, name: str
+) -> None:
+    embedder, asked = DefaultEmbedder(), topics(name)
+    async with MemorySystem.open(tmp_path, embedder=embedder) as memory:
+        ours = precision(await by_us(asked, memory), asked)
+    assert ours >= precision(by_cosine(asked, embedder), asked)
