@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
@@ -483,3 +484,20 @@ def test_a_memory_that_stands_for_one_that_is_skipped_is_not_pruned_for_another(
     machine.adds_memories(items=said, prune=True, on_duplicate="skip")
     left = machine.deciding.state.long_term.held.rows.values()
     assert {row.digest for row in left} == {text_digest("older"), text_digest("new")}
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_documents_meet_their_limits_exactly_when_put_and_restored(prune: bool) -> None:
+    """The oracle of room tries each step at the limit that it meets exactly, and one below."""
+    machine = UserMachine()
+    machine.begins(((10, 200), (10, 200), (10, 200)), {"structured"})
+    for number, key in enumerate(("k1", "k2", "k3")):
+        machine.puts_a_document(
+            collection="s", key=key, value="x" * (20 + number), own=None, at=number, metadata={},
+            pinned=False, prune=prune,
+        )  # fmt: skip
+    machine.deletes_one(which=0, number=0)
+    machine.deletes_one(which=0, number=0)
+    machine.restores_what_went_last()
+    machine.restores_some(which=0, numbers=[0])
+    assert len(machine.rows(structured)) == 3
