@@ -3,6 +3,7 @@
 from eventlog.core.capabilities import ArchivingStore as ArchivingStore
 from eventlog.core.capabilities import BackupStore as BackupStore
 from eventlog.core.capabilities import CappingStore as CappingStore
+from eventlog.core.capabilities import ChainedStore as ChainedStore
 from eventlog.core.capabilities import CountingStore as CountingStore
 from eventlog.core.capabilities import DerivingStore as DerivingStore
 from eventlog.core.capabilities import ErasingStore as ErasingStore

@@ -272,6 +272,8 @@ class EventLog(LogUpkeep, TakesAppends):
     async def chain_at(self, stream: str, version: int) -> bytes:
         """Return the chain value of an event of a stream. See `ChainedStore`."""
         check_stream_name(stream)
+        if not 0 < version <= U64_MAX:
+            return b""
         with self._env.read() as txn:
             return self._reading.chain_at(txn, stream, version)
 

@@ -37,7 +37,9 @@ TESTS = {
     f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
     f"{KINDS}/short_term/__init__.py": (f"{UNIT}/test_short_term.py", *WHOLE),
     f"{KINDS}/long_term/decide.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
-    f"{KINDS}/long_term/superseding.py": (f"{UNIT}/test_long_term.py", *WHOLE),
+    f"{KINDS}/long_term/superseding.py": (
+        f"{UNIT}/test_superseding.py", f"{UNIT}/test_long_term.py", *WHOLE,
+    ),
     f"{KINDS}/rows.py": (f"{UNIT}/test_rows.py", f"{UNIT}/test_structured.py", *WHOLE),
     f"{KINDS}/entity/decide.py": ENTITIES,
     f"{KINDS}/entity/relationships.py": ENTITIES,

@@ -127,16 +127,17 @@ def _run(session: pytest.Session, mutant: Mutation | None) -> int:
 def _exchange(module: CodeType) -> bool:
     """Give the functions of a module their new code; say whether all could take theirs."""
     new = {(code.co_qualname, code.co_firstlineno): code for code in _codes(module)}
-    for function in [one for one in gc.get_objects() if isinstance(one, FunctionType)]:
+    gc.unfreeze()  # a collection that was frozen hides every function
+    everything = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+    functions = [one for one in everything if one.__code__.co_filename == module.co_filename]
+    for function in functions:
         code = function.__code__
-        if code.co_filename != module.co_filename:
-            continue
         key = (code.co_qualname, code.co_firstlineno)
         try:
             function.__code__ = new.get(key, code)
         except ValueError:  # it lost a variable of the function around it
             return False
-    return True
+    return bool(functions)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

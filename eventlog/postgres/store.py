@@ -63,7 +63,14 @@ from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, del
 from eventlog.postgres.leases import LEASE_S, PgLeases
 from eventlog.postgres.plan import Believed, FirstResult, same_request
 from eventlog.postgres.preparing import prepare
-from eventlog.postgres.reading import LOCATE, READ_ALL, READ_STREAM, READ_VERSIONS, RowReading
+from eventlog.postgres.reading import (
+    LOCATE,
+    READ_ALL,
+    READ_CHAIN,
+    READ_STREAM,
+    READ_VERSIONS,
+    RowReading,
+)
 from eventlog.postgres.side_tables import SideTables
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
@@ -323,6 +330,14 @@ class PgEventStore(SideTables, TakesAppends):
         if sought:
             rows = await self._database.run(READ_VERSIONS, [frame.stream_id(stream), sought])
         return self._reading.versions(stream, versions, rows, dropped)
+
+    async def chain_at(self, stream: str, version: int) -> bytes:
+        """Return the chain value of an event of a stream. See `ChainedStore`."""
+        check_stream_name(stream)
+        if not 0 < version <= I64_MAX:
+            return b""
+        rows = await self._database.run(READ_CHAIN, [frame.stream_id(stream), version])
+        return frame.chain_of(rows[0][0]) if rows else b""
 
     async def version_at(
         self, stream: str, *, position: int | None = None, recorded_at_us: int | None = None

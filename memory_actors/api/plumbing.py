@@ -16,6 +16,14 @@ def from_origins(user: UserMemory, origins: Origins) -> UserMemory:
     return user._speaking_for(origins)
 
 
+def writing_again(user: UserMemory, agent_id: str | None, lives_until_us: int | None) -> UserMemory:
+    """Return a handle for memories of another store, with their agent and the time they expire.
+
+    None: as the handle has it. No I/O.
+    """
+    return user._writing_again(agent_id, lives_until_us)
+
+
 async def put_block(
     user: UserMemory, memory_id: str, item: Item, data: Mapping[str, Any]
 ) -> Receipt:

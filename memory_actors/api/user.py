@@ -84,8 +84,14 @@ class UserMemory(UserReads):
         return self._speaking_for(origin(source, trust))
 
     def _speaking_for(self, origins: Origins) -> Self:
+        return self._with(self._scope.speaking_for(origins))
+
+    def _writing_again(self, agent_id: str | None, lives_until_us: int | None) -> Self:
+        return self._with(self._scope.writing_again(agent_id, lives_until_us))
+
+    def _with(self, scope: Scope) -> Self:
         handle = copy(self)
-        UserMemory.__init__(handle, self._scope.speaking_for(origins))
+        UserMemory.__init__(handle, scope)
         return handle
 
     # --- write

@@ -13,6 +13,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.clusters import Points, clusters, dbscan, topics
+from memory_actors.compaction.series import entries, joined, may_be_entries
 from memory_actors.compaction.summarizers import Cluster, ExtractiveSummarizer
 from memory_actors.compaction.throttling import one_thread
 from memory_actors.kinds.compacting import CompactedKind
@@ -101,7 +102,7 @@ async def clustered(
             return clusters(dbscan(vectors, settings.compaction_eps, least), least)
 
     found: list[Old] = []
-    for members in await anyio.to_thread.run_sync(work):
+    for members in await _with_series(scope, batch, await anyio.to_thread.run_sync(work)):
         cluster = batch.some(members)
         if sum(row.size_bytes for row in cluster.rows) <= NARROW_BYTES:
             found.append(cluster)
@@ -110,6 +111,21 @@ async def clustered(
         split = partial(_narrow, cluster, said, vectors[members], least, judge)
         found += await anyio.to_thread.run_sync(split)
     return found
+
+
+async def _with_series(scope: Scope, batch: Old, found: list[Points]) -> list[Points]:
+    """Return clusters with those that are of one series joined."""
+    some = [batch.some(members) for members in found]
+    candidates = [may_be_entries(cluster.rows) for cluster in some]
+    if sum(candidates) < 2:
+        return found
+    repeated = [
+        entries(cluster.rows, await said_by(scope, cluster)) if candidate else None
+        for cluster, candidate in zip(some, candidates, strict=True)
+    ]
+    return [
+        np.sort(np.concatenate([found[place] for place in places])) for places in joined(repeated)
+    ]
 
 
 def _narrow(

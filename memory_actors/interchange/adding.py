@@ -16,13 +16,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.plumbing import from_origins, put_block, put_summary
+from memory_actors.api.plumbing import from_origins, put_block, put_summary, writing_again
 from memory_actors.base.errors import (
     InvalidInputError,
     NotFoundError,
     NotOfferedError,
     QuotaExceededError,
 )
+from memory_actors.base.origins import Origins
 from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, as_record
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, ImportReport, datetime_of
@@ -90,15 +91,27 @@ class Adder(Entries):
 
         :raises QuotaExceededError: no room for one; the message names its place.
         """
-        for (is_fact, origins), run in groupby(
+        for (is_fact, *written), run in groupby(
             entries,
-            key=lambda one: (one.kind is MemoryType.LONG_TERM and one.parts is None, one.origins),
-        ):
-            self._user = from_origins(self._given, origins) if origins else self._given
+            key=lambda one: (
+                one.kind is MemoryType.LONG_TERM and one.parts is None,
+                one.origins, one.agent_id, one.expires_at_us,
+            ),
+        ):  # fmt: skip
+            self._user = self._writing(*written)
             some = list(run)
             if not is_fact or not await self._are_added(some):
                 for entry in some:
                     await self._add_one(entry)
+
+    def _writing(
+        self, origins: Origins, agent_id: str | None, expires_at_us: int | None
+    ) -> UserMemory:
+        """Return the handle that writes entries as they were written where they come from."""
+        user = from_origins(self._given, origins) if origins else self._given
+        if agent_id is None and expires_at_us is None:
+            return user
+        return writing_again(user, agent_id, expires_at_us)
 
     def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
         """Return what came of all that was added so far; `notes` are of what was read."""

@@ -24,6 +24,7 @@ Every field but the content may be left out:
   relationship's is its `valid_from`
 - `session`, `role`, `metadata` (a JSON object), `pinned`: where the kind has them
 - `times_seen`, `last_seen_at`: how often a fact was said, and when last
+- `agent`, `expires_at`: the agent that wrote it, and the end of its time to live
 - `source`, `trust`: where it comes from and how far that is trusted, as `memory.user` has them
 - `origins`, in place of both: who had a say in it, a list of {"source", "trust"}; a file is taken
   at its word
@@ -77,6 +78,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 """(done, total), in units of the work at hand; a total of 0 means that it is not known."""
 
 SAME_AS: Final = {
+    "agent_id": "agent",
     "memory_id": "id",
     "occurred_at": "timestamp",
     "session_id": "session",
@@ -110,6 +112,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origins: tuple[Origin, ...] = ()
     source: str | None = None
     trust: str | None = None
+    agent: str | None = None
+    expires_at: str | float | None = None
 
 
 _WholeLine: Any = msgspec.defstruct(
@@ -171,6 +175,10 @@ class ReadLine(NamedTuple):
     """The data that it has besides, or instead of, its content."""
     origins: Origins = ()
     """Its origins, if the line says so."""
+    agent_id: str | None = None
+    """The agent that wrote it, if the line says so."""
+    expires_at_us: int | None = None
+    """The end of its time to live, if the line says so."""
     other_id: str | None = None
     """The id that it gets where its own stands for another memory; None: it is refused there."""
 
@@ -198,6 +206,8 @@ def line_of(memory: Memory) -> bytes:
         memory_type=None if memory.memory_type == MemoryType.LONG_TERM else memory.memory_type,
         metadata=metadata or None,
         origins=memory.origins,
+        agent=None if memory.memory_type == MemoryType.EPISODIC else memory.agent_id,
+        expires_at=None if memory.expires_at is None else memory.expires_at.isoformat(),
         **{name: _plain_of(memory, name) for name in PLAIN if name in has},
         **_said(memory),
     )
@@ -275,7 +285,11 @@ class LineReader:
         )
         value = line.value if kind is MemoryType.WORKING else msgspec.UNSET
         origins = checked(line.origins) or origin(line.source, line.trust)
-        return ReadLine(place, kind, item, value, parts, origins)
+        return ReadLine(
+            place, kind, item, value, parts, origins,
+            agent_id=check_optional_name(line.agent, "agent"),
+            expires_at_us=micros_of(line.expires_at, "expires_at"),
+        )  # fmt: skip
 
     def _own_id(self, line: Line, kind: MemoryType, occurred_at_us: int | None) -> str:
         """Return the id of a line that names none: the same for the same line of the same file."""
@@ -313,6 +327,8 @@ def _is_ours(name: str, fields: Mapping[str, Any]) -> bool:
         return fields.get("memory_type") in HAVE_DATA
     if name == "compressed":
         return isinstance(fields[name], dict) and "compressed_from_ids" in fields[name]
+    if name == "agent":  # an object, in what other programs write
+        return isinstance(fields[name], str)
     return name in _WholeLine.__struct_fields__
 
 

@@ -194,9 +194,11 @@ class Answering:
 def _scope(memory: MemorySystem, on: On) -> Scope:
     assert on.user_id is not None
     services = memory._services  # noqa: SLF001 - the owner's side of the system
-    return Scope(
+    scope = Scope(
         services, on.user_id, on.agent_id, on.session_id, on.origins, auto_prune=on.auto_prune
     )
+    scope.lives_until_us = on.lives_until_us
+    return scope
 
 
 class ClientSession:

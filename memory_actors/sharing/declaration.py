@@ -32,6 +32,7 @@ class On(msgspec.Struct, frozen=True, array_like=True):
     auto_prune: bool = False
     document: str | None = None
     then: Then | None = None
+    lives_until_us: int | None = None
 
 
 class Invocation(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from enum import Enum
 from inspect import Parameter, signature
+from time import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
@@ -46,6 +47,7 @@ PAUSES_S: Final = (0.1, 0.3, 1.0)
 """Before each further attempt: a server that is started anew is back in that time."""
 RETRY_AFTER_S_MAX: Final = 5.0
 CLOSE_S: Final = 10.0
+LEAST_TTL_S: Final = 1e-6  # of what has expired where it comes from
 """The time for requests in hand to end when the client is closed: as the server gives them."""
 COME_AGAIN: Final = (429, 502, 503, 504)
 POLL_S: Final = (0.05, 1.0)
@@ -330,6 +332,8 @@ def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, Any]) -> d
     own = signature(DECLARED[name].takes).parameters
     if "auto_prune" in own and given.get("auto_prune") is None:
         given["auto_prune"] = on.auto_prune
+    if "ttl_s" in own and on.lives_until_us is not None:
+        given["ttl_s"] = max(on.lives_until_us / 1e6 - time(), LEAST_TTL_S)
     if "source" in route.given and "source" not in own:  # what is written has words of somebody
         for origin in on.origins:
             given |= {"source": origin.source, "trust": origin.trust.value}

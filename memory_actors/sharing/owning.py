@@ -186,6 +186,7 @@ def _on(one: Any) -> On:
         scope.auto_prune,
         document=one.name if named else None,
         then=None if moment is None else Then(moment.at, "mark"),
+        lives_until_us=scope.lives_until_us,
     )
 
 

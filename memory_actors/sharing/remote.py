@@ -171,6 +171,11 @@ class UserMemory(Remote):
     def _speaking_for(self, origins: Origins) -> Self:
         return type(self)(self._caller, msgspec.structs.replace(self._on, origins=origins))
 
+    def _writing_again(self, agent_id: str | None, lives_until_us: int | None) -> Self:
+        agent_id = agent_id or self._on.agent_id
+        on = msgspec.structs.replace(self._on, agent_id=agent_id, lives_until_us=lives_until_us)
+        return type(self)(self._caller, on)
+
 
 class PastMemory(UserMemory):
     """One user's memory as it was."""

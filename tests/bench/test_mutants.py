@@ -42,8 +42,11 @@ def test_every_module_and_its_tests_are_there() -> None:
         assert all((ROOT / path).exists() for path in tests), module
 
 
-def test_a_mutant_survives_where_no_test_notices(tmp_path: Path) -> None:
+@pytest.mark.parametrize("conftest", ["", "import gc\n\ngc.freeze()\n"], ids=["", "frozen"])
+def test_a_mutant_survives_where_no_test_notices(tmp_path: Path, conftest: str) -> None:
+    """Also where the garbage of a collection is frozen, as this project's own tests do."""
     (tmp_path / "room.py").write_text(SOURCE)
+    (tmp_path / "conftest.py").write_text(f"import room  # noqa: F401\n{conftest}")
     (tmp_path / "test_room.py").write_text(
         "from room import room\n\n\ndef test_room():\n    assert room(1) == [2]\n"
     )

@@ -9,6 +9,7 @@ from contracts.stores import STORES, open_store
 from eventlog import (
     ArchivingStore,
     BackupStore,
+    ChainedStore,
     CountingStore,
     DerivingStore,
     ErasingStore,
@@ -27,10 +28,10 @@ pytestmark = pytest.mark.anyio
 
 EVERYWHERE = {ArchivingStore, CountingStore, ErasingStore, MeasuredStore}
 ON_DISK = EVERYWHERE | {
-    BackupStore, ExportingStore, FoldingStore, ShrinkingStore, VerifyingStore
+    BackupStore, ChainedStore, ExportingStore, FoldingStore, ShrinkingStore, VerifyingStore
 }  # fmt: skip
 IN_MEMORY = EVERYWHERE | {DerivingStore, SettingStore}
-IN_DATABASE = IN_MEMORY | {LocatingStore, VerifyingStore}
+IN_DATABASE = IN_MEMORY | {ChainedStore, LocatingStore, VerifyingStore}
 ALL = ON_DISK | IN_DATABASE
 CAN = {
     "lmdb": ON_DISK,

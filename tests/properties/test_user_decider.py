@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from support import recount, room
 from support.context_rules import ContextRules
 from support.deciding import Decided, Deciding, Rows, living
+from support.done import check_done, check_refused
 from support.kind_rules import (
     EntityRules,
     EpisodicRules,
@@ -95,6 +97,8 @@ class UserMachine(
         self.begins(((2, 40), (4, 80), (10, 200)), set())
         self.levels: dict[str, str] = {}
         self.ever: set[str] = set()
+        self.sessions: dict[str, int] = {}
+        """When each session expires, by its last message."""
         self.originals: dict[str, list[Any]] = {}
         """The compressed memories, by their summary."""
         self.now_us = 1_000_000_000
@@ -196,7 +200,10 @@ class UserMachine(
             room.check(decided, self.limits, version)
         if decided.refusal is not None:
             self.check_refusal(decided.command, decided.refusal)
+            check_refused(decided)
             return decided
+        check_done(decided)
+        self.follow_sessions(decided)
         self.check_said(decided)
         self.check_limits(decided)
         self.check_lives(decided, living(decided.before), living(decided.after))
@@ -215,6 +222,15 @@ class UserMachine(
             each = [self.limits.episode_steps, self.limits.context_document_bytes]
             assert refusal.limit in [*own, *each]
             assert refusal.tier == self.limits.tier
+
+    def follow_sessions(self, decided: Decided) -> None:
+        """A session lives for a whole time again from its last message on, and no message else."""
+        sessions = decided.after.short_term.sessions
+        if isinstance(decided.command, short_term.AddMessage) and decided.events:
+            ends_us = decided.command.now_us + self.limits.short_term_ttl_s * 1_000_000
+            self.sessions[decided.command.message.session_id] = ends_us
+        self.sessions = {name: us for name, us in self.sessions.items() if name in sessions}
+        assert {name: one.expires_at_us for name, one in sessions.items()} == self.sessions
 
     def check_limits(self, decided: Decided) -> None:
         """Nothing passes its limit; what is above one since that was lowered never grows."""
@@ -468,3 +484,20 @@ def test_a_memory_that_stands_for_one_that_is_skipped_is_not_pruned_for_another(
     machine.adds_memories(items=said, prune=True, on_duplicate="skip")
     left = machine.deciding.state.long_term.held.rows.values()
     assert {row.digest for row in left} == {text_digest("older"), text_digest("new")}
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_documents_meet_their_limits_exactly_when_put_and_restored(prune: bool) -> None:
+    """The oracle of room tries each step at the limit that it meets exactly, and one below."""
+    machine = UserMachine()
+    machine.begins(((10, 200), (10, 200), (10, 200)), {"structured"})
+    for number, key in enumerate(("k1", "k2", "k3")):
+        machine.puts_a_document(
+            collection="s", key=key, value="x" * (20 + number), own=None, at=number, metadata={},
+            pinned=False, prune=prune,
+        )  # fmt: skip
+    machine.deletes_one(which=0, number=0)
+    machine.deletes_one(which=0, number=0)
+    machine.restores_what_went_last()
+    machine.restores_some(which=0, numbers=[0])
+    assert len(machine.rows(structured)) == 3

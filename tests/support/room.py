@@ -27,6 +27,7 @@ from memory_actors.kinds.structured import PutDocument
 from memory_actors.kinds.user_state import UserState
 from support import recount
 from support.deciding import Decided
+from support.done import check_needs_nothing
 
 ENDLESS = Limits(
     **{name: 1 << 50 for name in Limits.__struct_fields__ if name not in SET_BY_TIER}
@@ -229,8 +230,11 @@ def check(decided: Decided, limits: Limits, version: int) -> None:
     Then that it is so one above and one below each limit that it comes closer to.
     """
     full = _decided(decided, ENDLESS, version)
+    check_needs_nothing(decided.command, full.refusal)
     if full.refusal is not None:
         assert decided.refusal is not None
+        by_tokens = isinstance(full.refusal, ContextLimitError)
+        assert by_tokens or not isinstance(full.refusal, QuotaExceededError), "room is endless"
         return
     _check(decided, full.after, limits)
     was, uses = _uses(full.before, ENDLESS), _uses(full.after, ENDLESS)
@@ -271,6 +275,9 @@ LIMITS = {
 
 
 def _check(decided: Decided, full: UserState, limits: Limits) -> None:
+    was = recount.uses(decided.before, limits)
+    for name, (used, limit) in recount.uses(decided.after, limits).items():
+        assert used <= max(limit, was.get(name, (0, 0))[0]), name
     room, refused = Room(decided, limits, full), isinstance(decided.refusal, QuotaExceededError)
     if isinstance(decided.refusal, ContextLimitError):
         return  # by tokens

@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,15 @@ from hypothesis.stateful import (
     rule,
 )
 
-from memory_actors import ClusterReport, Limits, Memory, MemorySystem, Receipt, Tier
+from memory_actors import (
+    ClusterReport,
+    GlobalQuotaExceededError,
+    Limits,
+    Memory,
+    MemorySystem,
+    Receipt,
+    Tier,
+)
 from memory_actors.base.streams import stream_of
 from memory_actors.compaction import throttling
 from memory_actors.kinds import user_state
@@ -27,6 +35,7 @@ from support.clients import (
     ACTS,
     ANY,
     EVIL,
+    GLOBAL_LIMITS,
     GROWTH,
     KINDS,
     RACES,
@@ -142,13 +151,29 @@ class SystemMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(USERS), act=ACTS)
     def one_client_acts(self, name: str, act: Act) -> None:
-        before = self.version(name)
+        before, totals = self.version(name), self.run(self.memory._log.totals())
         try:
             receipts = self.run(self.receipts(name, act))
-        except REFUSALS:
+        except REFUSALS as refusal:
             assert self.version(name) == before, "a refused command changes nothing"
+            if isinstance(refusal, GlobalQuotaExceededError):
+                self.check_refused_for_all(act, refusal, totals)
         else:
             self.held[name].note([(act, receipt) for receipt in receipts])
+
+    def check_refused_for_all(
+        self, act: Act, refusal: GlobalQuotaExceededError, totals: Mapping[str, int]
+    ) -> None:
+        """A refusal tells the total of all users, and an add that fits exactly is not refused."""
+        by_limit = {
+            GLOBAL_LIMITS.long_term_bytes: "long_term.size_bytes",
+            GLOBAL_LIMITS.entities: "entity.count",
+            GLOBAL_LIMITS.relationships: "entity.relationships",
+        }
+        assert refusal.used == totals.get(by_limit[refusal.limit], 0)
+        if act.does == "add":
+            more = len(act.text.encode()) if refusal.unit == "bytes" else 1
+            assert refusal.used + more > refusal.limit, "what meets a limit exactly fits"
 
     def version(self, name: str) -> int:
         return self.run(self.live(name)).actor.version

@@ -22,8 +22,7 @@ import anyio
 import anyio.to_thread
 import numpy as np
 
-from eventlog import Dropped, EventStore
-from eventlog.core.capabilities import ChainedStore
+from eventlog import ChainedStore, Dropped, EventStore
 from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of

@@ -20,15 +20,22 @@ words that are not those of their text are a fault of ours. So both are compared
 
 A file may be older than the state, for it is written when a user leaves memory: passages that have
 come or gone since are no finding.
+
+A store in a directory that nobody may write to, such as a read-only mount, is copied to a temporary
+directory first: opening a log locks it and may finish an erasure. A key file beside it that cannot
+be locked is not used.
 """
 
 import asyncio
+import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import anyio.to_thread
 import msgspec
@@ -54,6 +61,7 @@ from eventlog import (
     require,
     stream_id,
 )
+from eventlog.files.datafile import DIRECTORY_MODE, bytes_under, check_disk
 from eventlog.keys import keyfile
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
@@ -70,11 +78,12 @@ from memory_actors.search.indexes.postings import counted
 from memory_actors.search.indexes.words import words
 from memory_actors.search.reading import Found, texts
 from memory_actors.upkeep.offline.child import ChildDied, answer_parent, result_of_child
-from memory_actors.upkeep.store import open_log
+from memory_actors.upkeep.store import closed_log, open_log
 from memory_actors.users.index_files import index_path
 from memory_actors.users.totals import Summed
 
 FOUND_IN_STREAMS_MAX = 1_000
+_NOT_COPIED: Final = ("*.lock", "*-lock", "owner.*")
 _REFUSED = (EncryptionMismatch, KeysUnavailable, LogLocked, LogUnavailable, UnknownEvent)
 """Errors that are no damage."""
 
@@ -90,8 +99,10 @@ def verify_store(
 
     Blocks. `progress(done, total)` is called in this thread. With `against`, heads that were
     published, also whether history up to them is unchanged. `key_file` has the keys of an encrypted
-    store; None: they are in `<directory>.keys`, or there are none.
+    store; None: they are in `<directory>.keys`, or there are none. Where nobody may write to the
+    directory, a copy in a temporary directory is verified.
 
+    :raises DiskFull: there is no room for that copy.
     :raises LogLocked: it is open.
     :raises LogUnavailable: it cannot be opened.
     :raises UnknownEvent: another version made it.
@@ -99,22 +110,54 @@ def verify_store(
     :raises ReaderFailedError: the child failed by itself; that says nothing about the store.
     """
     keys = known_key_file(directory, key_file)
-    try:
-        return result_of_child(
-            __name__,
-            [directory] if keys is None else [directory, keys],
-            VerifyReport,
-            given=msgspec.json.encode(against),
-            progress=progress,
-        )
-    except ChildDied as how:
-        return _damaged(
-            f"the process that read it has died ({how}): the file is damaged; restore a backup"
-        )
+    usable = keys is not None and (key_file is not None or os.access(keys.parent, os.W_OK))
+    given = [keys] if keys is not None and usable else []
+    with _openable(Path(directory)) as place:
+        try:
+            return result_of_child(
+                __name__, [place, *given], VerifyReport, given=msgspec.json.encode(against),
+                progress=progress,
+            )  # fmt: skip
+        except ChildDied as how:
+            return _damaged(
+                f"the process that read it has died ({how}): the file is damaged; restore a backup"
+            )
 
 
 def _damaged(message: str) -> VerifyReport:
     return VerifyReport(0, 0, [Finding(0, "", message)])
+
+
+@contextmanager
+def _openable(directory: Path) -> Iterator[Path]:
+    """Give a directory whose log can be opened: a copy, where nobody may write to this one."""
+    if os.access(directory, os.W_OK) or not directory.is_dir():
+        yield directory
+        return
+    with TemporaryDirectory(prefix="memory-actors-") as temporary:
+        copy = Path(temporary) / "store"
+        _check_closed(directory)
+        check_disk(Path(temporary), bytes_under(directory), f"a copy of {directory}")
+        try:
+            shutil.copytree(
+                directory, copy, ignore=shutil.ignore_patterns(*_NOT_COPIED),
+                copy_function=shutil.copyfile,
+            )  # fmt: skip
+        except OSError as error:
+            raise LogUnavailable(f"cannot copy {directory} to verify it: {error}") from error
+        for place in (copy, *filter(Path.is_dir, copy.rglob("*"))):
+            place.chmod(DIRECTORY_MODE)
+        _check_closed(directory)
+        yield copy
+
+
+def _check_closed(directory: Path) -> None:
+    """Refuse to copy what changes.
+
+    :raises LogLocked: a process has the store open.
+    """
+    if (who := closed_log(directory).owner()) is not None:
+        raise LogLocked(f"{directory} is open in {who}: close it there, then verify it")
 
 
 # --- in the child

@@ -47,6 +47,8 @@ class Scope:
         """The origins of all that is written with it."""
         self.ttl_s: float | None = None
         """The time to live of what is added with it; None: the default of its kind."""
+        self.lives_until_us: int | None = None
+        """The time at which all that is added with it expires, whatever its time to live."""
         self.auto_prune = check_flag(auto_prune, "auto_prune")
         """True if adding may make room, where the call does not say."""
         self.stream = stream_of(user_id)
@@ -62,8 +64,20 @@ class Scope:
         scope.origins = origins
         return scope
 
+    def writing_again(self, agent_id: str | None, lives_until_us: int | None) -> "Scope":
+        """Return the same user for what an agent wrote elsewhere, with the end that it has there.
+
+        None: as it is here.
+        """
+        scope = copy(self)
+        scope.agent_id = check_optional_name(agent_id, "agent_id") or self.agent_id
+        scope.lives_until_us = lives_until_us
+        return scope
+
     def expires_at_us(self, kind: str, now_us: int) -> int | None:
         """Return when a memory of a kind expires that is added at a time; None: never."""
+        if self.lives_until_us is not None:
+            return self.lives_until_us
         ttl_s = self.ttl_s
         if ttl_s is None:
             ttl_s = self.services.settings.ttl_s.get(MemoryType(kind), inf)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from eventlog import (
+    ClockOutOfRange,
     Decider,
     DiskFull,
     EventRegistry,
@@ -209,6 +210,25 @@ async def test_the_strictest_command_of_a_batch_decides_how_it_is_appended(
     await asyncio.gather(*[await actor.post(request) for request in requests])
     assert log.appends == 1
     assert log.how[appended[0]] == appended[1]
+
+
+async def test_a_clock_that_is_wrong_for_a_moment_refuses_one_command() -> None:
+    """Each caller hears of it in turn, and who comes when it is right again is served."""
+    actor, log, _ = make()
+    times: list[int | None] = [None, None, 0]
+
+    def clock() -> int:
+        if (time := times.pop(0)) is None:
+            raise ClockOutOfRange("set it right")
+        return time
+
+    actor._clock = clock
+    answers = [await actor.post(add(n)) for n in (1, 2, 3)]
+    first, second, third = await asyncio.gather(*answers, return_exceptions=True)
+    assert isinstance(first, ClockOutOfRange)
+    assert isinstance(second, ClockOutOfRange)
+    assert isinstance(third, Reply)
+    assert (third.state, log.appends, actor.quarantined) == (3, 1, None)
 
 
 async def test_a_satisfied_command_appends_nothing() -> None:

@@ -44,6 +44,20 @@ def test_a_line_without_an_id_always_gets_the_same() -> None:
     assert read(LINE).item.memory_id == "imp_1af524d99ae93cb059be7258595767b7b57245f2"
 
 
+def test_a_line_says_the_agent_and_the_end_of_a_memory() -> None:
+    at = EPOCH + timedelta(days=1, microseconds=1)
+    line = line_of(memory(agent_id="planner", expires_at=at))
+    assert msgspec.json.decode(line)["agent"] == "planner"
+    assert (read(line).agent_id, read(line).expires_at_us) == ("planner", 86_400_000_001)
+    told = read(b'{"content": "a", "agent_id": "planner", "expires_at": 86400.5}')
+    assert (told.agent_id, told.expires_at_us) == ("planner", 86_400_500_000)
+
+
+def test_an_agent_that_is_no_name_is_metadata() -> None:
+    line = read(b'{"content": "a", "agent": {"name": "planner"}}')
+    assert (line.agent_id, line.item.metadata) == (None, {"agent": {"name": "planner"}})
+
+
 @pytest.mark.parametrize(
     "same",
     [

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
 maybe_text = st.none() | texts
 times = st.none() | st.datetimes(timezones=st.just(UTC))
 flags = st.booleans()
+lifetimes = st.none() | st.integers(1_000, 100_000)
 which = st.integers(0, 40)
 """Of the memories there are."""
 values = st.one_of(
@@ -42,10 +43,10 @@ operations = st.lists(
     st.one_of(
         operation(
             "fact", content=texts, role=maybe_text, session_id=maybe_text, metadata=objects,
-            occurred_at=times, pinned=flags,
+            occurred_at=times, pinned=flags, ttl_s=lifetimes,
         ),
         operation("message", content=texts, session_id=keys, role=maybe_text, occurred_at=times),
-        operation("key", key=keys, value=values, metadata=objects),
+        operation("key", key=keys, value=values, metadata=objects, ttl_s=lifetimes),
         operation(
             "entity", name=names, type=keys, observations=st.lists(texts, max_size=3),
             metadata=objects, occurred_at=times, pinned=flags,
@@ -69,6 +70,7 @@ operations = st.lists(
         operation(
             "document", collection=keys, document=objects, key=st.none() | keys,
             metadata=st.none() | objects, occurred_at=times, pinned=st.none() | flags,
+            ttl_s=lifetimes,
         ),
         operation("update", which=which, content=maybe_text, metadata=st.none() | objects),
         operation("delete", which=which),
@@ -82,17 +84,18 @@ operations = st.lists(
 class Run:
     """Carries operations out on one user; what cannot be is refused and left."""
 
-    def __init__(self, user: UserMemory, clock: FakeClock):
-        self._user = user
+    def __init__(self, users: Sequence[UserMemory], clock: FakeClock):
+        self._users = users
         self.clock = clock
         self.ids: list[str] = []
         self.count = 0
 
     @property
     def user(self) -> UserMemory:
-        """Return the user, from one source or another, or from nowhere."""
+        """Return the user, by one agent or none, from one source or another, or from nowhere."""
         sources = (None, "https://a.example", "a tool")
-        return self._user.from_source(sources[self.count % 3], ("untrusted", None)[self.count % 2])
+        user = self._users[self.count % len(self._users)]
+        return user.from_source(sources[self.count % 3], ("untrusted", None)[self.count % 2])
 
     async def do(self, name: str, fields: Mapping[str, Any]) -> None:
         self.clock.move(0.001)
@@ -170,13 +173,15 @@ async def there_and_back(chosen: list[Operation], directory: Path) -> None:
         settings=Settings(tiers=pro(Limits(episode_steps=2)), check_replay=True),
     ) as memory:
         here, there = memory.user("here"), memory.user("there")
-        run = Run(here, clock)
+        agents = [here, *(memory.user("here", agent_id=name) for name in ("planner", "critic"))]
+        run = Run([*agents, here], clock)
         for name, fields in chosen:
             await run.do(name, fields)
         count = await export_jsonl(here, one)
         report = await import_jsonl(there, one)
         await export_jsonl(there, two)
         assert two.read_bytes() == one.read_bytes()
+        assert await written(there) == await written(here)
         assert (report.added, report.unchanged) == (count, 0)
         for user in (there, here):
             again = await import_jsonl(user, one)
@@ -184,6 +189,11 @@ async def there_and_back(chosen: list[Operation], directory: Path) -> None:
         assert await export_jsonl(there, two) == await export_jsonl(here, one) == count
         assert two.read_bytes() == one.read_bytes()
         event(f"{count // 10 * 10} memories or more")
+
+
+async def written(user: UserMemory) -> list[tuple[str, str | None, datetime | None]]:
+    """Return the agent and the end of each memory of a user, by its id."""
+    return sorted([(one.memory_id, one.agent_id, one.expires_at) async for one in user.export()])
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,6 +13,7 @@ from memory_actors.kinds.episodic.decide import (
     AddStep,
     DeleteEpisode,
     FinishEpisode,
+    PutEpisode,
     RestoreEpisodes,
     StartEpisode,
     UpdateEpisode,
@@ -658,3 +659,22 @@ def test_what_a_step_counts_for_is_found_by_and_leaves() -> None:
     assert StepTexts("look", "closed").sha256.hex() == (
         "f07a55a921d5575b78fad3c6c872fcfcf8427017e2d8a8e5f6471a8b77aa8ede"
     )
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [(None, "running"), (finished("e"), "done"), (finished("e", failed=True), "failed")],
+)
+def test_an_episode_from_elsewhere_is_as_it_was_there(
+    end: EpisodeFinished | None, status: str
+) -> None:
+    """It has the steps that it had, and its end if it had ended."""
+    episode = EpisodeRestored(
+        memory_id="e", agent_id="a", goal="goal e", size_bytes=10, digest=b"e", occurred_at_us=5,
+        created_at_us=5,
+    )  # fmt: skip
+    steps = (stepped("e", 1), stepped("e", 2))
+    events = Given(episodic).when(PutEpisode(now_us=9, episode=episode, steps=steps, end=end))
+    row = fold(episodic, events).held.rows["e"]
+    assert (row.status, [step.number for step in row.steps]) == (status, [1, 2])
+    assert (row.occurred_at_us, row.goal.size_bytes) == (5, 10)

@@ -54,6 +54,12 @@ def test_messages_leave_until_the_new_one_fits_by_size() -> None:
     assert event.evicted_ids == ("a", "b")
 
 
+def test_the_session_that_was_used_last_is_exported_last() -> None:
+    used = [added("a", session="s"), added("b", session="t"), added("c", session="s")]
+    state = fold(short_term, used)
+    assert [row.memory_id for row in short_term.exported(state)] == ["b", "a", "c"]
+
+
 def test_a_search_without_a_session_looks_at_those_used_last() -> None:
     sessions = [added(name, session=name, expires=HOUR_US + n) for n, name in enumerate("abcd")]
     state = fold(short_term, sessions)

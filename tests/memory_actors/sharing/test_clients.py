@@ -29,6 +29,7 @@ from memory_actors import (
 )
 from memory_actors import sync as sync_api
 from memory_actors.api.system import MemorySystem as Engine
+from memory_actors.interchange import export_jsonl, import_jsonl
 from memory_actors.sharing import frames
 from memory_actors.sharing.address import FILE, SOCKET, OpeningTurn, forget_owner
 from memory_actors.sharing.serving import _Peer
@@ -190,6 +191,19 @@ async def test_a_replay_goes_on_after_a_takeover(tmp_path: Path) -> None:
         await owner.close()
         assert [one.content for one in await past.list_memories()] == ["likes tea"]
     await client.close()
+
+
+async def test_an_import_keeps_agents_and_ends_of_memories(client: Any, tmp_path: Path) -> None:
+    ada, bob, path = client.user("ada"), client.user("bob"), tmp_path / "ada.jsonl"
+    await client.user("ada", agent_id="planner").add("likes tea", ttl_s=3_600)
+    await client.user("ada", agent_id="critic").working.set("k", 1, ttl_s=60)
+    await export_jsonl(ada, path)
+    await import_jsonl(bob, path)
+    here, there = await ada.list_memories(), await bob.list_memories()
+    assert [(one.agent_id, one.expires_at) for one in there] == [
+        (one.agent_id, one.expires_at) for one in here
+    ]
+    assert {one.agent_id for one in there} == {"planner", "critic"}
 
 
 async def test_erasures_are_told_to_clients(owner: Any, client: Any) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import gzip
+import json
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from memory_actors import (
     sync,
 )
 from memory_actors.api.parts import StoreParts
+from memory_actors.interchange import import_jsonl
 from memory_actors.sharing import http
 from memory_actors.sharing.owning import owned
 
@@ -76,6 +79,19 @@ async def test_a_source_comes_with_the_words_that_it_said(memory: MemorySystem) 
     got = await user.get(added.memory_id)
     assert [(one.source, one.trust) for one in got.origins] == [("web", "untrusted")]
     assert (await user.purge("web")).count == 1
+
+
+async def test_an_import_keeps_agents_and_ends_of_memories(
+    memory: MemorySystem, tmp_path: Path
+) -> None:
+    path, ends = tmp_path / "ada.jsonl", datetime.now(UTC) + timedelta(hours=1)
+    line = {"content": "likes tea", "agent": "planner", "expires_at": ends.isoformat()}
+    path.write_text(json.dumps(line))
+    await import_jsonl(memory.user("ada"), path)
+    (there,) = await memory.user("ada").list_memories()
+    assert there.agent_id == "planner"
+    assert there.expires_at is not None
+    assert abs(there.expires_at - ends) < timedelta(minutes=1)
 
 
 async def test_old_memories_are_compacted_and_the_caller_hears_of_it(memory: MemorySystem) -> None:

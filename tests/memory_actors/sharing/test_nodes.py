@@ -30,8 +30,11 @@ from memory_actors import (
 )
 from memory_actors.base.errors import MovedError, UnavailableError
 from memory_actors.base.streams import recall_stream_of, stream_of
+from memory_actors.search.embedding.key_scopes import owner_of
+from memory_actors.search.indexes.files import of_kind, read_whole, words_beside
 from memory_actors.sharing.nodes import node, opening, peers
 from memory_actors.sharing.nodes.peers import joined
+from memory_actors.users.index_files import index_path
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
 
@@ -311,6 +314,22 @@ async def test_a_node_that_missed_an_erasure_has_forgotten_everybody(nodes, url)
         assert txn.stat(services.embeddings._table._env.tables["embeddings"])["entries"] == 0
     assert list((node_of(one).memory._erasing._directory / "indexes").iterdir()) == []
     assert found_in_database(url, "user:ada", "Ada skis") == set()
+
+
+async def test_index_files_say_the_chain_that_they_are_of(nodes, url):
+    """So those of another history of the database are not believed."""
+    one, _ = nodes
+    await one.user("ada").add_many([Item(content=f"Ada skis {n}") for n in range(3)])
+    await one.user("ada").retrieve("skiing")
+    services, stream = node_of(one).memory._services, stream_of("ada")
+    async with services.runtime.use(stream) as live:
+        await live.indexes.save()
+        version = live.actor.version
+    directory = node_of(one).memory._erasing._directory
+    path = words_beside(of_kind(index_path(directory, stream), "long_term"))
+    file = read_whole(path, owner_of(None, stream))
+    assert file is not None
+    assert file.chain == await services.log.chain_at(stream, version) != b""
 
 
 async def test_recalls_are_kept_wherever_a_user_is(url):

@@ -1,6 +1,9 @@
 """Erasing a user: nothing of them in any file or answer, and nobody else notices."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -23,6 +26,7 @@ from memory_actors import (
     NotFoundError,
     UserMemory,
 )
+from memory_actors.actors.heap import _trim
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search.embedding.vector_table import VectorTable
@@ -459,3 +463,42 @@ def test_a_receipt_is_plain_data() -> None:
         "log_bytes_before", "log_bytes_after", "key_deleted",
     }  # fmt: skip
     assert issubclass(EraseReceipt, msgspec.Struct)
+
+
+ERASURES = """
+import asyncio, random, sys
+import psutil
+from memory_actors import Item, MemorySystem
+from support.fakes import FakeEmbedder
+
+def resident():
+    return psutil.Process().memory_info().rss
+
+async def main(directory):
+    texts = random.Random(1)
+    async with MemorySystem.open(directory, embedder=FakeEmbedder()) as memory:
+        for _ in range(2):
+            items = [Item(content=texts.randbytes(3_000).hex()) for _ in range(1_000)]
+            await memory.user("large").add_many(items)
+        for number in range(16):
+            await memory.user(f"user{number}").add("likes tea")
+    async with MemorySystem.open(directory, embedder=FakeEmbedder()) as memory:
+        await memory.user("user0").list_memories()
+        before = resident()
+        for number in range(16):
+            await memory.erase(f"user{number}")
+        print(resident() - before)
+
+asyncio.run(main(sys.argv[1]))
+"""
+LEFT_BYTES_MAX = 8 << 20
+
+
+@pytest.mark.skipif(_trim() is None, reason="this C library has no malloc_trim")
+def test_sixteen_erasures_leave_no_memory_behind(tmp_path: Path) -> None:
+    """Each copies the log of 12 MB through the heap of the C library, which keeps its pages."""
+    done = subprocess.run(
+        [sys.executable, "-c", ERASURES, str(tmp_path)], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert int(done.stdout) < LEFT_BYTES_MAX

@@ -1,6 +1,10 @@
 """Verification of a closed store in a process of its own."""
 
 import mmap
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,11 @@ from memory_actors import Item, MemorySystem, verify_store
 from memory_actors.base.compressing import decompressed
 
 pytestmark = pytest.mark.anyio
+READ_ONLY = """
+mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && ! touch "$1/x" 2>/dev/null || exit 77
+exec "$2" -c "from memory_actors import verify_store; print(verify_store('$1').findings)"
+"""
+NO_MOUNTS = 77
 
 
 async def filled(open_memory: Any) -> None:
@@ -44,6 +53,58 @@ async def test_a_store_that_is_open_or_none_is_refused(open_memory: Any, tmp_pat
     (tmp_path / "file").touch()
     with pytest.raises(LogUnavailable):
         verify_store(tmp_path / "file")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a directory")
+@pytest.mark.parametrize("damage", [False, True])
+async def test_a_store_on_a_read_only_mount_is_verified(
+    open_memory: Any, tmp_path: Path, *, damage: bool
+) -> None:
+    await filled(open_memory)
+    if damage:
+        change_rows(tmp_path / "memory", "snapshots", another_state)
+    before, temporary = files_of(tmp_path / "memory"), tmp_path / "temporary"
+    temporary.mkdir()
+    verify = ["unshare", "-m", "bash", "-c", READ_ONLY, "bash", str(tmp_path / "memory")]
+
+    done = subprocess.run(
+        [*verify, sys.executable], capture_output=True, text=True, check=False,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )  # fmt: skip
+
+    if done.returncode == NO_MOUNTS or "unshare" in done.stderr:
+        pytest.skip("this container may not mount")
+    assert done.stderr == ""
+    assert ("snapshot is not what a replay gives" in done.stdout) is damage
+    assert (done.stdout == "[]\n") is not damage
+    assert files_of(tmp_path / "memory") == before
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_a_store_that_nobody_may_write_to_is_copied_while_it_is_closed(
+    open_memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_open: bool
+) -> None:
+    """As on a read-only mount of a directory that a process may have open elsewhere."""
+    await filled(open_memory)
+    copied: list[str] = []
+    copyfile = shutil.copyfile
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(
+        shutil, "copyfile", lambda *both: copied.append(Path(both[0]).name) or copyfile(*both)
+    )
+    if not is_open:
+        assert verify_store(tmp_path / "memory").findings == []
+        assert {"log.mdb", "log.anchor"} <= set(copied)
+        return
+    async with open_memory(check_replay=False):
+        with pytest.raises(LogLocked):
+            verify_store(tmp_path / "memory")
+    assert copied == []
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 async def test_a_snapshot_unlike_its_replay_is_found(open_memory: Any, tmp_path: Path) -> None:

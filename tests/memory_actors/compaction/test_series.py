@@ -1,0 +1,128 @@
+"""Series: what repeats a few things in one form becomes one summary, and nothing else does."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from support.compacting import LONG_AGO, outcomes, summaries
+
+from memory_actors import Item
+from memory_actors.compaction.series import Entries, entries, joined, may_be_entries
+
+ENGLISH = (
+    "fix login bug", "add user tests", "update the README", "refactor the payment module",
+    "bump dependencies", "improve query performance", "add dark mode", "remove dead code",
+    "repair flaky pipeline", "implement the export",
+)  # fmt: skip
+PORTUGUESE = (
+    "corrige erro no login", "adiciona testes de usuário", "atualiza o README",
+    "refatora o módulo de pagamento", "troca dependências", "melhora o desempenho da consulta",
+    "inclui modo escuro", "remove código morto", "conserta pipeline instável",
+    "implementa a exportação",
+)  # fmt: skip
+
+
+class Told(NamedTuple):
+    """What a row says of itself beside its text."""
+
+    occurred_at_us: int
+    size_bytes: int = 20
+    role: str | None = None
+    metadata: dict[str, Any] = {}
+
+
+def items(texts: Sequence[str], start: datetime = LONG_AGO, **fields: Any) -> list[Item]:
+    return [
+        Item(content=text, occurred_at=start - timedelta(hours=6 * n), **fields)
+        for n, text in enumerate(texts)
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("form", "messages"),
+    [
+        ("Commit {n:07x}: {message}", ENGLISH),
+        ("User committed code: {message} (#{n})", ENGLISH),
+        ("Commit {n:07x}: {message}", PORTUGUESE),
+        ("Usuário fez o commit {n}: {message}", PORTUGUESE),
+    ],
+)
+async def test_a_hundred_commits_become_one_summary(
+    form: str, messages: Sequence[str], open_memory: Any
+) -> None:
+    """Ten kinds of messages, in English and in Portuguese; each kind is in the summary."""
+    texts = [form.format(n=n, message=messages[n % 10]) for n in range(100)]
+    async with open_memory() as memory:
+        user = memory.user("ada")
+        await user.add_many(items(texts, session_id="work"))
+        report = await memory.compact()
+        assert outcomes(report) == ["compressed"]
+        (summary,) = await summaries(user)
+        assert summary.data["original_count"] == 100
+        assert "Summary of 100 memories" in summary.content
+        assert [one for one in messages if one not in summary.content] == []
+
+
+@pytest.mark.anyio
+async def test_topics_that_each_say_something_else_stay_apart(open_memory: Any) -> None:
+    """They begin alike and are as many, but no text is there twice: each has its own summary."""
+    words = [f"{letter}{n}word".translate(str.maketrans("0123456789", "abcdefghij"))
+             for letter in "xyz" for n in range(12)]  # fmt: skip
+    texts = [
+        f"User likes {' '.join([topic] * 8)} and {word}"
+        for word, topic in zip(words, ["tea"] * 12 + ["skiing"] * 12 + ["chess"] * 12, strict=True)
+    ]
+    async with open_memory() as memory:
+        await memory.user("ada").add_many(items(texts[::3] + texts[1::3] + texts[2::3]))
+        report = await memory.compact(dry_run=True)
+        assert [one.original_count for one in report.clusters] == [12, 12, 12]
+
+
+def cluster(
+    texts: Sequence[str], *, start_us: int = 0, role: str | None = None, **metadata: Any
+) -> tuple[list[Told], Sequence[str]]:
+    rows = [Told(start_us + n, role=role, metadata=metadata) for n in range(len(texts))]
+    return rows, texts
+
+
+FIX, TEST = ["Commit 1: fix it"] * 6, ["Commit 2: test it"] * 6
+
+
+def found(*clusters: tuple[list[Told], Sequence[str]]) -> list[list[int]]:
+    return joined([entries(*one) for one in clusters])
+
+
+def test_clusters_of_one_form_role_and_time_are_joined() -> None:
+    assert found(cluster(FIX), cluster(["Rain"] * 5), cluster(TEST)) == [[0, 2], [1]]
+    assert found(cluster(FIX, role="user"), cluster(TEST, role="assistant")) == [[0], [1]]
+    assert found(cluster(FIX), cluster(TEST, start_us=5)) == [[0, 1]]
+    assert found(cluster(FIX), cluster(TEST, start_us=6)) == [[0], [1]]
+
+
+def test_the_same_metadata_makes_a_series_of_texts_that_begin_otherwise() -> None:
+    fixed, tested = ["fix the login"] * 6, ["test the export"] * 6
+    assert found(cluster(fixed), cluster(tested)) == [[0], [1]]
+    assert found(cluster(fixed, kind="commit"), cluster(tested, kind="commit")) == [[0, 1]]
+    assert found(cluster(fixed, kind="commit"), cluster(tested, kind="call")) == [[0], [1]]
+
+
+def test_a_cluster_that_hardly_repeats_itself_is_of_no_series() -> None:
+    three = [f"Commit 1: {word}" for word in ("a", "b", "c")]
+    assert entries(*cluster(three * 3)) is not None
+    assert entries(*cluster((three * 3)[:-1])) is None
+
+
+def test_a_series_has_room_in_half_of_a_summary() -> None:
+    def long(letter: str, words: int) -> Entries | None:
+        return entries(*cluster(["Commit 1: " + " ".join([letter] * (words - 2))] * 6))
+
+    assert joined([long("a", 125), long("b", 125)]) == [[0, 1]]
+    assert joined([long("a", 125), long("b", 126)]) == [[0], [1]]
+
+
+def test_long_texts_and_several_roles_are_not_read_for_series() -> None:
+    assert may_be_entries([Told(0, 500), Told(1, 500)])
+    assert not may_be_entries([Told(0, 500), Told(1, 501)])
+    assert not may_be_entries([Told(0, role="user"), Told(1)])
