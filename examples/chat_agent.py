@@ -43,7 +43,7 @@ async def main() -> None:
                 user = memory.user("ada", session_id=session)
                 print("you:", text)
                 print("bot:", await reply(user, text))
-            (hit,) = await memory.user("ada").retrieve("Which food is dangerous?", top_k=1)
+            (hit,) = await memory.user("ada").retrieve("What is Ada allergic to?", top_k=1)
             print("remembered:", hit.role, "said:", hit.content)
 
 

@@ -85,7 +85,7 @@ def _owner(name: str) -> str:
 
 def blocks() -> list[str]:
     found = BLOCK.findall((ROOT / "docs" / "recipes.md").read_text("utf-8"))
-    assert len(found) == 3
+    assert len(found) == 2
     return found
 
 
@@ -99,12 +99,9 @@ def test_the_recipe_for_a_web_app_remembers(tmp_path: Path, monkeypatch: Any) ->
     assert answer.json()["known"] == ["I ski in Davos"]
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_the_other_recipes_run_as_they_stand(tmp_path: Path, number: int) -> None:
+def test_the_recipe_for_a_notebook_runs_as_it_stands(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", blocks()[number]],
+        [sys.executable, "-c", blocks()[1]],
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    if number == 1:
-        assert ran.stdout.strip() == "Ada skis in Davos"
