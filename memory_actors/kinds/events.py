@@ -42,15 +42,20 @@ ENDS = frozenset(Effect) - BEGINS - {Effect.CHANGED}
 """The effects that end it."""
 
 
-class _Declared(NamedTuple):
+class Declared(NamedTuple):
+    """The declaration of an event."""
+
     effect: Effect
     others: Mapping[str, Effect]
+    """The effects on the memories that further fields name."""
     says: bool
+    leaving: tuple[tuple[str, Effect], ...] = ()
+    """Those of `others` that end what they name."""
 
 
-_DECLARED: dict[str | type, _Declared] = {}
+_DECLARED: dict[str | type, Declared] = {}
 """By tag, and by class."""
-_UNDECLARED = _Declared(Effect.CHANGED, {}, says=False)  # of events about no memory
+_UNDECLARED = Declared(Effect.CHANGED, {}, says=False)  # of events about no memory
 
 
 class KindRegistry(EventRegistry):
@@ -73,7 +78,8 @@ class KindRegistry(EventRegistry):
         """
 
         def register(cls: E) -> E:
-            _DECLARED[tag] = _DECLARED[cls] = _Declared(effect, others, says)
+            leaving = tuple((name, what) for name, what in others.items() if what in ENDS)
+            _DECLARED[tag] = _DECLARED[cls] = Declared(effect, others, says, leaving)
             return self.event(tag, keys=keys or _keys(cls, others))(cls)
 
         return register
@@ -92,6 +98,11 @@ def _ids(event: Any, name: str) -> tuple[str, ...]:
     return (ids,) if isinstance(ids, str) else ids
 
 
+def declared(event_type: type) -> Declared:
+    """Return what is declared of events of a type."""
+    return _DECLARED[event_type]
+
+
 def field_naming(event: Any, memory_id: str) -> str | None:
     """Return the field by which an event names another memory than the one it is about."""
     if getattr(event, "memory_id", memory_id) == memory_id:
@@ -102,9 +113,9 @@ def field_naming(event: Any, memory_id: str) -> str | None:
 
 def effect(tag: str, event: Any, memory_id: str) -> Effect:
     """Return what an event did to a memory that it names; of a dropped one, by its tag."""
-    declared = _DECLARED.get(type(event)) or _DECLARED.get(tag, _UNDECLARED)
+    found = _DECLARED.get(type(event)) or _DECLARED.get(tag, _UNDECLARED)
     field = field_naming(event, memory_id)
-    return declared.effect if field is None else declared.others[field]
+    return found.effect if field is None else found.others[field]
 
 
 def says(event: Any, memory_id: str) -> bool:

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, ClassVar
 
-from eventlog import Recorded
 from memory_actors.base.origins import Origins
 from memory_actors.kinds.events import ENDS, effect, says
-from memory_actors.kinds.kind import Add, Command, Kind
+from memory_actors.kinds.kind import Add, Command, Kind, tentative
 from memory_actors.kinds.long_term.events import MemorySeen
 from memory_actors.kinds.provenance import LifetimeSet, Provenance
 
@@ -75,8 +74,7 @@ def expired(
             row = kind.find(states[kind.NAME], memory_id)
             if row is not None:
                 gone = kind.deleted(row, states[kind.NAME])
-                told = [Recorded("", 0, 0, now_us, "", event, 0, 0, b"") for event in gone]
-                states[kind.NAME] = kind.fold(states[kind.NAME], told)
+                states[kind.NAME] = kind.fold(states[kind.NAME], tentative(gone, now_us))
                 break
         events += gone or [LifetimeSet(memory_id=memory_id)]  # it went with another one
     return events

@@ -20,7 +20,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Command, Outside, Restore, is_summary
+from memory_actors.kinds.kind import Command, Outside, Restore, is_summary, tentative
 from memory_actors.kinds.long_term import (
     AddMemories,
     DeleteMemory,
@@ -132,7 +132,7 @@ def _extract(
     same = _same(command, state, provenance)
     new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
     add = replace(command.add, memories=new)
-    added = _then(state, long_term.decide(add, state, limits))
+    added = _then(state, long_term.KIND.decide(add, state, limits))
     events, state = [*added.events], added.state
     outcomes = []
     for proposed in command.proposed:
@@ -187,10 +187,8 @@ def _is_within(row: Row, metadata: Mapping[str, Any]) -> bool:
 
 
 def _then(state: LongTerm, events: Sequence[Any]) -> _Decided:
-    tentative = [
-        Recorded("", _BEHIND + n, 0, 0, "", event, 0, 0, b"") for n, event in enumerate(events)
-    ]
-    return _Decided(events, long_term.fold(state, tentative))
+    behind = [one for n, event in enumerate(events) for one in tentative([event], 0, _BEHIND + n)]
+    return _Decided(events, long_term.KIND.fold(state, behind))
 
 
 def _outcome(proposed: Proposed, same: Mapping[str, Row | MemoryAdded]) -> Outcome:
@@ -224,7 +222,7 @@ def _changes(
     if outcome.came == "forgotten":
         free = not row.pinned and not is_summary(row)
         delete = DeleteMemory(now_us=0, memory_id=row.memory_id)
-        return long_term.decide(delete, state, limits) if free else []
+        return long_term.KIND.decide(delete, state, limits) if free else []
     newer = rows.get(outcome.memory_id or "")
     if newer is None or newer.memory_id == row.memory_id:
         return []
@@ -236,7 +234,7 @@ def _changes(
         similarity=0.0,
         evidence=outcome.reason or "an extractor says so",
     )
-    return long_term.decide(SupersedeMemories(now_us=0, pairs=(pair,)), state, limits)
+    return long_term.KIND.decide(SupersedeMemories(now_us=0, pairs=(pair,)), state, limits)
 
 
 def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Any]) -> Outcome:
@@ -313,7 +311,7 @@ def _back(
             continue  # somebody brought it back, or deleted it again since
         one = RestoreMemories(now_us=command.now_us, memory_ids=(memory_id,), past=command.past)
         try:
-            (event,) = long_term.decide(one, state, limits)
+            (event,) = long_term.KIND.decide(one, state, limits)
         except NotFoundError:
             lost.append(memory_id)
             continue

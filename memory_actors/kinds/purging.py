@@ -30,7 +30,7 @@ from memory_actors.kinds import provenance
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.events import ENDS, effect
-from memory_actors.kinds.kind import Command, Kind, Outside, is_summary
+from memory_actors.kinds.kind import Command, Kind, Outside, is_summary, tentative
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.tainted import TaintedPast
 
@@ -293,10 +293,7 @@ class _Work:
         self._states[kind.NAME] = self._after(kind, events)
 
     def _after(self, kind: Kind, events: Iterable[Any]) -> Any:
-        tentative = [
-            Recorded("", 0, 0, self._command.now_us, "", event, 0, 0, b"") for event in events
-        ]
-        return kind.fold(self._states[kind.NAME], tentative)
+        return kind.fold(self._states[kind.NAME], tentative(events, self._command.now_us))
 
     def _fits(self, kind: Kind, events: Sequence[Any], row: Any) -> bool:
         """Say whether no limit is passed by events that was not passed already."""

@@ -16,7 +16,6 @@ from msgspec.structs import asdict, replace
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Memory
-from memory_actors.kinds.defaults import same_json
 from memory_actors.kinds.kind import Row, Update, Updated, last_true_us
 from memory_actors.kinds.packed import PackedRows
 
@@ -85,6 +84,11 @@ def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
     if row.get("created_at_us") is None:  # else it was there before
         row["created_at_us"] = recorded.recorded_at_us
     return cls(**row | fields)
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Say whether two JSON values are the same; Python says that of True and 1, and JSON not."""
+    return bool(one == other) and msgspec.json.encode(one) == msgspec.json.encode(other)
 
 
 def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:

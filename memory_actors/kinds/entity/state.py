@@ -28,11 +28,9 @@ from memory_actors.kinds.entity.events import (
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
-    registry,
 )
 from memory_actors.kinds.entity.graph import Graph, RelationshipRow, name_key
-from memory_actors.kinds.kind import Events, Row, index_of, label, version_of
-from memory_actors.kinds.last_rows import Life, Lives
+from memory_actors.kinds.kind import Events, Life, Row, index_of, label, tentative, version_of
 from memory_actors.kinds.rows import Groups, Held, derived, kept, new_row, put_in, take_from
 
 _NONE: Map[str, str] = Map()
@@ -73,6 +71,10 @@ class Entities(msgspec.Struct, frozen=True):
     graph: Graph = Graph()
     pruned: int = 0
 
+    def find(self, memory_id: str) -> EntityRow | RelationshipRow | None:
+        """Return the row of a living entity or relationship."""
+        return self.held.rows.get(memory_id) or self.graph.held.rows.get(memory_id)
+
     @property
     def size_bytes(self) -> int:
         """UTF-8 bytes of names, types, observations and facts."""
@@ -99,7 +101,7 @@ def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
 
 def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
     """Return what the state would be after events that have no place in the log yet."""
-    return fold(state, (Recorded("", 0, 0, 0, "", event, 0, 0, b"") for event in events))
+    return fold(state, tentative(events))
 
 
 class _Draft:
@@ -124,7 +126,8 @@ class _Draft:
         _unname(self.names, row)
 
 
-def _name(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
+def put_name(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
+    """Note the name and type of an entity."""
     put_in(names, name_key(row.name), name_key(row.type), row.memory_id)
 
 
@@ -138,7 +141,7 @@ def _unname(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
 def _entity_added(draft: _Draft, event: EntityAdded, recorded: Recorded[Event]) -> None:
     row = new_row(EntityRow, recorded, observations=_observed(event.observations, recorded))
     draft.held.put(row)
-    _name(draft.names, row)
+    put_name(draft.names, row)
 
 
 def _observed(
@@ -267,7 +270,7 @@ _FOLD: Mapping[type, Callable[[_Draft, Any, Recorded[Any]], None]] = {
 # --- snapshot
 
 
-class Dump(msgspec.Struct, frozen=True):
+class Dumped(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their names' and texts' versions."""
 
     entities: list[EntityRow] = []
@@ -277,28 +280,7 @@ class Dump(msgspec.Struct, frozen=True):
     """Source id -> relation key -> the latest end, as in the graph."""
 
 
-def dump(state: Entities) -> Dump:
-    """Return the state as plain rows."""
-    graph = state.graph
-    ended_us = {source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())}
-    return Dump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
-
-
-def load(dumped: Dump) -> Entities:
-    """Return the state back."""
-    names = Groups().mutate()
-    for row in dumped.entities:
-        _name(names, row)
-    graph = Graph.of(dumped.relationships, dumped.ended_us)
-    return Entities(Held.of(dumped.entities), names.finish(), graph, dumped.pruned)
-
-
 # --- look-ups
-
-
-def find(state: Entities, memory_id: str) -> EntityRow | RelationshipRow | None:
-    """Return the row of a living entity or relationship."""
-    return state.held.rows.get(memory_id) or state.graph.held.rows.get(memory_id)
 
 
 def named(state: Entities, name: str, entity_type: str) -> EntityRow | None:
@@ -320,10 +302,6 @@ def find_named(state: Entities, name: str, entity_type: str | None = None) -> tu
 
 
 # --- an entity or a relationship that has gone
-
-LIVES: Lives[EntityRow | RelationshipRow] = Lives(
-    "entity or relationship", registry, initial, fold, find
-)
 
 
 def as_it_was(life: Life[EntityRow | RelationshipRow]) -> EntityRestored | RelationshipRestored:

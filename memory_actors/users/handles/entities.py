@@ -53,7 +53,7 @@ class EntityGraph(Handle):
     Where an entity is asked for, its id or its name will do. Times are when something was true.
     """
 
-    kind: ClassVar[Kind] = entity
+    kind: ClassVar[Kind] = entity.KIND
     takes = taken(EntityAdded, "key")
     _update_command = entity.UpdateEntity
     _delete_command = entity.DeleteEntity
@@ -184,7 +184,7 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         state = await self._scope.state()
-        row = entity.find(state.entity, check_name(relationship_id, "relationship_id"))
+        row = entity.KIND.find(state.entity, check_name(relationship_id, "relationship_id"))
         if not isinstance(row, graph.RelationshipRow):
             raise NotFoundError(f"no relationship {relationship_id!r}: never there, or deleted")
         now_us, at_us = self._scope.now_us(), time_us(at, "at")
@@ -203,7 +203,7 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         state = await self._scope.state()
-        row = entity.find(state.entity, check_name(entity_ref, "entity"))
+        row = entity.KIND.find(state.entity, check_name(entity_ref, "entity"))
         return await self._delete(row or await self._entity(entity_ref))
 
     # --- read
@@ -280,7 +280,7 @@ class EntityGraph(Handle):
         )
         found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
         ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
-        known = (entity.find(state.entity, memory_id) for memory_id in ids)
+        known = (entity.KIND.find(state.entity, memory_id) for memory_id in ids)
         rows = [row for row in known if row is not None]
         read = {one.memory_id: one for one in await self._read_rows(rows, state.provenance)}
         return [

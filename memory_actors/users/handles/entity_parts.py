@@ -13,7 +13,7 @@ def resolve(state: Entities, entity_ref: str, type: str | None = None) -> entity
     :raises NotFoundError: there is none.
     :raises InvalidInputError: several have this name.
     """
-    row = entity.find(state, check_name(entity_ref, "entity"))
+    row = entity.KIND.find(state, check_name(entity_ref, "entity"))
     if isinstance(row, entity.EntityRow):
         return row
     found = entity.find_named(state, entity_ref, type)

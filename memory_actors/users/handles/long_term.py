@@ -58,7 +58,7 @@ ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 class LongTermMemory(Summarized):
     """Facts, at most 100,000 by default; old ones become summaries."""
 
-    kind: ClassVar[CompactedKind] = long_term
+    kind: ClassVar[CompactedKind] = long_term.KIND
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
     _update_command = long_term.UpdateMemory
     _delete_command = long_term.DeleteMemory

@@ -28,7 +28,7 @@ class ShortTermMemory(Handle):
     own or of the handle, a message goes to the session "default".
     """
 
-    kind: ClassVar[Kind] = short_term
+    kind: ClassVar[Kind] = short_term.KIND
     takes = taken(short_term.MessageAdded)
     _update_command = short_term.UpdateMessage
     _delete_command = short_term.DeleteMessage
@@ -73,10 +73,10 @@ class ShortTermMemory(Handle):
 
         `ttl_s` of each says how many seconds it has left.
         """
-        with self._scope.measured("Messages", short_term.NAME):
+        with self._scope.measured("Messages", short_term.KIND.NAME):
             now_us = self._scope.now_us()
             confirmed = await self._scope.state()
-            state = short_term.at(confirmed.short_term, now_us)
+            state = short_term.KIND.at(confirmed.short_term, now_us)
             origins = confirmed.provenance
             session = state.session(self._session(session_id))
             first = 0 if last is None else max(0, len(session.rows) - check_count(last, "last"))

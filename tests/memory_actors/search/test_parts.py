@@ -138,7 +138,7 @@ async def test_a_filter_asked_during_changes_is_right(open_memory) -> None:
         ids = await user.add_many(
             [Item(content=f"word{n % 40} number {n}", metadata={"n": n}) for n in range(900)]
         )
-        index = await index_of(memory, long_term)
+        index = await index_of(memory, long_term.KIND)
         portions = index.fields.prepared(parsed({"n": {"lt": 1_000}}))
         next(portions)
         await user.delete(ids[0].memory_id)  # that portion has it
@@ -159,12 +159,12 @@ async def test_a_query_goes_on_with_the_rows_it_began_with(open_memory) -> None:
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         ids = await user.add_many([Item(content=f"word{n % 40} is {n}") for n in range(200)])
-        index = await index_of(memory, long_term)
+        index = await index_of(memory, long_term.KIND)
         parts = index.parts
         labels = parts.dense.view().labels[: parts.size].tolist()
         for receipt in ids[:150]:
             await user.delete(receipt.memory_id)
-        await index_of(memory, long_term)
+        await index_of(memory, long_term.KIND)
         assert index.dense is not parts.dense
         assert index.parts.size < parts.size
         assert parts.dense.view().labels[: parts.size].tolist() == labels
