@@ -38,7 +38,7 @@ from memory_actors.kinds.kind import (
 )
 from memory_actors.kinds.passages import spans
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.rows import derived, new_row, update_of
+from memory_actors.kinds.rows import Place, derived, new_row, update_of
 from memory_actors.kinds.tainted import TaintedPast
 
 _HEADING = ("[Summary of ", "]: ")
@@ -161,25 +161,19 @@ class CompactedDraft(KeyedDraft[R]):
 
     __slots__ = ("summaries",)
 
-    def __init__(self, kind: "CompactedBase[Any, R]", state: Compacted[R]):
-        super().__init__(kind, state)
+    def __init__(self, state: Compacted[R], place: Place[R] | None):
+        super().__init__(state, place)
         self.summaries = state.summaries
 
-    def put(self, row: R) -> R | None:
-        """Add a row, or replace the one with its id, and return that one."""
-        old = super().put(row)
+    def _count(self, row: R, sign: int) -> None:
+        self.size_bytes += sign * row.size_bytes
+        self.stored_bytes += sign * row.stored_bytes
         if row.original_count:
-            self.summaries = self.summaries.counted(row, +1)
-        return old
+            self.summaries = self.summaries.counted(row, sign)
 
-    def _uncount(self, row: R) -> None:
-        super()._uncount(row)
-        if row.original_count:
-            self.summaries = self.summaries.counted(row, -1)
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of the state as they have become."""
-        return {**super().fields(), "summaries": self.summaries}
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.summaries)
 
 
 # --- commands
@@ -276,7 +270,7 @@ class CompactedBase(KeyedKind[S, R]):
 
     def draft(self, state: S) -> CompactedDraft[R]:
         """Return a copy of a state that changes in place."""
-        return CompactedDraft(self, state)
+        return CompactedDraft(state, self.place)
 
     # --- what a kind says
 

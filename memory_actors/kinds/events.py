@@ -49,11 +49,12 @@ class Declared(NamedTuple):
     others: Mapping[str, Effect]
     """The effects on the memories that further fields name."""
     says: bool
+    begins: bool = False
     leaving: tuple[tuple[str, Effect], ...] = ()
     """Those of `others` that end what they name."""
 
 
-_DECLARED: dict[str | type, Declared] = {}
+DECLARED: dict[str | type, Declared] = {}
 """By tag, and by class."""
 _UNDECLARED = Declared(Effect.CHANGED, {}, says=False)  # of events about no memory
 
@@ -79,7 +80,9 @@ class KindRegistry(EventRegistry):
 
         def register(cls: E) -> E:
             leaving = tuple((name, what) for name, what in others.items() if what in ENDS)
-            _DECLARED[tag] = _DECLARED[cls] = Declared(effect, others, says, leaving)
+            DECLARED[tag] = DECLARED[cls] = Declared(
+                effect, others, says, effect in BEGINS, leaving
+            )
             return self.event(tag, keys=keys or _keys(cls, others))(cls)
 
         return register
@@ -98,29 +101,24 @@ def _ids(event: Any, name: str) -> tuple[str, ...]:
     return (ids,) if isinstance(ids, str) else ids
 
 
-def declared(event_type: type) -> Declared:
-    """Return what is declared of events of a type."""
-    return _DECLARED[event_type]
-
-
 def field_naming(event: Any, memory_id: str) -> str | None:
     """Return the field by which an event names another memory than the one it is about."""
     if getattr(event, "memory_id", memory_id) == memory_id:
         return None
-    others = _DECLARED.get(type(event), _UNDECLARED).others
+    others = DECLARED.get(type(event), _UNDECLARED).others
     return next((name for name in others if memory_id in _ids(event, name)), None)
 
 
 def effect(tag: str, event: Any, memory_id: str) -> Effect:
     """Return what an event did to a memory that it names; of a dropped one, by its tag."""
-    found = _DECLARED.get(type(event)) or _DECLARED.get(tag, _UNDECLARED)
+    found = DECLARED.get(type(event)) or DECLARED.get(tag, _UNDECLARED)
     field = field_naming(event, memory_id)
     return found.effect if field is None else found.others[field]
 
 
 def says(event: Any, memory_id: str) -> bool:
     """Say whether a change puts words into a memory, or ends what it says."""
-    if not _DECLARED.get(type(event), _UNDECLARED).says or getattr(event, "spacing", False):
+    if not DECLARED.get(type(event), _UNDECLARED).says or getattr(event, "spacing", False):
         return False
     own = getattr(event, "memory_id", None) == memory_id
     return own or field_naming(event, memory_id) is not None

@@ -5,79 +5,54 @@ for all of these kinds; a kind says what row an event begins, and what one makes
 means full: what is new is refused or, with leave, the oldest tenth of what is not pinned goes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
-from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.events import BEGINS, Effect, declared
+from memory_actors.kinds.events import DECLARED, Effect
 from memory_actors.kinds.kind import BaseKind, R, Tally
-from memory_actors.kinds.rows import Draft, Groups, Held, new_row, oldest, put_in, take_from
+from memory_actors.kinds.rows import Draft, Held, Place, new_row, oldest
 
 
 class Keyed(msgspec.Struct, Generic[R], frozen=True):
     """The living memories of a kind, and how many left so far. Never changes."""
 
     held: Held[R] = Held()
-    groups: Groups = Map()
-    """Ids by group and key, where the kind has such (`KeyedKind.place`)."""
     evicted: int = 0
     pruned: int = 0
 
 
 K = TypeVar("K", bound=Keyed[Any])
+T_co = TypeVar("T_co", covariant=True)
 
 
 class KeyedDraft(Draft[R]):
     """A state that changes in place, for one fold."""
 
-    __slots__ = ("evicted", "groups", "kind", "pruned", "state")
+    __slots__ = ("evicted", "pruned")
 
-    def __init__(self, kind: "KeyedKind[Any, R]", state: Keyed[R]):
-        super().__init__(state.held)
-        self.kind = kind
-        self.state = state
-        self.groups = state.groups.mutate()
+    def __init__(self, state: Keyed[R], place: Place[R] | None):
+        super().__init__(state.held, place)
         self.evicted = state.evicted
         self.pruned = state.pruned
 
-    def put(self, row: R) -> R | None:
-        """Add a row, or replace the one with its id, and return that one."""
-        old = super().put(row)
-        if old is None and (place := self.kind.place(row)) is not None:
-            self.join(*place, row.memory_id)
-        return old
-
-    def join(self, group: str, key: str, memory_id: str) -> None:
-        """Take an id into a group."""
-        put_in(self.groups, group, key, memory_id)
-
-    def part(self, group: str, key: str) -> None:
-        """Take a key out of a group."""
-        take_from(self.groups, group, key)
-
-    def leave(self, memory_ids: Iterable[str], why: Effect) -> None:
+    def leave(self, memory_ids: Collection[str], why: Effect) -> None:
         """Take memories away where they are there, and count them."""
         for memory_id in memory_ids:
-            row = self.discard(memory_id)
-            if row is not None and (place := self.kind.place(row)) is not None:
-                self.part(*place)
-            self.evicted += why is Effect.EVICTED
-            self.pruned += why is Effect.PRUNED
+            self.discard(memory_id)
+        if why is Effect.EVICTED:
+            self.evicted += len(memory_ids)
+        elif why is Effect.PRUNED:
+            self.pruned += len(memory_ids)
 
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of the state as they have become."""
-        return {
-            "held": self.finish(),
-            "groups": self.groups.finish(),
-            "evicted": self.evicted,
-            "pruned": self.pruned,
-        }
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return self.finish(), self.evicted, self.pruned
 
 
 class Bounds(NamedTuple):
@@ -89,6 +64,14 @@ class Bounds(NamedTuple):
     """The name of the limit of their number."""
     bytes_limit: str
     """The name of the limit of their bytes."""
+
+
+class Living(Protocol[T_co]):
+    """Rows by id."""
+
+    def get(self, memory_id: str, /) -> T_co | None:
+        """Return a row, or None."""
+        ...
 
 
 class Sized(Protocol):
@@ -105,6 +88,8 @@ class KeyedKind(BaseKind[K, R]):
 
     ROW: ClassVar[type[Any]]
     BOUNDS: ClassVar[Bounds]
+    place: Place[Any] | None = None
+    """Gives the group of a row and its key there; None: there are no groups."""
 
     # --- the fold
 
@@ -113,26 +98,26 @@ class KeyedKind(BaseKind[K, R]):
         draft = self.draft(state)
         for recorded in events:
             event = recorded.data
-            effect, _, _, leaving = declared(type(event))
+            effect, _, _, begins, leaving = DECLARED[type(event)]
             for name, what in leaving:
                 draft.leave(getattr(event, name), what)
             if effect is Effect.CHANGED:
                 row = draft.rows.get(event.memory_id)
                 if row is not None:
                     draft.put(self.changed(row, recorded))
-            elif effect in BEGINS:
-                draft.put(self.begun(recorded, draft.rows.get(event.memory_id)))
+            elif begins:
+                draft.put(self.begun(recorded, draft.rows))
             else:
                 ids = getattr(event, "memory_ids", None)
                 draft.leave((event.memory_id,) if ids is None else ids, effect)
-        return replace(state, **draft.fields())
+        return type(state)(*draft.fields())
 
     def draft(self, state: K) -> KeyedDraft[R]:
         """Return a copy of a state that changes in place."""
-        return KeyedDraft(self, state)
+        return KeyedDraft(state, self.place)
 
-    def begun(self, recorded: Recorded[Any], _old: R | None) -> R:
-        """Return the row that an event begins; the old one is what was there under its id."""
+    def begun(self, recorded: Recorded[Any], _rows: Living[R]) -> R:
+        """Return the row that an event begins; the rows are those that live."""
         row: R = new_row(self.ROW, recorded)
         return row
 
@@ -140,16 +125,12 @@ class KeyedKind(BaseKind[K, R]):
         """Return a row after an event that changes it. Of some kinds none does."""
         return row
 
-    def place(self, _row: R) -> tuple[str, str] | None:
-        """Return the group of a row and its key there; None: there are no groups."""
-        return None
-
     def of_rows(self, rows: Iterable[R], **lost: int) -> K:
         """Return the state of these rows, which has lost so many."""
         draft = self.draft(replace(self.initial, **lost))
         for row in rows:
             draft.put(row)
-        return replace(self.initial, **draft.fields())
+        return type(self.initial)(*draft.fields())
 
     # --- reads
 
@@ -171,19 +152,10 @@ class KeyedKind(BaseKind[K, R]):
         rows: Iterable[R] = state.held.rows.values()
         return rows
 
-    def rows_of(self, state: K, group: str) -> Iterable[R]:
-        """Return the living rows of a group."""
-        return map(state.held.rows.__getitem__, state.groups.get(group, Map()).values())
-
     def find(self, state: K, memory_id: str) -> R | None:
         """Return a living row by id, or None."""
         row: R | None = state.held.rows.get(memory_id)
         return row
-
-    def find_key(self, state: K, group: str, key: str) -> R | None:
-        """Return the living row that has a key of a group, or None."""
-        memory_id = state.groups.get(group, Map()).get(key)
-        return None if memory_id is None else state.held.rows[memory_id]
 
     # --- room
 
@@ -206,7 +178,7 @@ class KeyedKind(BaseKind[K, R]):
         """
         noun, number_limit, bytes_limit = self.BOUNDS
         held, more = state.held, new - len(instead_of)
-        growth = size_bytes - sum(one.size_bytes for one in instead_of)
+        growth = size_bytes - sum([one.size_bytes for one in instead_of])
         over_count = len(held) + more - getattr(limits, number_limit) if more > 0 else 0
         over_bytes = held.size_bytes + growth - getattr(limits, bytes_limit) if growth > 0 else 0
         if over_count <= 0 and over_bytes <= 0:

@@ -17,7 +17,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.events import Effect, KindRegistry
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -216,8 +216,9 @@ class StructuredKind(KeyedKind[Structured, Row]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], old: Row | None) -> Row:
+    def begun(self, recorded: Recorded[Any], rows: Living[Row]) -> Row:
         """Return the row of a document that was put or restored."""
+        old = rows.get(recorded.data.memory_id)
         if old is None or isinstance(recorded.data, DocumentRestored):
             return new_row(Row, recorded)
         return new_row(Row, recorded, created_at_us=old.created_at_us)
@@ -255,7 +256,7 @@ class StructuredKind(KeyedKind[Structured, Row]):
 
     def _put(self, command: PutDocument, state: Structured, limits: Limits) -> Sequence[Event]:
         put = command.document
-        old = self.find_key(state, put.collection, put.key)
+        old = state.held.named(put.collection, put.key)
         if old is not None:
             put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
         self._refuse_foreign_id(command, put, state)
@@ -298,7 +299,7 @@ class StructuredKind(KeyedKind[Structured, Row]):
         seen: set[tuple[str, str]] = set()
         for event in back:
             place = (event.collection, event.key)
-            if place in seen or self.find_key(state, *place) is not None:
+            if place in seen or state.held.named(*place) is not None:
                 raise InvalidInputError(
                     f"document {event.memory_id!r} cannot be restored: key {event.key!r} of "
                     f"collection {event.collection!r} is now another document's. Delete that first"
@@ -321,7 +322,7 @@ class StructuredKind(KeyedKind[Structured, Row]):
 
     def collections(self, state: Structured) -> Mapping[str, int]:
         """Return how many documents each collection has, by name."""
-        return {name: len(state.groups[name]) for name in sorted(state.groups)}
+        return {name: len(state.held.groups[name]) for name in sorted(state.held.groups)}
 
     def passages(self, row: Row) -> Sequence[Passage]:
         """Return one passage: the document."""

@@ -230,7 +230,7 @@ def _put_again(command: Add, state: UserState) -> str | None:
         row = working.KIND.named(state.working, command.entry.key)
     elif isinstance(command, structured.PutDocument):
         put = command.document
-        row = structured.KIND.find_key(state.structured, put.collection, put.key)
+        row = state.structured.held.named(put.collection, put.key)
     return None if row is None else str(row.memory_id)
 
 

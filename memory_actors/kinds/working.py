@@ -17,7 +17,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.events import Effect, KindRegistry
-from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -117,8 +117,9 @@ class UpdateKey(Update, frozen=True, kw_only=True):
 
 def _least_recent(state: Working, outside: Outside) -> tuple[str, ...]:
     used = outside.last_use.get
-    rows = sorted(state.held.in_order(), key=lambda row: used(row.memory_id, 0))
-    return tuple(row.key for row in rows)
+    rows = state.held.rows.values()
+    ordered = sorted(rows, key=lambda row: (used(row.memory_id, 0), row.version))
+    return tuple(row.key for row in ordered)
 
 
 class DeleteKey(Delete, frozen=True, kw_only=True):
@@ -152,7 +153,7 @@ class WorkingKind(KeyedKind[Working, Row]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[KeySet], _old: Row | None) -> Row:
+    def begun(self, recorded: Recorded[KeySet], _rows: Living[Row]) -> Row:
         """Return the row of a key that was set."""
         return new_row(Row, recorded, occurred_at_us=recorded.recorded_at_us)
 
@@ -194,17 +195,20 @@ class WorkingKind(KeyedKind[Working, Row]):
         new_bytes, count = command.entry.size_bytes, len(state.held)
         if new_bytes > limits.working_bytes:
             refuse_bytes(self.NAME, state.held.size_bytes, limits, "working_bytes", new=new_bytes)
-        others = {row.key: row for row in self.rows(state) if row is not old}
         # A key that is there stays, also above a limit that was lowered.
         keys_max = limits.working_keys if old is None else count
-        if len(others) >= keys_max and not (command.auto_prune and keys_max):
+        left = count - (old is not None)
+        if left >= keys_max and not (command.auto_prune and keys_max):
             instead = "Delete a key, let the least recently used one go (auto_prune=True)"
             refuse_count(self.NAME, "keys", count, limits, "working_keys", instead=instead)
-        size = new_bytes + sum(row.size_bytes for row in others.values())
+        size = state.held.size_bytes + new_bytes - (old.size_bytes if old is not None else 0)
+        if left < keys_max and size <= limits.working_bytes:
+            return []
+        others = {row.key: row for row in self.rows(state) if row is not old}
         listed = [used for used in command.least_recent or () if used in others]
         order = list(dict.fromkeys([*listed, *others]))
         evicted: list[Row] = []
-        while len(others) - len(evicted) >= keys_max or size > limits.working_bytes:
+        while left - len(evicted) >= keys_max or size > limits.working_bytes:
             evicted.append(others[order[len(evicted)]])
             size -= evicted[-1].size_bytes
         return evicted
@@ -251,7 +255,7 @@ class WorkingKind(KeyedKind[Working, Row]):
 
     def named(self, state: Working, key: str) -> Row | None:
         """Return the row of a key, or None."""
-        return self.find_key(state, KEYS, key)
+        return state.held.named(KEYS, key)
 
     def rows(self, state: Working) -> Sequence[Row]:
         """Return the entries, in the order they were last set."""

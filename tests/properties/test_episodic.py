@@ -99,8 +99,8 @@ class EpisodicMachine(RuleBasedStateMachine):
     def check_limits(self, before: Any) -> None:
         """Nothing is above its limit but what was so when the limit was lowered."""
         limits, state = self.limits, self.state
-        for agent_id, ids in state.groups.items():
-            assert len(ids) <= max(limits.episodes, len(before.groups.get(agent_id, ())))
+        for agent_id, ids in state.held.groups.items():
+            assert len(ids) <= max(limits.episodes, len(before.held.groups.get(agent_id, ())))
         for row in episodic.KIND.rows(state):
             was = episodic.KIND.find(before, row.memory_id)
             unchanged = was is not None and was.steps == row.steps
@@ -154,7 +154,7 @@ class EpisodicMachine(RuleBasedStateMachine):
     def check_left(self, event: EpisodeStarted, left: list[Row]) -> None:
         candidates = [
             row
-            for row in episodic.KIND.rows_of(self.state, event.agent_id)
+            for row in self.state.held.of_group(event.agent_id)
             if not row.pinned and row.status != "running"
         ]
         best = sorted(candidates, key=lambda row: (row.status == "failed", row.occurred_at_us))
@@ -360,7 +360,7 @@ class EpisodicMachine(RuleBasedStateMachine):
         agents: dict[str, dict[str, str]] = {}
         for row in episodic.KIND.rows(self.state):
             agents.setdefault(row.agent_id, {})[row.memory_id] = row.memory_id
-        assert {agent: dict(ids) for agent, ids in self.state.groups.items()} == agents
+        assert {agent: dict(ids) for agent, ids in self.state.held.groups.items()} == agents
         assert dict(self.state.agents_by_count) == Counter(map(len, agents.values()))
         assert self.state.fullest == max(map(len, agents.values()), default=0)
 

@@ -130,7 +130,7 @@ class StructuredMachine(RuleBasedStateMachine):
         name = name if own else f"n{len(self.log)}"
         past = self.past([name])[name]
         used = {name: past[0].data} if past else {}
-        old = structured.KIND.find_key(self.state, collection, key)
+        old = self.state.held.named(collection, key)
         done = self.ask(
             proposing(
                 PutDocument, now_us=self.now_us, memory_id=name, collection=collection, key=key,
@@ -141,7 +141,7 @@ class StructuredMachine(RuleBasedStateMachine):
         if not done:
             return
         self.values[collection, key] = value_json(value)
-        new = structured.KIND.find_key(self.state, collection, key)
+        new = self.state.held.named(collection, key)
         assert new is not None
         if old is not None:
             assert (new.memory_id, new.created_at_us) == (old.memory_id, old.created_at_us)
@@ -215,9 +215,9 @@ class StructuredMachine(RuleBasedStateMachine):
     def secondary_maps_equal_a_recount(self) -> None:
         collections: dict[str, dict[str, str]] = {}
         for row in structured.KIND.rows(self.state):
-            assert structured.KIND.find_key(self.state, row.collection, row.key) is row
+            assert self.state.held.named(row.collection, row.key) is row
             collections.setdefault(row.collection, {})[row.key] = row.memory_id
-        assert {name: dict(ids) for name, ids in self.state.groups.items()} == collections
+        assert {name: dict(ids) for name, ids in self.state.held.groups.items()} == collections
 
     @precondition(lambda self: len(self.log) % 5 == 0)
     @invariant()

@@ -26,7 +26,15 @@ from eventlog import Dropped, Recorded
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Tier
-from memory_actors.kinds import entity, episodic, long_term, short_term, structured, user_state
+from memory_actors.kinds import (
+    entity,
+    episodic,
+    long_term,
+    short_term,
+    structured,
+    user_state,
+    working,
+)
 from memory_actors.kinds.account import AlertChanged, SetTier
 from memory_actors.kinds.compacting import (
     AnyCompactionUndone,
@@ -166,11 +174,11 @@ class UserMachine(
         """Return what a value was put into, the same or another: it has the lifetime of that."""
         about = None
         if isinstance(decided.command, SetKey):
-            held = decided.after.working.held.get(decided.command.entry.key)
+            held = working.KIND.named(decided.after.working, decided.command.entry.key)
             about = None if held is None else held.memory_id
         if isinstance(decided.command, PutDocument):
             put = decided.command.document
-            row = structured.KIND.find_key(decided.after.structured, put.collection, put.key)
+            row = decided.after.structured.held.named(put.collection, put.key)
             about = None if row is None else row.memory_id
         if about is not None and decided.refusal is None:
             known = decided.after.provenance.expires.get(about)

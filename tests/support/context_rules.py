@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
+from memory_actors.base.tokens import WordEstimate
 from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, state
 from memory_actors.kinds.phrasing import text_digest
@@ -58,9 +59,7 @@ class ContextRules(UserRules):
     @some(context.KIND)
     @rule(document=GROUPS, number=ANY, named=st.booleans(), limit=st.integers(1, 30))
     def archives(self, document: str, number: int, named: bool, limit: int) -> None:
-        budget = commands.TokenBudget(
-            soft_tokens=limit, hard_tokens=limit, counter=commands.WordEstimate()
-        )
+        budget = commands.TokenBudget(soft_tokens=limit, hard_tokens=limit, counter=WordEstimate())
         ids = (self.one_of(context.KIND, number),) if named else None
         room = commands.DocumentRoom(budget=budget)
         self.ask(

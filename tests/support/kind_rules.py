@@ -96,8 +96,8 @@ class WorkingRules(UserRules):
         self.ask(working.DeleteKey(now_us=self.now_us, key=key))
 
     def order(self, used: Sequence[str]) -> tuple[str, ...]:
-        held = self.deciding.state.working.held
-        return tuple(key for key in used if key in held)
+        held = self.deciding.state.working
+        return tuple(key for key in used if working.KIND.named(held, key) is not None)
 
 
 class ShortTermRules(UserRules):

@@ -138,7 +138,8 @@ class Room:
         return len(rows)
 
     def _of_working(self) -> Victims:
-        held, full, limits = self.before.working.held, self.full.working.held, self.limits
+        states, limits = (self.before.working, self.full.working), self.limits
+        held, full = ({row.key: row for row in working.KIND.rows(one)} for one in states)
         changed = [key for key, row in full.items() if held.get(key) != row]
         if not changed:
             return ()

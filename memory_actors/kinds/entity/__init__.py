@@ -56,7 +56,7 @@ from memory_actors.kinds.entity.state import (
     fold,
     named,
     observation_at,
-    put_name,
+    place,
     tentatively,
 )
 from memory_actors.kinds.kind import (
@@ -72,7 +72,7 @@ from memory_actors.kinds.kind import (
     version_of,
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
-from memory_actors.kinds.rows import Groups, Held, derived, record_data
+from memory_actors.kinds.rows import Held, derived, record_data
 from memory_actors.kinds.tainted import TaintedPast
 
 Row: TypeAlias = EntityRow | RelationshipRow
@@ -105,11 +105,8 @@ class EntityKind(BaseKind[Entities, Row]):
 
     def load(self, dumped: Dumped) -> Entities:
         """Return the state back."""
-        names = Groups().mutate()
-        for row in dumped.entities:
-            put_name(names, row)
         graph = Graph.of(dumped.relationships, dumped.ended_us)
-        return Entities(Held.of(dumped.entities), names.finish(), graph, dumped.pruned)
+        return Entities(Held.of(dumped.entities, place), graph, dumped.pruned)
 
     # --- decide
 

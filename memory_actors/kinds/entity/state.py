@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
-from immutables import Map, MapMutation
 from msgspec.structs import replace
 
 from eventlog import Recorded
@@ -31,9 +30,7 @@ from memory_actors.kinds.entity.events import (
 )
 from memory_actors.kinds.entity.graph import Graph, RelationshipRow, name_key
 from memory_actors.kinds.kind import Events, Life, Row, index_of, label, tentative, version_of
-from memory_actors.kinds.rows import Groups, Held, derived, kept, new_row, put_in, take_from
-
-_NONE: Map[str, str] = Map()
+from memory_actors.kinds.rows import Draft, Held, derived, kept, new_row
 
 # --- state
 
@@ -66,8 +63,7 @@ class Entities(msgspec.Struct, frozen=True):
     """The living entities with their relationships, and how many of both were pruned so far."""
 
     held: Held[EntityRow] = Held()
-    names: Groups = Map()
-    """Name key -> type key -> memory id."""
+    """Its groups are the names; the keys there are types."""
     graph: Graph = Graph()
     pruned: int = 0
 
@@ -107,41 +103,31 @@ def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
 class _Draft:
     """A state that changes in place."""
 
-    __slots__ = ("graph", "held", "names", "pruned")
+    __slots__ = ("graph", "held", "pruned")
 
     def __init__(self, state: Entities):
-        self.held = state.held.draft()
-        self.names = state.names.mutate()
+        self.held = Draft(state.held, place)
         self.graph = state.graph.draft()
         self.pruned = state.pruned
 
     def finish(self) -> Entities:
-        return Entities(self.held.finish(), self.names.finish(), self.graph.finish(), self.pruned)
+        return Entities(self.held.finish(), self.graph.finish(), self.pruned)
 
     def drop(self, memory_id: str) -> None:
         if memory_id not in self.held.rows:
             self.graph.drop(memory_id)
             return
-        row = self.held.drop(memory_id)
-        _unname(self.names, row)
+        self.held.drop(memory_id)
 
 
-def put_name(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
-    """Note the name and type of an entity."""
-    put_in(names, name_key(row.name), name_key(row.type), row.memory_id)
-
-
-def _unname(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
-    key, type_key = name_key(row.name), name_key(row.type)
-    # Another one has the name if a newer Unicode made two names one: a replay goes on all the same.
-    if names.get(key, _NONE).get(type_key) == row.memory_id:
-        take_from(names, key, type_key)
+def place(row: EntityRow) -> tuple[str, str]:
+    """Return what an entity is found by: its name and its type, however they are spelled."""
+    return name_key(row.name), name_key(row.type)
 
 
 def _entity_added(draft: _Draft, event: EntityAdded, recorded: Recorded[Event]) -> None:
-    row = new_row(EntityRow, recorded, observations=_observed(event.observations, recorded))
-    draft.held.put(row)
-    put_name(draft.names, row)
+    observations = _observed(event.observations, recorded)
+    draft.held.put(new_row(EntityRow, recorded, observations=observations))
 
 
 def _observed(
@@ -285,8 +271,7 @@ class Dumped(msgspec.Struct, frozen=True):
 
 def named(state: Entities, name: str, entity_type: str) -> EntityRow | None:
     """Return the entity of this name and type, however they are spelled."""
-    memory_id = state.names.get(name_key(name), _NONE).get(name_key(entity_type))
-    return None if memory_id is None else state.held.rows[memory_id]
+    return state.held.named(name_key(name), name_key(entity_type))
 
 
 def find_named(state: Entities, name: str, entity_type: str | None = None) -> tuple[EntityRow, ...]:
@@ -297,8 +282,9 @@ def find_named(state: Entities, name: str, entity_type: str | None = None) -> tu
     if entity_type is not None:
         row = named(state, name, entity_type)
         return () if row is None else (row,)
-    rows = [state.held.rows[i] for i in state.names.get(name_key(name), _NONE).values()]
-    return tuple(sorted(rows, key=lambda row: (row.version, row.memory_id)))
+    return tuple(
+        sorted(state.held.of_group(name_key(name)), key=lambda row: (row.version, row.memory_id))
+    )
 
 
 # --- an entity or a relationship that has gone

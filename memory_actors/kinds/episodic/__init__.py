@@ -51,7 +51,7 @@ from memory_actors.kinds.episodic.state import (
     leaving,
     markers,
 )
-from memory_actors.kinds.keyed import Bounds
+from memory_actors.kinds.keyed import Bounds, Living
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -68,7 +68,7 @@ from memory_actors.kinds.kind import (
     tentative,
     version_of,
 )
-from memory_actors.kinds.rows import oldest, record_data
+from memory_actors.kinds.rows import Place, oldest, record_data
 from memory_actors.kinds.tainted import TaintedPast
 
 TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
@@ -146,24 +146,22 @@ class _Draft(CompactedDraft[Row]):
 
     __slots__ = ("agents_by_count", "fullest")
 
-    def __init__(self, kind: "EpisodicKind", state: Episodic):
-        super().__init__(kind, state)
+    def __init__(self, state: Episodic, place: Place[Row]):
+        super().__init__(state, place)
         self.agents_by_count = state.agents_by_count.mutate()
         self.fullest = state.fullest
 
-    def join(self, group: str, key: str, memory_id: str) -> None:
-        """Give an agent one more episode."""
-        super().join(group, key, memory_id)
+    def _join(self, group: str, key: str, memory_id: str) -> None:
+        super()._join(group, key, memory_id)
         count = len(self.groups[group])
-        self._count(count - 1, count)
+        self._note(count - 1, count)
 
-    def part(self, group: str, key: str) -> None:
-        """Take one from an agent."""
+    def _part(self, group: str, key: str, memory_id: str) -> None:
         count = len(self.groups[group])
-        super().part(group, key)
-        self._count(count, count - 1)
+        super()._part(group, key, memory_id)
+        self._note(count, count - 1)
 
-    def _count(self, before: int, after: int) -> None:
+    def _note(self, before: int, after: int) -> None:
         """Take note that an agent has one episode more, or one less."""
         by_count = self.agents_by_count
         if before:
@@ -175,10 +173,9 @@ class _Draft(CompactedDraft[Row]):
         if after > self.fullest or (before == self.fullest and before not in by_count):
             self.fullest = after
 
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of the state as they have become."""
-        by_count = self.agents_by_count.finish()
-        return {**super().fields(), "agents_by_count": by_count, "fullest": self.fullest}
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.agents_by_count.finish(), self.fullest)
 
 
 class EpisodicKind(CompactedBase[Episodic, Row]):
@@ -206,9 +203,9 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
 
     def draft(self, state: Episodic) -> _Draft:
         """Return a copy of a state that changes in place."""
-        return _Draft(self, state)
+        return _Draft(state, self.place)
 
-    def begun(self, recorded: Recorded[Any], _old: Row | None) -> Row:
+    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
         """Return the row of an episode, or of a summary of some."""
         return begun(recorded)
 
@@ -325,7 +322,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         without leave.
         """
         agent_id = command.episode.agent_id
-        ids = state.groups.get(agent_id, Map())
+        ids = state.held.groups.get(agent_id, Map())
         over = len(ids) + 1 - limits.episodes
         if over <= 0:
             return (), ()
@@ -373,7 +370,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         """
         fewer = Counter(row.agent_id for row in instead_of)
         for agent_id, count in Counter(one.agent_id for one in coming).items():
-            used = len(state.groups.get(agent_id, ()))
+            used = len(state.held.groups.get(agent_id, ()))
             if used + count - fewer[agent_id] > max(limits.episodes, used):
                 self._refuse_count(agent_id, used, limits, count)
         for one in coming:
@@ -460,7 +457,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     def quotas(self, state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is; of episodes, for an agent or for the fullest one."""
         episodes, size_bytes = super().quotas(state, limits, agent_id)
-        count = state.fullest if agent_id is None else len(state.groups.get(agent_id, ()))
+        count = state.fullest if agent_id is None else len(state.held.groups.get(agent_id, ()))
         return replace(episodes, used=count), size_bytes
 
     def chain(self, row: Row) -> str | None:

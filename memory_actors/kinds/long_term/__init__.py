@@ -36,7 +36,7 @@ from memory_actors.kinds.compacting import (
     summary_again,
     summary_row,
 )
-from memory_actors.kinds.keyed import Bounds
+from memory_actors.kinds.keyed import Bounds, Living
 from memory_actors.kinds.kind import (
     Add,
     Command,
@@ -228,7 +228,7 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], _old: Row | None) -> Row:
+    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
         """Return the row of a memory, or of a summary."""
         event, began = recorded.data, recorded.version
         if isinstance(event, Summary):

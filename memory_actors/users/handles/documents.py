@@ -100,8 +100,8 @@ class Documents(Handle):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self.lasting(ttl_s)._write(command, [text])  # noqa: SLF001 - this handle
-        known = structured.KIND.find_key(written.reply.before.structured, collection, key)
-        row = structured.KIND.find_key(written.reply.state.structured, collection, key)
+        known = written.reply.before.structured.held.named(collection, key)
+        row = written.reply.state.structured.held.named(collection, key)
         return self._receipt_of_put(new.memory_id, known, row, written)
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
@@ -207,15 +207,13 @@ class Documents(Handle):
         """Return the documents that match, in order, and the state that they are of."""
         async with self._scope.live() as live:
             state = live.state
-            rows = list(
-                structured.KIND.rows_of(state.structured, check_name(collection, "collection"))
-            )
+            rows = list(state.structured.held.of_group(check_name(collection, "collection")))
             values = await live.values.of(rows)
         choose = partial(_chosen, rows, values, matches, by)
         return await anyio.to_thread.run_sync(choose), state
 
     def _row(self, state: Structured, collection: str, key: str) -> Row:
-        row = structured.KIND.find_key(state, collection, check_name(key, "key"))
+        row = state.held.named(collection, check_name(key, "key"))
         row = row or structured.KIND.find(state, key)
         if row is None:
             raise NotFoundError(f"no document {key!r} in collection {collection!r}")

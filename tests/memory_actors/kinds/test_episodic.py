@@ -551,8 +551,8 @@ def test_the_fullest_agent_is_known_after_it_lost_episodes() -> None:
 
 def test_the_episodes_of_an_agent() -> None:
     state = fold(episodic.KIND, [started("e"), started("f", agent="b")])
-    assert [row.memory_id for row in episodic.KIND.rows_of(state, "b")] == ["f"]
-    assert list(episodic.KIND.rows_of(state, "nobody")) == []
+    assert [row.memory_id for row in state.held.of_group("b")] == ["f"]
+    assert list(state.held.of_group("nobody")) == []
 
 
 def test_a_dump_loads_back_to_the_same_state() -> None:

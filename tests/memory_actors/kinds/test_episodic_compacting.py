@@ -177,7 +177,10 @@ def test_a_summary_must_fit_the_quota() -> None:
 def test_a_summary_is_one_episode_of_the_agent() -> None:
     """The originals go, and the summary is one episode of the agent."""
     state = fold(episodic.KIND, [*ABC, *whole("d", agent="b"), compressed("a", "b", "c")])
-    assert {agent: sorted(ids) for agent, ids in state.groups.items()} == {"a": ["sum"], "b": ["d"]}
+    assert {agent: sorted(ids) for agent, ids in state.held.groups.items()} == {
+        "a": ["sum"],
+        "b": ["d"],
+    }
     tally = episodic.KIND.tally(state)
     assert (tally.count, tally.size_bytes) == (2, 31)
     assert (tally.summaries, tally.originals) == (1, 3)

@@ -92,7 +92,7 @@ def test_a_put_replaces_the_value_and_keeps_the_document() -> None:
     past = [put("d", 1, key="k", metadata={"m": 1}, pinned=True)]
     (event,) = given(*past).when(to_put("new", 2, key="k", at=7, size=12))
     assert event == put("d", 2, key="k", at=7, size=12, metadata={"m": 1}, pinned=True)
-    row = structured.KIND.find_key(fold(structured.KIND, [*past, event]), "c", "k")
+    row = fold(structured.KIND, [*past, event]).held.named("c", "k")
     assert row is not None
     assert (row.memory_id, row.created_at_us, row.version, row.size_bytes) == ("d", 1_001, 2, 12)
 
@@ -341,12 +341,12 @@ def test_quotas_are_documents_and_bytes() -> None:
 
 def test_documents_are_found_by_collection_and_key() -> None:
     state = fold(structured.KIND, [put("d"), put("e", collection="b"), put("f"), deleted("f")])
-    assert [row.memory_id for row in structured.KIND.rows_of(state, "c")] == ["d"]
-    assert list(structured.KIND.rows_of(state, "nothing")) == []
+    assert [row.memory_id for row in state.held.of_group("c")] == ["d"]
+    assert list(state.held.of_group("nothing")) == []
     assert structured.KIND.collections(state) == {"b": 1, "c": 1}
-    assert structured.KIND.find_key(state, "b", "e") == structured.KIND.find(state, "e")
-    assert structured.KIND.find_key(state, "b", "d") is None
-    assert structured.KIND.find_key(state, "nothing", "d") is None
+    assert state.held.named("b", "e") == structured.KIND.find(state, "e")
+    assert state.held.named("b", "d") is None
+    assert state.held.named("nothing", "d") is None
 
 
 def test_a_collection_goes_with_its_last_document() -> None:
