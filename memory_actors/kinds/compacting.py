@@ -27,6 +27,7 @@ from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
 from memory_actors.kinds.kind import (
     Add,
     Command,
+    Decide,
     Events,
     Life,
     Passage,
@@ -262,6 +263,10 @@ class Worded(Sized, Protocol):
 class CompactedBase(KeyedKind[S, R]):
     """A kind whose old memories may become summaries."""
 
+    COMPRESS: ClassVar[type[Compress]]
+    UNDO: ClassVar[type[UndoAnyCompaction]]
+    ADD_SUMMARY: ClassVar[type[AddAnySummary]]
+    RESTORE: ClassVar[type[Restore]]
     UNDONE: ClassVar[type[AnyCompactionUndone]]
     """The event by which a summary goes."""
     UPDATED: ClassVar[type[Updated]]
@@ -324,6 +329,17 @@ class CompactedBase(KeyedKind[S, R]):
         self.make_room(state, limits, len(coming), size_bytes, instead_of=instead_of)
 
     # --- decide
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {
+            **super().decisions(),
+            self.UPDATE: self._update,
+            self.RESTORE: self._bring_back,
+            self.COMPRESS: self._compress,
+            self.UNDO: self._undo,
+            self.ADD_SUMMARY: self._add_summary,
+        }
 
     def _update(self, command: Update, state: S, limits: Limits) -> Sequence[Any]:
         row = self.living(state, command.memory_id)

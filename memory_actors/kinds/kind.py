@@ -390,6 +390,10 @@ class BaseKind(ABC, Generic[S, R]):
     """Why a memory may not be there, for errors."""
     DELETED: ClassVar[Callable[..., Any]]
     """The event by which a memory goes; it takes its id."""
+    UPDATE: ClassVar[type[Update]]
+    DELETE: ClassVar[type[Delete]]
+    RESTORE: ClassVar[type[Restore] | None] = None
+    """None: nothing is kept that could come back."""
     registry: ClassVar[KindRegistry]
     Dump: ClassVar[type[msgspec.Struct]]
     initial: S
@@ -404,9 +408,9 @@ class BaseKind(ABC, Generic[S, R]):
     def fold(self, state: S, events: Iterable[Recorded[Any]]) -> S:
         """Return the state after events of this kind; total over them."""
 
-    @abstractmethod
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return what turns a command of each type into events."""
+        return {self.DELETE: self._delete}
 
     def decide(self, command: Command, state: S, limits: Limits) -> Sequence[Any]:
         """Turn a command into events.

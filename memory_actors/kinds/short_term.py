@@ -312,6 +312,7 @@ class ShortTermKind(BaseKind[ShortTerm, Row]):
     NATURE = Nature(is_indexed=False, export_place=1, expires_by_clock=True)
     NOUN = "message"
     MISSING = "it was never there, deleted or expired"
+    UPDATE, DELETE = UpdateMessage, DeleteMessage
     Dump = Dumped
     registry = registry
     initial = ShortTerm()
@@ -348,11 +349,7 @@ class ShortTermKind(BaseKind[ShortTerm, Row]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return what turns a command of each type into events."""
-        return {
-            AddMessage: self._add,
-            UpdateMessage: self._update,
-            DeleteMessage: self._delete,
-        }
+        return {**super().decisions(), AddMessage: self._add, UpdateMessage: self._update}
 
     def decide(self, command: Command, state: ShortTerm, limits: Limits) -> Sequence[Event]:
         """Turn a command into events, before which the sessions go that have expired.

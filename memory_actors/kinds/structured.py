@@ -207,6 +207,7 @@ class StructuredKind(KeyedKind[Structured, Row]):
     NAME = "structured"
     NOUN = "document"
     MISSING = "it was never there, or it was deleted"
+    DELETE, RESTORE = DeleteDocument, RestoreDocuments
     DELETED = DocumentDeleted
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
     ROW = Row
@@ -248,9 +249,9 @@ class StructuredKind(KeyedKind[Structured, Row]):
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return what turns a command of each type into events."""
         return {
+            **super().decisions(),
             PutDocument: self._put,
             UpdateDocument: self._update,
-            DeleteDocument: self._delete,
             RestoreDocuments: self._restore,
         }
 

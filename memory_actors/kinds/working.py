@@ -145,6 +145,7 @@ class WorkingKind(KeyedKind[Working, Row]):
     NATURE = Nature(is_indexed=False, export_place=2, is_cache=True)
     NOUN = "working memory"
     MISSING = "never there, deleted or evicted"
+    UPDATE, DELETE = UpdateKey, DeleteKey
     BOUNDS = Bounds("keys", "working_keys", "working_bytes")
     ROW = Row
     Dump = Dumped

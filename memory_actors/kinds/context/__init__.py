@@ -21,7 +21,7 @@ from eventlog import Recorded
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.context.commands import BUDGET, RestoreEntries
+from memory_actors.kinds.context.commands import BUDGET, DeleteEntry, RestoreEntries
 from memory_actors.kinds.context.decide import DECISIONS, restore
 from memory_actors.kinds.context.events import (
     BlockEdited,
@@ -64,6 +64,8 @@ class ContextKind(BaseKind[ContextState, Row]):
     NATURE = Nature(is_searched=False, export_place=3)
     """A document is loaded whole, and its archive has a search of its own."""
     NOUN = "entry"
+    MISSING = "it was never there, or it was removed"
+    DELETE, RESTORE = DeleteEntry, RestoreEntries
     DELETED = BlockRemoved
     Dump = Dumped
     registry = registry
@@ -77,7 +79,7 @@ class ContextKind(BaseKind[ContextState, Row]):
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return what turns a command of each type into events."""
-        return {**DECISIONS, RestoreEntries: partial(restore, self.last)}
+        return {**super().decisions(), **DECISIONS, RestoreEntries: partial(restore, self.last)}
 
     def dump(self, state: ContextState) -> Dumped:
         """Return the state as plain rows."""

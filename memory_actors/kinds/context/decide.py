@@ -15,7 +15,6 @@ from memory_actors.kinds.context.commands import (
     ArchiveEntries,
     ChangeDocument,
     DeleteDocuments,
-    DeleteEntry,
     DocumentRoom,
     EditEntry,
     ImportBlock,
@@ -28,7 +27,6 @@ from memory_actors.kinds.context.draft import DocumentDraft, restored
 from memory_actors.kinds.context.events import (
     BlockEdited,
     BlockInserted,
-    BlockRemoved,
     ContextDocumentDeleted,
     DocumentCreated,
     DocumentRenamed,
@@ -277,10 +275,6 @@ def _import(command: ImportBlock, state: ContextState, limits: Limits) -> Sequen
 # --- the rest
 
 
-def _delete(command: DeleteEntry, state: ContextState, _limits: Limits) -> Sequence[Event]:
-    return [BlockRemoved(memory_id=_entry(state, command.memory_id).memory_id)]
-
-
 def _touch(command: TouchEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
     ids = _entries(state, command.memory_ids)
     return [EntriesTouched(memory_ids=ids)] if ids else []
@@ -340,7 +334,6 @@ DECISIONS: Mapping[type[Command], Decide] = {
     AddEntry: _add,
     EditEntry: _edit,
     ImportBlock: _import,
-    DeleteEntry: _delete,
     TouchEntries: _touch,
     PinEntries: _pin,
     ArchiveEntries: _archive,

@@ -85,6 +85,7 @@ class EntityKind(BaseKind[Entities, Row]):
     NAME = NAME
     NOUN = "entity or relationship"
     MISSING = "it was never there, or it was deleted"
+    UPDATE, DELETE, RESTORE = UpdateEntity, DeleteEntity, RestoreEntities
     Dump = Dumped
     registry = registry
     initial = Entities()
@@ -113,10 +114,10 @@ class EntityKind(BaseKind[Entities, Row]):
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return what turns a command of each type into events."""
         return {
+            **super().decisions(),
             AddEntity: decide.add,
             UpdateEntity: decide.update,
             RemoveObservation: decide.remove_observation,
-            DeleteEntity: self._delete,
             Relate: relationships.relate,
             EndRelationship: relationships.end,
             UpdateRelationship: relationships.update,

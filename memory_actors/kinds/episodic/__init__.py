@@ -188,6 +188,8 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         "it was never there, deleted, evicted, or compressed into a summary; `why` tells what "
         "became of it"
     )
+    UPDATE, DELETE, RESTORE = UpdateEpisode, DeleteEpisode, RestoreEpisodes
+    COMPRESS, UNDO, ADD_SUMMARY = CompressEpisodes, UndoEpisodeCompaction, AddEpisodeSummary
     DELETED = EpisodeDeleted
     UNDONE = EpisodeCompactionUndone
     UPDATED = EpisodeUpdated
@@ -230,16 +232,11 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return what turns a command of each type into events."""
         return {
+            **super().decisions(),
             StartEpisode: self._start,
             PutEpisode: self._put,
             AddStep: self._add_step,
             FinishEpisode: self._finish,
-            UpdateEpisode: self._update,
-            DeleteEpisode: self._delete,
-            RestoreEpisodes: self._bring_back,
-            CompressEpisodes: self._compress,
-            UndoEpisodeCompaction: self._undo,
-            AddEpisodeSummary: self._add_summary,
         }
 
     def _start(self, command: StartEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:

@@ -216,6 +216,8 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
     MISSING = (
         "it was never there, deleted, or compressed into a summary; `why` tells what became of it"
     )
+    UPDATE, DELETE, RESTORE = UpdateMemory, DeleteMemory, RestoreMemories
+    COMPRESS, UNDO, ADD_SUMMARY = CompressMemories, UndoCompaction, AddSummary
     DELETED = MemoryDeleted
     UNDONE = CompactionUndone
     UPDATED = MemoryUpdated
@@ -266,14 +268,10 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return what turns a command of each type into events."""
         return {
+            **super().decisions(),
             AddMemories: self._add,
-            AddSummary: self._add_summary,
-            UpdateMemory: self._update,
-            DeleteMemory: self._delete,
             RestoreMemories: self._restore,
             SupersedeMemories: self._supersede,
-            CompressMemories: self._compress,
-            UndoCompaction: self._undo,
         }
 
     def _add(self, command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:

@@ -66,7 +66,6 @@ class ContextWriting(Handle):
 
     kind: ClassVar[Kind] = context.KIND
     takes = taken(BlockInserted, "key")
-    _delete_command = commands.DeleteEntry
 
     # --- as all kinds
 

@@ -48,8 +48,6 @@ class Documents(Handle):
 
     kind: ClassVar[Kind] = structured.KIND
     takes = taken(DocumentPut)
-    _delete_command = structured.DeleteDocument
-    _restore_command = structured.RestoreDocuments
     _content_bytes_max = LONG_BYTES_MAX
 
     async def put(

@@ -55,9 +55,6 @@ class EntityGraph(Handle):
 
     kind: ClassVar[Kind] = entity.KIND
     takes = taken(EntityAdded, "key")
-    _update_command = entity.UpdateEntity
-    _delete_command = entity.DeleteEntity
-    _restore_command = entity.RestoreEntities
 
     # --- write
 

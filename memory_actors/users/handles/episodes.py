@@ -59,12 +59,6 @@ class Episodes(Summarized):
 
     kind: ClassVar[CompactedKind] = episodic.KIND
     takes = taken(EpisodeStarted)
-    _update_command = episodic.UpdateEpisode
-    _delete_command = episodic.DeleteEpisode
-    _restore_command = episodic.RestoreEpisodes
-    _compress_command = episodic.CompressEpisodes
-    _undo_command = episodic.UndoEpisodeCompaction
-    _add_summary_command = episodic.AddEpisodeSummary
 
     async def start(
         self,

@@ -60,13 +60,7 @@ class LongTermMemory(Summarized):
 
     kind: ClassVar[CompactedKind] = long_term.KIND
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
-    _update_command = long_term.UpdateMemory
-    _delete_command = long_term.DeleteMemory
-    _restore_command = long_term.RestoreMemories
     _content_bytes_max = LONG_BYTES_MAX
-    _compress_command = long_term.CompressMemories
-    _undo_command = long_term.UndoCompaction
-    _add_summary_command = long_term.AddSummary
 
     async def add_many(
         self,

@@ -30,8 +30,6 @@ class ShortTermMemory(Handle):
 
     kind: ClassVar[Kind] = short_term.KIND
     takes = taken(short_term.MessageAdded)
-    _update_command = short_term.UpdateMessage
-    _delete_command = short_term.DeleteMessage
 
     @property
     def ttl(self) -> int:

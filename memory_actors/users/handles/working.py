@@ -25,8 +25,6 @@ class WorkingMemory(Handle):
 
     kind: ClassVar[Kind] = working.KIND
     takes = taken(working.KeySet)
-    _update_command = working.UpdateKey
-    _delete_command = working.DeleteKey
 
     async def set(
         self,
