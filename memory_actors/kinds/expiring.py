@@ -40,7 +40,8 @@ def lifetimes(
     own = getattr(command, "memory_id", None)  # of an entry: others may be archived for it
     for event in events:
         memory_id = getattr(event, "memory_id", None)
-        if memory_id is None or memory_id != (own or memory_id) or _is_heading(event):
+        is_heading = getattr(event, "heading", None) is not None
+        if memory_id is None or memory_id != (own or memory_id) or is_heading:
             continue
         if says(event, memory_id) and effect("", event, memory_id) not in ENDS:
             known_us = about.get(memory_id, provenance.expires.get(memory_id))
@@ -52,10 +53,6 @@ def lifetimes(
         for memory_id, at_us in about.items()
         if provenance.expires.get(memory_id) != at_us
     ]
-
-
-def _is_heading(event: Any) -> bool:
-    return getattr(event, "heading", None) is not None
 
 
 def expired(

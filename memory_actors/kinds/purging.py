@@ -17,7 +17,6 @@ it may have been dropped by retention.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from msgspec.structs import replace
@@ -212,7 +211,8 @@ class _Work:
         if self._find(row.memory_id) is None:
             return  # it went with an entity
         past = self._past(row.memory_id)
-        if not any(map(self._is_relevant, past.events, repeat(_purges_in(past.events)))):
+        earlier = _purges_in(past.events)  # which have taken out what came before them
+        if not any(self._is_of_source(one) and not _is_purged(one, earlier) for one in past.events):
             return
         if is_summary(row):
             self._undo(living)
@@ -267,10 +267,6 @@ class _Work:
             if self._is_of_source(one) or _restates(one) or _is_purged(one, purges)
         }
         return TaintedPast(memory_id, past, lambda one: one.version in tainted)
-
-    def _is_relevant(self, recorded: Recorded[Any], purges: Sequence[_Earlier]) -> bool:
-        """Say whether an event has words of the source that no purge has taken out yet."""
-        return self._is_of_source(recorded) and not _is_purged(recorded, purges)
 
     def _is_of_source(self, recorded: Recorded[Any]) -> bool:
         return _is_of(recorded, self._command.source, self._command.trust)

@@ -6,7 +6,7 @@ What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import anyio.to_thread
 import msgspec
@@ -39,13 +39,22 @@ from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.expiring import EXPIRED_AT_ONCE, ExpireMemories, expired, lifetimes
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import Add, Command, Condition, Kind, Part, Restore, Tally, tentative
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Condition,
+    Kind,
+    Outside,
+    Part,
+    Restore,
+    Tally,
+    tentative,
+)
 from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.provenance import Provenance, agent_of_past, of_past, together
 from memory_actors.kinds.purging import Purge, purge, standing
-from memory_actors.kinds.short_term import ShortTerm
+from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
-from memory_actors.kinds.turn import AddTurn
 from memory_actors.kinds.working import Working
 
 KINDS: tuple[Kind, ...] = (
@@ -164,6 +173,25 @@ def _keys(event: Any) -> Iterable[str]:
 def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
     """Fold one event into the state of its part."""
     return fold(state, (recorded,))
+
+
+class AddTurn(Command, frozen=True, kw_only=True):
+    """Add a turn of a chat as a memory and as a message of its session, in one append.
+
+    Neither is added if the memory's id was used before.
+    """
+
+    memory: AddMemories
+    message: AddMessage
+
+    @property
+    def alone(self) -> bool:
+        """True where the caller chose the memory's id."""
+        return self.memory.alone
+
+    async def informed(self, state: Any, outside: Outside) -> Self:
+        """Return the command with what the log knows of the memory's id."""
+        return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
 
 
 def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:

@@ -37,7 +37,7 @@ from memory_actors.kinds.long_term.state import Identity, identity
 from memory_actors.kinds.passages import passages
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.kinds.short_term import AddMessage
-from memory_actors.kinds.turn import AddTurn
+from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import Written
