@@ -294,16 +294,7 @@ def _with_origins(event: Any, command: Command, state: UserState) -> Any:
 
 # --- totals over all users
 
-_COUNTED = (
-    "count",
-    "size_bytes",
-    "stored_bytes",
-    "relationships",
-    "summaries",
-    "originals",
-    "summaries_bytes_before",
-    "summaries_bytes_after",
-)
+_COUNTED = tuple(one for one in Tally.__struct_fields__ if one not in {"evicted", "pruned"})
 
 
 def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
