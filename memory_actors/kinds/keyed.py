@@ -45,7 +45,7 @@ class KeyedDraft(Draft[R]):
         """Take memories away where they are there, and count them."""
         for memory_id in memory_ids:
             self.discard(memory_id)
-        if why is Effect.EVICTED:
+        if why is Effect.EVICTED or why is Effect.EXPIRED:
             self.evicted += len(memory_ids)
         elif why is Effect.PRUNED:
             self.pruned += len(memory_ids)
@@ -97,20 +97,24 @@ class KeyedKind(BaseKind[K, R]):
         """Return the state after events of this kind."""
         draft = self.draft(state)
         for recorded in events:
-            event = recorded.data
-            effect, _, _, begins, leaving = DECLARED[type(event)]
-            for name, what in leaving:
-                draft.leave(getattr(event, name), what)
-            if effect is Effect.CHANGED:
-                row = draft.rows.get(event.memory_id)
-                if row is not None:
-                    draft.put(self.changed(row, recorded))
-            elif begins:
-                draft.put(self.begun(recorded, draft.rows))
-            else:
-                ids = getattr(event, "memory_ids", None)
-                draft.leave((event.memory_id,) if ids is None else ids, effect)
+            self.apply(draft, recorded)
         return type(state)(*draft.fields())
+
+    def apply(self, draft: Any, recorded: Recorded[Any]) -> None:
+        """Fold one event into a draft of this kind."""
+        event = recorded.data
+        effect, _, _, begins, leaving = DECLARED[type(event)]
+        for name, what in leaving:
+            draft.leave(getattr(event, name), what)
+        if effect is Effect.CHANGED:
+            row = draft.rows.get(event.memory_id)
+            if row is not None:
+                draft.put(self.changed(row, recorded))
+        elif begins:
+            draft.put(self.begun(recorded, draft.rows))
+        else:
+            ids = getattr(event, "memory_ids", None)
+            draft.leave((event.memory_id,) if ids is None else ids, effect)
 
     def draft(self, state: K) -> KeyedDraft[R]:
         """Return a copy of a state that changes in place."""

@@ -466,7 +466,7 @@ def test_a_message_that_expired_and_is_added_again_takes_no_room() -> None:
     machine.adds_a_message(session="s", text="a", own=0, metadata={})
     machine.clock_jumps(20)
     machine.adds_a_message(session="t", text="a", own=0, metadata={})
-    assert not machine.deciding.state.at(machine.now_us).short_term.session_of
+    assert not machine.deciding.state.at(machine.now_us).short_term.sessions
 
 
 def test_a_memory_that_stands_for_one_that_is_skipped_is_not_pruned_for_another() -> None:

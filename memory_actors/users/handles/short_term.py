@@ -76,9 +76,10 @@ class ShortTermMemory(Handle):
             confirmed = await self._scope.state()
             state = short_term.KIND.at(confirmed.short_term, now_us)
             origins = confirmed.provenance
-            session = state.session(self._session(session_id))
-            first = 0 if last is None else max(0, len(session.rows) - check_count(last, "last"))
-            read = await self._read_rows(session.rows[first:], origins)
+            name = self._session(session_id)
+            rows, session = state.session(name), state.sessions.get(name, short_term.Session())
+            first = 0 if last is None else max(0, len(rows) - check_count(last, "last"))
+            read = await self._read_rows(rows[first:], origins)
             left_s = (session.expires_at_us - now_us) / 1e6
             return [msgspec.structs.replace(message, ttl_s=left_s) for message in read]
 

@@ -102,8 +102,8 @@ def test_expiry_of_one_session_is_found_while_another_is_used() -> None:
 
 def test_a_session_is_not_read_once_its_time_is_up() -> None:
     state = fold(short_term.KIND, [added("a", expires=10)])
-    assert [row.memory_id for row in short_term.KIND.at(state, 9).session("s").rows] == ["a"]
-    assert short_term.KIND.at(state, 10).session("s").rows == ()
+    assert [row.memory_id for row in short_term.KIND.at(state, 9).session("s")] == ["a"]
+    assert short_term.KIND.at(state, 10).session("s") == []
 
 
 def test_an_expired_message_cannot_be_changed() -> None:
@@ -121,7 +121,7 @@ def test_a_clock_that_goes_back_revives_nothing_that_was_named() -> None:
         short_term.KIND,
         [added("a"), SessionsExpired(session_ids=("s",), memory_ids=("a",), cause="ttl")],
     )
-    assert short_term.KIND.at(state, 0).session("s").rows == ()
+    assert short_term.KIND.at(state, 0).session("s") == []
     assert state.next_expiry_us == 0
 
 
@@ -130,7 +130,7 @@ def test_deleting_takes_a_message_out_of_its_session() -> None:
     (event,) = given.when(DeleteMessage(now_us=0, memory_id="a"))
     assert event == MessageDeleted(memory_id="a", session_id="s")
     after = fold(short_term.KIND, [added("a"), added("b"), event])
-    assert [row.memory_id for row in short_term.KIND.at(after, 0).session("s").rows] == ["b"]
+    assert [row.memory_id for row in short_term.KIND.at(after, 0).session("s")] == ["b"]
     assert after.sessions["s"].size_bytes == 10
 
 
