@@ -1,7 +1,8 @@
 """Learn the weights of the ranking from development sets, each of the same weight.
 
 The signals of every question are taken from the index as `user.retrieve` computes them. Each set is
-asked twice: as it is, and after all of its questions were asked before. Weights are those of
+asked three times: as it is, after all of its questions were asked before, and some of its questions
+of stores that hold the evidence and a few other memories. Weights are those of
 `memory_actors/base/weights.py`: a row of any store, and what each kind of a `Mixture` adds, fitted
 by a softmax over the candidates of a question, drawn towards few and small numbers. The chance that
 a hit answers and the chance that anything does are logistic regressions. `judged` fits again
@@ -23,10 +24,10 @@ import numpy as np
 from bench.calibration import auroc, calibration_error
 from bench.opened import live_user, opened, services_of
 from bench.recall import with_asked
-from bench.recall_sets import Question, RecallSet, read_set
+from bench.recall_sets import Question, RecallSet, Remembered, read_set
 from bench.report import Options, Report, Table, facts
 from memory_actors import Item, MemorySystem
-from memory_actors.base.weights import SIGNALS, Mixture
+from memory_actors.base.weights import OF_STATES, SIGNALS, Mixture, states_count
 from memory_actors.cli.output import progress_bar
 from memory_actors.kinds import long_term
 from memory_actors.search.embedding.default import embedder_of
@@ -36,9 +37,12 @@ from memory_actors.search.ranking import EmbeddedQuery, answer_signals, rank
 
 BATCH = 200
 QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
+FEW_QUESTIONS = 40  # of a set, each asked of a store of its own
+FEW_OTHERS = 6  # memories beside the evidence there: half of them from right around it
 CANDIDATES_MAX = 160
 L2 = 3e-5
-ASKED_WEIGHT = 0.4  # of a set whose questions were asked before, beside the set as it is
+SHARES = {"": 1.0, "+asked": 0.4, "+few": 0.4}
+"""How much each way of asking weighs, beside the set as it is."""
 FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
 BARE = -8.0  # few questions of the sets are about names: this one is given
 SIGNS = np.array([-1 if name in ("asks", "echo", "reply", "bare") else 1 for name in SIGNALS])
@@ -69,45 +73,64 @@ class Example(NamedTuple):
 # --- collected
 
 
+class Store(NamedTuple):
+    """A user to be filled, and what is asked of it."""
+
+    label: str
+    user: str
+    memories: Sequence[Remembered]
+    asked: Sequence[Question]
+    vain: Sequence[Question]
+    """Questions that nothing answers."""
+
+
 async def collect(paths: Sequence[Path], store: Path) -> list[Example]:
-    """Return an example for each question of the sets, asked as it is and asked before."""
+    """Return an example for each question of the sets, asked in each of the ways."""
     found: list[Example] = []
-    sets = [read_set(path) for path in paths]
-    users = [(one, n, again) for one in sets for n in range(len(one.users)) for again in (0, 1)]
+    stores = [each for path in paths for each in _stores(read_set(path))]
     async with opened(store, embedder_of(None)) as memory:
         with progress_bar("Collecting signals", quiet=False) as moved:
-            for done, (one, number, again) in enumerate(users, 1):
-                found += await _of_user(memory, one, number, again=bool(again))
-                moved(done, len(users))
+            for done, one in enumerate(stores, 1):
+                found += await _of_store(memory, one)
+                moved(done, len(stores))
     return found
 
 
-async def _of_user(
-    memory: MemorySystem, of_set: RecallSet, number: int, *, again: bool
-) -> list[Example]:
-    known = of_set.users[number]
-    name = f"{of_set.name} {number}{' asked' if again else ''}"
-    memories = with_asked(known) if again else known.memories
-    user = memory.user(name)
+def _stores(of_set: RecallSet) -> Iterable[Store]:
+    """Yield the users of a set as they are, asked before, and with a few memories each."""
+    rng = np.random.default_rng(0)
+    share = QUESTIONS_MAX / max(1, sum(len(one.questions) for one in of_set.users))
+    for number, known in enumerate(of_set.users):
+        name = f"{of_set.name} {number}"
+        others = of_set.users[(number + 1) % len(of_set.users)].questions
+        own = {one.text for one in known.questions}
+        asked = _some([one for one in known.questions if one.evidence], share)
+        vain = _some([one for one in others if one.text not in own], share)
+        yield Store(of_set.name, name, known.memories, asked, vain)
+        yield Store(f"{of_set.name}+asked", f"{name} asked", with_asked(known), asked, ())
+        count = len(known.memories)
+        for place, one in enumerate(_some(asked, FEW_QUESTIONS / QUESTIONS_MAX)):
+            held = [at for at, each in enumerate(known.memories) if each.id in set(one.evidence)]
+            near = [at for at in range(held[0] - 2, held[0] + 2) if 0 <= at < count]
+            far = rng.integers(count, size=FEW_OTHERS - FEW_OTHERS // 2).tolist()
+            few = [known.memories[at] for at in sorted({*held, *near, *far})]
+            yield Store(f"{of_set.name}+few", f"{name} few {place}", few, [one], ())
+
+
+async def _of_store(memory: MemorySystem, of: Store) -> list[Example]:
+    user = memory.user(of.user)
     if not await user.count():
-        for start in range(0, len(memories), BATCH):
+        for start in range(0, len(of.memories), BATCH):
             items = [
                 Item(
                     content=one.text, role=one.role, session_id=one.session, occurred_at=one.time,
                     memory_id=f"m{place}",
                 )
-                for place, one in enumerate(memories[start : start + BATCH], start)
+                for place, one in enumerate(of.memories[start : start + BATCH], start)
             ]  # fmt: skip
             await user.add_many(items, on_duplicate="keep")
-    others = of_set.users[(number + 1) % len(of_set.users)].questions
-    own = {one.text for one in known.questions}
-    vain = [one for one in others if one.text not in own and not again]
-    asked = [one for one in known.questions if one.evidence]
-    share = QUESTIONS_MAX / max(1, sum(len(one.questions) for one in of_set.users))
-    asked, vain = _some(asked, share), _some(vain, share)
-    places = {one.id: place for place, one in enumerate(memories)}
-    label = of_set.name + ("+asked" if again else "")
-    async with live_user(memory, name) as live:
+    places = {one.id: place for place, one in enumerate(of.memories)}
+    async with live_user(memory, of.user) as live:
         index = live.indexes.get(long_term.KIND)
         assert index is not None
         while index._waiting:  # noqa: SLF001 - what an earlier run has not embedded
@@ -115,7 +138,7 @@ async def _of_user(
         embeddings = services_of(memory).embeddings
         centre = live.indexes.centre(await embeddings.background_mean())
         examples = []
-        for one in [*asked, *vain]:
+        for one in [*of.asked, *of.vain]:
             embedded = await embeddings.embed_query(one.text)
             assert embedded.tokens is not None
             foreign = foreign_share(
@@ -128,8 +151,8 @@ async def _of_user(
             query = Query(one.text, (long_term.KIND,), 100, now_us)
             question = EmbeddedQuery(query, embedded, centre, foreign)
             ranked = rank([(index.parts, None)], question)
-            wanted = {f"m{places[each]}" for each in one.evidence} if one in asked else set()
-            examples.append(_example(label, name, ranked, index, wanted))
+            wanted = {f"m{places[each]}" for each in one.evidence} if one in of.asked else set()
+            examples.append(_example(of.label, of.user, ranked, index, wanted))
         return examples
 
 
@@ -152,6 +175,7 @@ def _example(label: str, user: str, ranked: Any, index: Any, wanted: set[str]) -
     zeros = np.zeros(len(one.order), np.float32)
     columns = [getattr(one.signals, name) for name in SIGNALS]
     signals = np.stack([zeros if each is None else each for each in columns], 1)[places]
+    signals[:, [SIGNALS.index(name) for name in OF_STATES]] *= states_count(one.mixture)
     told = answer_signals(ranked)
     return Example(
         label,
@@ -177,9 +201,9 @@ def _stacked(examples: Sequence[Example]) -> tuple[Any, ...]:
     signals = np.concatenate([one.signals for one in examples])
     starts = np.cumsum([0, *(len(one.signals) for one in examples)])
     mixtures = np.stack([one.mixture for one in examples])
-    shares = {True: ASKED_WEIGHT, False: 1.0}
     weights = np.array(
-        [shares["+" in one.of_set] / count[one.of_set] for one in examples], np.float32
+        [SHARES[one.of_set[len(_plain(one)) :]] / count[one.of_set] for one in examples],
+        np.float32,
     )
     answers = np.concatenate([one.answers for one in examples]).astype(np.float32)
     return signals, starts, mixtures, weights / weights.sum(), answers
@@ -301,7 +325,7 @@ def ranked_well(examples: Iterable[Example], table: Any) -> dict[str, tuple[floa
             order = np.argsort(-scores, kind="stable")
             got = one.answers[order[:10]].sum() / min(10, one.evidence)
             found[one.of_set].append((min(1.0, float(got)), float(one.answers[order[0]])))
-    return {name: tuple(np.mean(each, 0)) for name, each in found.items()}
+    return {name: tuple(np.mean(each, 0).tolist()) for name, each in found.items()}
 
 
 def run(
@@ -340,7 +364,7 @@ def run(
 
 
 def _plain(example: Example) -> str:
-    return example.of_set.removesuffix("+asked")
+    return example.of_set.partition("+")[0]
 
 
 def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> Iterable[Any]:

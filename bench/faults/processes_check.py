@@ -118,8 +118,10 @@ def harm(
 
 
 def leftovers(store: Path) -> list[str]:
-    """Return what is left of owners, which should be nothing."""
-    return [name for name in (SOCKET, FILE, f"{FILE}.new") if (store / name).exists()]
+    """Return what is left of owners, which should be nothing but room for the next one's file."""
+    found = [name for name in (SOCKET, FILE) if (store / name).exists()]
+    room = store / f"{FILE}.new"
+    return [*found, room.name] if room.exists() and room.read_bytes().strip() else found
 
 
 def _acknowledged(call: Call, found: Found, kills: Sequence[float]) -> Iterator[tuple[str, str]]:

@@ -29,14 +29,15 @@ class _Logger:
             _configure()
         structlog = sys.modules.get("structlog")
         if structlog is None or not structlog.is_configured():
-            return partial(self._log, logging.getLevelName(method.upper()))
+            return partial(self._log, method)
         made = structlog.get_config()["logger_factory"](self._name)
         log: Callable[..., Any] = getattr(structlog.wrap_logger(made), method)
         return log
 
-    def _log(self, level: int, event: str, **values: Any) -> None:
+    def _log(self, method: str, event: str, **values: Any) -> None:
         said = " ".join(f"{name}={value!r}" for name, value in values.items())
-        logging.getLogger(self._name).log(level, "%s", f"{event} {said}".rstrip())
+        log = getattr(logging.getLogger(self._name), method)
+        log("%s", f"{event} {said}".rstrip())
 
 
 def configure(structlog_configured: Callable[[], None]) -> None:

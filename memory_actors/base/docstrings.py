@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 
@@ -14,15 +14,17 @@ def doc_of(function: Callable[..., Any]) -> str:
 
     `python -OO` drops docstrings: then it is read from the source.
     """
-    file = sys.modules[function.__module__].__file__
-    if sys.flags.optimize > 1 and file is not None:
-        return _docs(file).get(function.__qualname__, "")
+    if sys.flags.optimize > 1:
+        return _docs(sys.modules[function.__module__]).get(function.__qualname__, "")
     return inspect.getdoc(function) or ""
 
 
 @cache
-def _docs(file: str) -> dict[str, str]:
-    return dict(_found(ast.parse(Path(file).read_bytes()), ""))
+def _docs(module: ModuleType) -> dict[str, str]:
+    try:
+        return dict(_found(ast.parse(inspect.getsource(module)), ""))
+    except OSError:  # installed without its source
+        return {}
 
 
 def _found(node: ast.AST, within: str) -> Iterator[tuple[str, str]]:

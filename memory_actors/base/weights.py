@@ -99,6 +99,8 @@ PLAIN: Final = Weights(
     next_turn=0.0, bare=-2.4,
 )  # fmt: skip
 """For embedders that give no token states."""
+PLAIN_CHANCE: Final = (-3.2, 0.25)
+"""Constant and slope of the logit that a passage answers, of scores by `PLAIN`."""
 FIRST: Final = Weights(
     late=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25, echo=0.0, reply=0.0,
     next_turn=0.0, bare=0.0,
@@ -123,12 +125,22 @@ def between(some: Weights, others: Weights, share: float) -> Weights:
 def learned(mixture: Mixture) -> Weights:
     """Return the learned weights of a mixture."""
     shares = (1.0, *mixture)
-    return Weights(
-        **{
-            name: sum(share * row[place] for share, row in zip(shares, LEARNED, strict=True))
-            for place, name in enumerate(SIGNALS)
-        }
-    )
+    found = {
+        name: sum(share * row[place] for share, row in zip(shares, LEARNED, strict=True))
+        for place, name in enumerate(SIGNALS)
+    }
+    return Weights(**found | {name: found[name] * states_count(mixture) for name in OF_STATES})
+
+
+OF_STATES: Final = ("late", "next_turn")
+
+
+def states_count(mixture: Mixture) -> float:
+    """Return how much signals of token states count, 0 to 1: not at all among a few facts.
+
+    There most tokens are of phrases that all facts share, such as "user likes".
+    """
+    return 1 - mixture.facts * mixture.few**2
 
 
 @lru_cache

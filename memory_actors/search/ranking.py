@@ -36,6 +36,7 @@ from memory_actors.base.weights import (
     FIRST_FOREIGN,
     LONG_WORDS,
     PLAIN,
+    PLAIN_CHANCE,
     SIGNALS,
     Mixture,
     Weights,
@@ -178,6 +179,8 @@ def answered(ranked: Sequence[Ranked]) -> float:
     found = answer_signals(ranked)
     if found is None:
         return 0.0
+    if all(one.signals.late is None for one in ranked):
+        return max(float(one.shown.max(initial=0.0)) for one in ranked)
     logit = float(found[0] @ np.array(answered_weights(found[1]), np.float32))
     return float(1 / (1 + np.exp(-logit)))
 
@@ -399,7 +402,7 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
     gains = _newest_first(first, rows, order, scores, question)
     scores = scores + gains
     order = np.lexsort((labels, -scores))
-    constant, slope = chance_line(first.mixture)
+    constant, slope = PLAIN_CHANCE if late is None else chance_line(first.mixture)
     shown = np.asarray(1 / (1 + np.exp(-(constant + slope * scores))), np.float32)
     return Ranked(signals, scores, gains, shown, order, weights, first.mixture)
 

@@ -47,11 +47,11 @@ def _short(entry: str) -> str:
 
 
 def write(results: Sequence[Result]) -> None:
-    """Put table and reasons between the marks of the page."""
+    """Put the table between the marks of the page."""
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    said = "\n".join([*table(results), *reasons(results)])
+    said = "\n".join(table(results))
     PAGE.write_text(f"{before}{BEGIN}\n{said}\n{END}{after}", "utf-8")
 
 

@@ -34,12 +34,11 @@ def _link(source: str, relation: str, target: str) -> dict[str, str]:
 ANN, ANNE = _entity("Ann", "person", "likes tea"), _entity("Ann", "person", "likes coffee")
 KNOWS = _link("Ann", "knows", "Bob")
 TWICE: Final = (
-    "An entity, a relation or an observation that one call names twice is kept once, as it is when "
-    "two calls name it."
+    "If one call names an entity, relation or observation twice, it is stored once, as with two "
+    "calls."
 )
 DOUBLES: Final = (
-    "The reference compares with what was there before the call only, and so keeps doubles that no "
-    "later call can tell apart."
+    "The reference checks only earlier calls, and keeps duplicates that no later call can separate."
 )
 READ: Final[Call] = ("read_graph", {})
 
@@ -70,10 +69,9 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "another spelling of a name",
-        "Entities whose names and types differ only in case, width or white space are one: the "
-        "second is not created.",
-        "An entity of Memory Actors is its name and type, however they are written, for all who "
-        "write to it. Of another type, it is another entity on both sides.",
+        "Entities whose names and types differ only in case, width or white space are one entity.",
+        "Memory Actors identifies an entity by its normalised name and type. Another type is "
+        "another entity on both sides.",
         [
             ("create_entities", {"entities": [ANN]}),
             ("create_entities", {"entities": [_entity("ANN")]}),
@@ -83,9 +81,9 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "a name in another spelling",
-        "A name that is observed, related, opened or deleted is that of the entity in another "
-        "spelling, if none has just this one; the answer has the entity's own name.",
-        "What cannot be created beside an entity, as it is the same, must be reached by its name.",
+        "Without an exact match, a name finds the entity with another spelling; the answer has the "
+        "stored name.",
+        "Both spellings are one entity, so both must reach it.",
         [
             ("create_entities", {"entities": [ANN]}),
             ("add_observations", {"observations": [{"entityName": "ANN", "contents": ["tall"]}]}),
@@ -95,9 +93,9 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "another spelling of a relation",
-        "Relations of the same two entities whose types differ only in case, or in blanks for "
-        "underscores, are one.",
-        "`works at` and `works_at` are the same fact, and would be found twice.",
+        "Relations between the same entities are one if their types differ only in case or in "
+        "spaces for underscores.",
+        "`works at` and `works_at` are one fact, which a search would return twice.",
         [
             ("create_relations", {"relations": [_link("Ann", "works_at", "Acme")]}),
             ("create_relations", {"relations": [_link("Ann", "Works At", "Acme")]}),
@@ -107,8 +105,8 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "the name before an observation",
-        "An observation with the entity's name and a colon before it is the one without.",
-        "An observation is found as `name: observation`, so both would be the same passage.",
+        "An observation that starts with the entity's name and a colon equals the one without.",
+        "Observations are indexed as `name: observation`, so both would be the same passage.",
         [
             ("create_entities", {"entities": [ANN]}),
             (
@@ -122,9 +120,9 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "blank texts",
-        "A name, a type or an observation that is empty or blank is refused, as is a name or a "
-        "type over 512 bytes and an observation over 256 KiB; the whole call is.",
-        "Nothing can be found by a blank text, and everything in a memory has a limit.",
+        "A call with a blank name, type or observation, a name or type over 512 bytes, or an "
+        "observation over 256 KiB is refused.",
+        "Nobody can search for a blank text, and all sizes are limited.",
         [("create_entities", {"entities": [_entity("", "person")]})],
         {"entities": [_entity("", "person")]},
         REFUSED,
@@ -132,7 +130,7 @@ DIFFERENCES: Final = (
     Difference(
         "a type of ours",
         "An entity of the type `(mentioned)` is not shown.",
-        "It stands for a name that relations have, and that is no entity yet.",
+        "It marks a name that relations use and that has no entity yet.",
         [("create_entities", {"entities": [_entity("Ann", "(mentioned)")]}), READ],
         {"entities": [_entity("Ann", "(mentioned)")], "relations": []},
         {"entities": [], "relations": []},

@@ -42,7 +42,7 @@ def test_users_are_listed_with_how_full_they_are(dashboard: Dashboard) -> None:
     expect(rows(page)).to_have_count(3)
     expect(rows(page, name="<b>eve</b>")).to_be_visible()
     of_user = rows(page).filter(has_text=USER)
-    expect(of_user).to_contain_text("long-term memories: 3")
+    expect(of_user).to_contain_text("working keys: 1 of 100")
     expect(of_user).to_contain_text("Last active: ")
     of_user.click()
     expect(page.get_by_role("heading", level=2)).to_have_text("Memories")
