@@ -99,7 +99,6 @@ async def collect(paths: Sequence[Path], store: Path) -> list[Example]:
 
 def _stores(of_set: RecallSet) -> Iterable[Store]:
     """Yield the users of a set as they are, asked before, and with a few memories each."""
-    rng = np.random.default_rng(0)
     share = QUESTIONS_MAX / max(1, sum(len(one.questions) for one in of_set.users))
     for number, known in enumerate(of_set.users):
         name = f"{of_set.name} {number}"
@@ -111,11 +110,12 @@ def _stores(of_set: RecallSet) -> Iterable[Store]:
         yield Store(f"{of_set.name}+asked", f"{name} asked", with_asked(known), asked, ())
         count = len(known.memories)
         for place, one in enumerate(_some(asked, FEW_QUESTIONS / QUESTIONS_MAX)):
+            rng = np.random.default_rng([number, place])
             held = [at for at, each in enumerate(known.memories) if each.id in set(one.evidence)]
             near = [at for at in range(held[0] - 2, held[0] + 2) if 0 <= at < count]
             far = rng.integers(count, size=FEW_OTHERS - FEW_OTHERS // 2).tolist()
             few = [known.memories[at] for at in sorted({*held, *near, *far})]
-            user = f"{name} few {place}"
+            user = f"{name} with few {place}"
             if place % 2:
                 said = rng.choice(len(known.questions), FEW_ASKED).tolist()
                 few = with_asked(SetUser(user, few, [known.questions[at] for at in said]))

@@ -249,7 +249,7 @@ async def _indexed(memory: MemorySystem) -> None:
     """Wait until the index is at rest, so that a graph that is being built disturbs nothing."""
     services = memory._services  # noqa: SLF001 - no caller needs to know when an index is at rest
     async with services.runtime.use(stream_of(USER)) as live:
-        index = live.indexes.get(long_term)
+        index = live.indexes.get(long_term.KIND)
         while index is not None and index.dense.wants_maintenance:
             index.maintain()  # starts the maintenance, if it is not under way
             await asyncio.sleep(0.01)

@@ -68,7 +68,7 @@ async def _used(memory: MemorySystem, user_id: str) -> None:
 
 
 def _parts(live: LiveUser) -> dict[str, int]:
-    index = live.indexes.get(long_term)
+    index = live.indexes.get(long_term.KIND)
     assert index is not None
     parts = {
         VECTORS: index.dense.size_bytes,

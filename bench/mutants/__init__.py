@@ -35,17 +35,16 @@ ACTOR = ("tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py
          "tests/memory_actors/api/test_system.py")  # fmt: skip
 TESTS = {
     f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
-    f"{KINDS}/short_term/__init__.py": (f"{UNIT}/test_short_term.py", *WHOLE),
-    f"{KINDS}/long_term/decide.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
-    f"{KINDS}/long_term/superseding.py": (
-        f"{UNIT}/test_superseding.py", f"{UNIT}/test_long_term.py", *WHOLE,
-    ),
+    f"{KINDS}/short_term.py": (f"{UNIT}/test_short_term.py", *WHOLE),
+    f"{KINDS}/long_term/__init__.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
+    f"{KINDS}/keyed.py": (f"{UNIT}/test_structured.py", f"{UNIT}/test_long_term.py", *WHOLE),
+    f"{KINDS}/compacting.py": (COMPRESSED, *EPISODES),
     f"{KINDS}/rows.py": (f"{UNIT}/test_rows.py", f"{UNIT}/test_structured.py", *WHOLE),
     f"{KINDS}/entity/decide.py": ENTITIES,
     f"{KINDS}/entity/relationships.py": ENTITIES,
     f"{KINDS}/entity/room.py": ENTITIES,
-    f"{KINDS}/episodic/decide.py": EPISODES,
-    f"{KINDS}/structured/__init__.py": (
+    f"{KINDS}/episodic/__init__.py": EPISODES,
+    f"{KINDS}/structured.py": (
         f"{UNIT}/test_structured.py", "tests/properties/test_structured.py", *WHOLE,
     ),
     f"{KINDS}/context/decide.py": DOCUMENTS,

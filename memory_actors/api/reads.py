@@ -176,7 +176,7 @@ class UserReads:
         state = await self._scope.state()
         one = found_in(state, memory_id, self._scope.now_us())
         with self._scope.measured("Get", one.kind.NAME):
-            if one.kind is context:
+            if one.kind is context.KIND:
                 await self.context.note_read(memory_id)
             (memory,) = await self._read([one], state.provenance)
         return memory

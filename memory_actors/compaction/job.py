@@ -98,7 +98,7 @@ class Compaction:
         pace = Pace(lambda: self._services.runtime.uses - self._own_uses, halt)
         if episodes is None:
             episodes = self._settings.compaction_episodes
-        kinds = (long_term, episodic) if episodes else (long_term,)
+        kinds = (long_term.KIND, episodic.KIND) if episodes else (long_term.KIND,)
         run = CompactionRun(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
         task = self._under_way = asyncio.create_task(
             self._run(run, users, everyone=user_id is None)

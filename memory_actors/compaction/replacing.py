@@ -41,8 +41,8 @@ SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
 
 HANDLES: Final[Mapping[str, type[Summarized]]] = {
-    long_term.NAME: LongTermMemory,
-    episodic.NAME: Episodes,
+    long_term.KIND.NAME: LongTermMemory,
+    episodic.KIND.NAME: Episodes,
 }
 
 _logger = get_logger("memory_actors.compaction")

@@ -95,14 +95,14 @@ def new_batches(
     :raises NotFoundError: one that is named is not there, and was not read before it went.
     """
     turns = [
-        Found(long_term, row)
-        for row in long_term.rows(state.long_term)
+        Found(long_term.KIND, row)
+        for row in long_term.KIND.rows(state.long_term)
         if session_id in (None, row.session_id) and row.role is not None and not is_summary(row)
     ]
     remembered = {_said(one.row) for one in turns}  # `turn` adds to both kinds: it is read once
     messages = turns + [
-        Found(short_term, row)
-        for row in short_term.rows(state.short_term)
+        Found(short_term.KIND, row)
+        for row in short_term.KIND.rows(state.short_term)
         if session_id in (None, row.session_id) and _said(row) not in remembered
     ]
     messages.sort(key=lambda one: one.row.began)
@@ -181,7 +181,7 @@ async def shown(
             for one in facts
         ),
     )
-    rows = {one.memory_id: long_term.find(state.long_term, one.memory_id) for one in facts}
+    rows = {one.memory_id: long_term.KIND.find(state.long_term, one.memory_id) for one in facts}
     digests = {
         one.memory_id: row.digest
         for one in facts
@@ -196,18 +196,18 @@ async def _read(scope: Scope, found: Sequence[Found], provenance: Provenance) ->
 
 def _once(said: Sequence[Memory]) -> list[Memory]:
     """Return messages without those that stand in long-term memory as well."""
-    recent = {(one.role, one.content) for one in said if one.memory_type == short_term.NAME}
+    recent = {(one.role, one.content) for one in said if one.memory_type == short_term.KIND.NAME}
     return [
         one
         for one in said
-        if one.memory_type == short_term.NAME or (one.role, one.content) not in recent
+        if one.memory_type == short_term.KIND.NAME or (one.role, one.content) not in recent
     ]
 
 
 def _query(scope: Scope, message: Memory, trust: Trust, within: Mapping[str, Any]) -> Query:
     return Query(
         text=message.content[:QUERY_CHARACTERS_MAX],
-        kinds=[long_term],
+        kinds=[long_term.KIND],
         top_k=NEAR,
         now_us=scope.now_us(),
         filters=parsed({f"{ESCAPE}{name}": {"eq": value} for name, value in within.items()}),

@@ -16,7 +16,6 @@ from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.history.past_user import moment, state_at
 from memory_actors.history.why import steps_of
-from memory_actors.kinds.defaults import timeless
 from memory_actors.kinds.events import BEGINS, ENDS, Effect
 from memory_actors.kinds.kind import Events, Kind
 from memory_actors.kinds.provenance import Provenance
@@ -112,7 +111,7 @@ def _gone_by_the_clock(first: _StateThen, last: _StateThen, touched: Touched) ->
     return [
         (kind.NAME, row.memory_id)
         for kind in KINDS
-        if kind.at is not timeless
+        if kind.NATURE.expires_by_clock
         for row in kind.rows(first.state.of(kind))
         if (kind.NAME, row.memory_id) not in touched and last.find(kind, row.memory_id) is None
     ]

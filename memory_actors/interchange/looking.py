@@ -18,9 +18,9 @@ from memory_actors.interchange.adding import Entries, LeaveOut, named_otherwise
 from memory_actors.interchange.noting import ImportReport, micros_of
 from memory_actors.interchange.parts import DocumentParts, EntityParts, RelationshipParts
 from memory_actors.interchange.records import ReadLine
-from memory_actors.kinds.defaults import same_json
 from memory_actors.kinds.entity.graph import name_key, relation_key
 from memory_actors.kinds.entity.relationships import check_validity
+from memory_actors.kinds.rows import same_json
 from memory_actors.sharing.system import UserMemory
 from memory_actors.users.handles.documents import DEFAULT_COLLECTION, checked_document
 

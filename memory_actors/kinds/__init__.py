@@ -1,1 +1,1 @@
-"""The kinds of memory, one file each. See kind.py for what they have in common."""
+"""The kinds of memory. See kind.py for what they have in common."""

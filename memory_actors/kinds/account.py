@@ -7,6 +7,7 @@ that evicts by design is full for most of its life, and raises none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import TypeAlias
 
 import msgspec
@@ -14,7 +15,6 @@ import msgspec
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse, Tier
-from memory_actors.kinds.defaults import folding
 from memory_actors.kinds.kind import Command
 
 NAME = "account"
@@ -82,7 +82,10 @@ def evolve(state: Account, recorded: Recorded[Event]) -> Account:
     return Account(state.tier, levels)
 
 
-fold = folding(evolve)
+def fold(state: Account, events: Iterable[Recorded[Event]]) -> Account:
+    """Fold events into the state."""
+    return reduce(evolve, events, state)
+
 
 # --- commands
 

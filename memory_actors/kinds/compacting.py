@@ -10,9 +10,9 @@ that compressed it. So what a later event says of a memory that is not there was
 original, which is gone by the end in any case, and is passed over too.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from types import UnionType
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from immutables import Map
@@ -23,10 +23,23 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.kind import Add, Command, Events, Passage, Restore, refuse_id
+from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Decide,
+    Events,
+    Life,
+    Passage,
+    Restore,
+    Tally,
+    Update,
+    Updated,
+    refuse_id,
+)
 from memory_actors.kinds.passages import spans
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.rows import Draft, Held, derived, new_row
+from memory_actors.kinds.rows import Place, derived, new_row, update_of
 from memory_actors.kinds.tainted import TaintedPast
 
 _HEADING = ("[Summary of ", "]: ")
@@ -134,36 +147,34 @@ class Summaries(msgspec.Struct, frozen=True):
             self.bytes_after + sign * row.size_bytes,
         )
 
-    def tallied(self) -> dict[str, int]:
-        """Return the fields of a `Tally` that are about them."""
-        return {
-            "summaries": len(self.ids),
-            "originals": self.originals,
-            "summaries_bytes_before": self.bytes_before,
-            "summaries_bytes_after": self.bytes_after,
-        }
+
+class Compacted(Keyed[R], Generic[R], frozen=True):
+    """The living memories of a kind, with what the summaries among them add up to."""
+
+    summaries: Summaries = Summaries()
 
 
-class CompactedDraft(Draft[R]):
-    """Rows that change in place, with what the summaries among them add up to."""
+S = TypeVar("S", bound=Compacted[Any])
+
+
+class CompactedDraft(KeyedDraft[R]):
+    """A state that changes in place, for one fold."""
 
     __slots__ = ("summaries",)
 
-    def __init__(self, held: Held[R], summaries: Summaries):
-        super().__init__(held)
-        self.summaries = summaries
+    def __init__(self, state: Compacted[R], place: Place[R] | None):
+        super().__init__(state, place)
+        self.summaries = state.summaries
 
-    def put(self, row: R) -> R | None:
-        """Add a row, or replace the one with its id, and return that one."""
-        old = super().put(row)
+    def _count(self, row: R, sign: int) -> None:
+        self.size_bytes += sign * row.size_bytes
+        self.stored_bytes += sign * row.stored_bytes
         if row.original_count:
-            self.summaries = self.summaries.counted(row, +1)
-        return old
+            self.summaries = self.summaries.counted(row, sign)
 
-    def _uncount(self, row: R) -> None:
-        super()._uncount(row)
-        if row.original_count:
-            self.summaries = self.summaries.counted(row, -1)
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.summaries)
 
 
 # --- commands
@@ -191,61 +202,7 @@ class UndoAnyCompaction(Restore, frozen=True, kw_only=True):
     """Of the summary."""
 
 
-# --- decide
-
-
-def compressible(row: Compactable) -> bool:
-    """Say whether a memory may be compressed; how old it is is for others to see."""
-    return not (row.pinned or row.keep or row.original_count)
-
-
-def originals_as_read(command: Compress, rows: Mapping[str, R]) -> list[R] | None:
-    """Return the originals if each is as it was when the summary was made, and that is new."""
-    found = [(rows.get(memory_id), version) for memory_id, version in command.originals]
-    same = [row for row, version in found if row is not None and row.version == version]
-    new = command.summary.memory_id not in rows
-    return same if new and len(same) == len(found) else None
-
-
-def summary_to_undo(command: UndoAnyCompaction, rows: Mapping[str, R]) -> R:
-    """Return the summary whose originals are to come back.
-
-    :raises NotFoundError: there is no such summary.
-    """
-    row = rows.get(command.memory_id)
-    if row is None or not row.original_count:
-        raise NotFoundError(f"no compressed memory {command.memory_id!r}: it may have gone")
-    return row
-
-
-def is_there(command: AddAnySummary, row: Any, summaries: UnionType) -> bool:
-    """Say whether this very summary was added before; `row` lives under its id, or None does.
-
-    `summaries` are the events of its kind that a summary begins with.
-
-    :raises InvalidInputError: its id stands for another memory.
-    """
-    summary = command.summary
-    first = command.used.get(summary.memory_id)
-    if first is None and row is None:
-        return False
-    known = row if first is None else first
-    its_own = isinstance(known, Compactable | summaries) and known.original_count
-    if not its_own or known.digest != summary.digest:
-        refuse_id(summary.memory_id)
-    return True
-
-
-def refuse_rewording(row: Compactable) -> None:
-    """Refuse another text for a summary.
-
-    :raises InvalidInputError: the row is one.
-    """
-    if row.original_count:
-        raise InvalidInputError(
-            f"{row.memory_id!r} is a summary of {row.original_count} memories, which is not "
-            "reworded: undo the compaction, or delete it"
-        )
+# --- summaries that come back
 
 
 def summary_again(cls: type[A], began: Summary, row: Compactable) -> A:
@@ -266,36 +223,6 @@ def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> N
                 f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
                 "originals live: it would say again what they say; restore it when they are deleted"
             )
-
-
-# --- reads
-
-
-def summary_passages(row: Compactable) -> list[Passage]:
-    """Return the parts that a summary is found by."""
-    return [Passage(kind.label(row.version, n), digest) for n, digest in enumerate(row.digests)]
-
-
-def summary_text(row: Compactable, label: int, events: Events) -> str:
-    """Return the text of one part of a summary."""
-    summary: Summary = events[row.version].data
-    part = summary.passages[kind.index_of(label)]
-    return summary.content[part.start : part.end]
-
-
-def summary_data(row: Compactable, events: Events) -> dict[str, Any]:
-    """Return what a summary was made of, as JSON."""
-    summary: Summary = events[row.version].data
-    return {
-        "original_count": summary.original_count,
-        "compressed_from_ids": summary.compressed_from_ids,
-        "time_range_start": to_datetime(summary.time_range_start_us).isoformat(),
-        "time_range_end": to_datetime(summary.time_range_end_us).isoformat(),
-        "compression_method": summary.compression_method,
-        "session_ids": summary.session_ids,
-        "bytes_before": summary.bytes_before,
-        "bytes_after": summary.bytes_after,
-    }
 
 
 # --- what a summary is found by
@@ -324,41 +251,196 @@ def _heading_length(content: str) -> int:
 # --- the kind
 
 
-class CompactedKind(kind.Kind, Protocol):
-    """A kind whose old memories may become summaries."""
+class Worded(Sized, Protocol):
+    """A text that an update replaces."""
 
     @property
-    def UNDONE(self) -> type[AnyCompactionUndone]:  # noqa: N802 - a constant of the module
-        """The event by which a summary goes."""
+    def digest(self) -> bytes:
+        """Of the text."""
         ...
 
-    def returning(self, past: TaintedPast, limits: Limits, /) -> Sequence[Any] | None:
+
+class CompactedBase(KeyedKind[S, R]):
+    """A kind whose old memories may become summaries."""
+
+    COMPRESS: ClassVar[type[Compress]]
+    UNDO: ClassVar[type[UndoAnyCompaction]]
+    ADD_SUMMARY: ClassVar[type[AddAnySummary]]
+    RESTORE: ClassVar[type[Restore]]
+    UNDONE: ClassVar[type[AnyCompactionUndone]]
+    """The event by which a summary goes."""
+    UPDATED: ClassVar[type[Updated]]
+    SUMMARIES: ClassVar[tuple[type[Summary], ...]]
+    """The events that a summary begins with."""
+
+    def draft(self, state: S) -> CompactedDraft[R]:
+        """Return a copy of a state that changes in place."""
+        return CompactedDraft(state, self.place)
+
+    # --- what a kind says
+
+    @abstractmethod
+    def told(self, row: R, events: Events) -> str:
+        """Return what a summariser reads of a memory."""
+
+    @abstractmethod
+    def is_own(self, event: Any) -> bool:
+        """Say whether an event has a text of one memory, and is about nothing but that memory."""
+
+    @abstractmethod
+    def compressed(self, rows: Sequence[R], fields: Mapping[str, Any]) -> Compressed:
+        """Return the event that puts a summary with these fields in the place of rows."""
+
+    @abstractmethod
+    def text_of(self, row: R) -> Worded:
+        """Return the text that an update replaces."""
+
+    @abstractmethod
+    def back(self, life: Life[R], limits: Limits) -> tuple[R, list[Any]]:
+        """Return the last row of a memory, and the events by which it comes back."""
+
+    @abstractmethod
+    def returning(self, past: TaintedPast, limits: Limits) -> Sequence[Any] | None:
         """Return the events that bring an original back with what others than a source have said.
 
         None if nothing is left.
         """
-        ...
 
-    def compressible(self, row: Any, /) -> bool:
+    def whose(self, _one: Any) -> str | None:
+        """Return whose a row or a summary is: none stands for memories of two. None: the user's."""
+        return None
+
+    def compressible(self, row: R) -> bool:
         """Say whether a memory may be compressed, however old it is."""
-        ...
+        return not (row.pinned or row.keep or row.original_count)
 
-    def whose(self, row: Any, /) -> str | None:
-        """Return whose a memory is: no summary stands for memories of two. None: the user's."""
-        ...
+    def behind_summary(self, _summary: Any, _state: S) -> Sequence[Any]:
+        """Return the events that follow from putting a summary in the place of memories."""
+        return ()
 
-    def summaries(self, state: Any, /) -> Iterable[Any]:
+    def check_room(
+        self, coming: Sequence[Any], state: S, limits: Limits, instead_of: Sequence[R] = ()
+    ) -> None:
+        """Refuse rows, or summaries, for which there is no room in the place of others.
+
+        :raises QuotaExceededError: there is none.
+        """
+        size_bytes = sum(one.size_bytes for one in coming)
+        self.make_room(state, limits, len(coming), size_bytes, instead_of=instead_of)
+
+    # --- decide
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {
+            **super().decisions(),
+            self.UPDATE: self._update,
+            self.RESTORE: self._bring_back,
+            self.COMPRESS: self._compress,
+            self.UNDO: self._undo,
+            self.ADD_SUMMARY: self._add_summary,
+        }
+
+    def _update(self, command: Update, state: S, limits: Limits) -> Sequence[Any]:
+        row = self.living(state, command.memory_id)
+        text = self.text_of(row)
+        reworded = command.content is not None and command.digest != text.digest
+        if reworded:
+            if row.original_count:
+                raise InvalidInputError(
+                    f"{row.memory_id!r} is a summary of {row.original_count} memories, which is "
+                    "not reworded: undo the compaction, or delete it"
+                )
+            self.make_room(state, limits, 1, command.size_bytes, instead_of=[text])
+        updated = update_of(self.UPDATED, command, row, same_content=not reworded)
+        return [] if updated is None else [updated]
+
+    def _bring_back(
+        self, command: Restore, state: S, limits: Limits, instead_of: Sequence[R] = ()
+    ) -> list[Any]:
+        """Return what brings back those memories that do not live, in the place of others.
+
+        :raises NotFoundError: one never was, or retention dropped what it was.
+        :raises QuotaExceededError: there is no room for all of them.
+        """
+        back = [self.back(life, limits) for life in self.gone(command, state)]
+        came = [event for _, events in back for event in events]
+        refuse_beside_originals(came, state.held.rows)
+        self.check_room([row for row, _ in back], state, limits, instead_of)
+        return came
+
+    def _compress(self, command: Compress, state: S, limits: Limits) -> Sequence[Any]:
+        """Put a summary in the place of memories, if each is as it was read, and that is new."""
+        summary = command.summary
+        rows = [(self.find(state, memory_id), version) for memory_id, version in command.originals]
+        gone = [
+            row
+            for row, version in rows
+            if row is not None and row.version == version and self.compressible(row)
+            if self.whose(row) == self.whose(summary)
+        ]
+        if len(gone) < len(rows) or self.find(state, summary.memory_id) is not None:
+            return []
+        self.check_room([summary], state, limits, gone)
+        return [summary, *self.behind_summary(summary, state)]
+
+    def _undo(self, command: UndoAnyCompaction, state: S, limits: Limits) -> Sequence[Any]:
+        row = self.find(state, command.memory_id)
+        if row is None or not row.original_count:
+            raise NotFoundError(f"no compressed memory {command.memory_id!r}: it may have gone")
+        back = self._bring_back(command, state, limits, [row])
+        return [self.UNDONE(memory_id=command.memory_id), *back]
+
+    def _add_summary(self, command: AddAnySummary, state: S, limits: Limits) -> Sequence[Any]:
+        """Add a summary, unless this very one was added before."""
+        summary = command.summary
+        known: Any = command.used.get(summary.memory_id) or self.find(state, summary.memory_id)
+        if known is None:
+            self.check_room([summary], state, limits)
+            return [summary]
+        its_own = isinstance(known, (Compactable, *self.SUMMARIES))
+        if not its_own or not known.original_count or known.digest != summary.digest:
+            refuse_id(summary.memory_id)
+        return []
+
+    # --- reads
+
+    def tally(self, state: S) -> Tally:
+        """Return what the state holds and has lost."""
+        held, sums = state.held, state.summaries
+        return Tally(
+            len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, 0,
+            len(sums.ids), sums.originals, sums.bytes_before, sums.bytes_after,
+        )  # fmt: skip
+
+    def summaries(self, state: S) -> Iterable[R]:
         """Return the living summaries."""
-        ...
+        return map(state.held.rows.__getitem__, state.summaries.ids)
 
-    def compressed(self, rows: Sequence[Any], fields: Mapping[str, Any], /) -> Compressed:
-        """Return the event that puts a summary with these fields in the place of rows."""
-        ...
+    def summary_passages(self, row: R) -> list[Passage]:
+        """Return the parts that a summary is found by."""
+        return [Passage(kind.label(row.version, n), digest) for n, digest in enumerate(row.digests)]
 
-    def told(self, row: Any, events: Events, /) -> str:
-        """Return what a summariser reads of a memory."""
-        ...
+    def summary_text(self, row: R, label: int, events: Events) -> str:
+        """Return the text of one part of a summary."""
+        summary: Summary = events[row.version].data
+        part = summary.passages[kind.index_of(label)]
+        return summary.content[part.start : part.end]
 
-    def is_own(self, event: Any, /) -> bool:
-        """Say whether an event has a text of one memory, and is about nothing but that memory."""
-        ...
+    def summary_data(self, row: R, events: Events) -> dict[str, Any]:
+        """Return what a summary was made of, as JSON."""
+        summary: Summary = events[row.version].data
+        return {
+            "original_count": summary.original_count,
+            "compressed_from_ids": summary.compressed_from_ids,
+            "time_range_start": to_datetime(summary.time_range_start_us).isoformat(),
+            "time_range_end": to_datetime(summary.time_range_end_us).isoformat(),
+            "compression_method": summary.compression_method,
+            "session_ids": summary.session_ids,
+            "bytes_before": summary.bytes_before,
+            "bytes_after": summary.bytes_after,
+        }
+
+
+CompactedKind: TypeAlias = CompactedBase[Any, Any]
+"""Any kind whose old memories may become summaries."""

@@ -42,15 +42,21 @@ ENDS = frozenset(Effect) - BEGINS - {Effect.CHANGED}
 """The effects that end it."""
 
 
-class _Declared(NamedTuple):
+class Declared(NamedTuple):
+    """The declaration of an event."""
+
     effect: Effect
     others: Mapping[str, Effect]
+    """The effects on the memories that further fields name."""
     says: bool
+    begins: bool = False
+    leaving: tuple[tuple[str, Effect], ...] = ()
+    """Those of `others` that end what they name."""
 
 
-_DECLARED: dict[str | type, _Declared] = {}
+DECLARED: dict[str | type, Declared] = {}
 """By tag, and by class."""
-_UNDECLARED = _Declared(Effect.CHANGED, {}, says=False)  # of events about no memory
+_UNDECLARED = Declared(Effect.CHANGED, {}, says=False)  # of events about no memory
 
 
 class KindRegistry(EventRegistry):
@@ -73,7 +79,10 @@ class KindRegistry(EventRegistry):
         """
 
         def register(cls: E) -> E:
-            _DECLARED[tag] = _DECLARED[cls] = _Declared(effect, others, says)
+            leaving = tuple((name, what) for name, what in others.items() if what in ENDS)
+            DECLARED[tag] = DECLARED[cls] = Declared(
+                effect, others, says, effect in BEGINS, leaving
+            )
             return self.event(tag, keys=keys or _keys(cls, others))(cls)
 
         return register
@@ -96,20 +105,20 @@ def field_naming(event: Any, memory_id: str) -> str | None:
     """Return the field by which an event names another memory than the one it is about."""
     if getattr(event, "memory_id", memory_id) == memory_id:
         return None
-    others = _DECLARED.get(type(event), _UNDECLARED).others
+    others = DECLARED.get(type(event), _UNDECLARED).others
     return next((name for name in others if memory_id in _ids(event, name)), None)
 
 
 def effect(tag: str, event: Any, memory_id: str) -> Effect:
     """Return what an event did to a memory that it names; of a dropped one, by its tag."""
-    declared = _DECLARED.get(type(event)) or _DECLARED.get(tag, _UNDECLARED)
+    found = DECLARED.get(type(event)) or DECLARED.get(tag, _UNDECLARED)
     field = field_naming(event, memory_id)
-    return declared.effect if field is None else declared.others[field]
+    return found.effect if field is None else found.others[field]
 
 
 def says(event: Any, memory_id: str) -> bool:
     """Say whether a change puts words into a memory, or ends what it says."""
-    if not _DECLARED.get(type(event), _UNDECLARED).says or getattr(event, "spacing", False):
+    if not DECLARED.get(type(event), _UNDECLARED).says or getattr(event, "spacing", False):
         return False
     own = getattr(event, "memory_id", None) == memory_id
     return own or field_naming(event, memory_id) is not None

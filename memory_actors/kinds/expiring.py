@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, ClassVar
 
-from eventlog import Recorded
 from memory_actors.base.origins import Origins
 from memory_actors.kinds.events import ENDS, effect, says
-from memory_actors.kinds.kind import Add, Command, Kind
+from memory_actors.kinds.kind import Add, Command, Kind, tentative
 from memory_actors.kinds.long_term.events import MemorySeen
 from memory_actors.kinds.provenance import LifetimeSet, Provenance
 
@@ -41,7 +40,8 @@ def lifetimes(
     own = getattr(command, "memory_id", None)  # of an entry: others may be archived for it
     for event in events:
         memory_id = getattr(event, "memory_id", None)
-        if memory_id is None or memory_id != (own or memory_id) or _is_heading(event):
+        is_heading = getattr(event, "heading", None) is not None
+        if memory_id is None or memory_id != (own or memory_id) or is_heading:
             continue
         if says(event, memory_id) and effect("", event, memory_id) not in ENDS:
             known_us = about.get(memory_id, provenance.expires.get(memory_id))
@@ -53,10 +53,6 @@ def lifetimes(
         for memory_id, at_us in about.items()
         if provenance.expires.get(memory_id) != at_us
     ]
-
-
-def _is_heading(event: Any) -> bool:
-    return getattr(event, "heading", None) is not None
 
 
 def expired(
@@ -75,8 +71,7 @@ def expired(
             row = kind.find(states[kind.NAME], memory_id)
             if row is not None:
                 gone = kind.deleted(row, states[kind.NAME])
-                told = [Recorded("", 0, 0, now_us, "", event, 0, 0, b"") for event in gone]
-                states[kind.NAME] = kind.fold(states[kind.NAME], told)
+                states[kind.NAME] = kind.fold(states[kind.NAME], tentative(gone, now_us))
                 break
         events += gone or [LifetimeSet(memory_id=memory_id)]  # it went with another one
     return events

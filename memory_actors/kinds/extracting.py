@@ -20,7 +20,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Command, Outside, Restore, is_summary
+from memory_actors.kinds.kind import Command, Outside, Restore, is_summary, tentative
 from memory_actors.kinds.long_term import (
     AddMemories,
     DeleteMemory,
@@ -44,6 +44,7 @@ from memory_actors.kinds.provenance import (
 )
 from memory_actors.kinds.purging import standing
 
+_NONE: Any = object()
 _BEHIND = 1 << 62  # the version of what is decided, until the log gives one: behind all there is
 
 # --- commands
@@ -84,7 +85,8 @@ class Extract(Command, frozen=True, kw_only=True):
 
     def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - its words are the messages'
         """Return the origins of the messages, and the extraction as the cause."""
-        return {**meta_of(self.add.origins), **_cause(self.extraction_id)}
+        cause = {"extraction": self.extraction_id, "cause": f"extraction {self.extraction_id}"}
+        return {**meta_of(self.add.origins), **cause}
 
 
 class UndoExtraction(Restore, frozen=True, kw_only=True):
@@ -102,7 +104,10 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
         added = _ids(done, "added")  # by one batch, and forgotten by a later one: not there before
         ids = tuple(one for one in _ids(done, "forgotten") if one not in added)
         known = await Restore.informed(replace(self, done=done, memory_ids=ids), state, outside)
-        adders = {one: _adder(past) for one, past in known.past.items()}
+        adders = {
+            one: past[0].meta.get("extraction", "") if past else ""
+            for one, past in known.past.items()
+        }
         by_adder = await outside.events_about(adder for adder in adders.values() if adder)
         left = (
             one for one in ids if not _taken_back(known.past[one], by_adder.get(adders[one], ()))
@@ -112,10 +117,6 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
     def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
         """Return the extraction that is undone as the cause."""
         return {"cause": f"undoing extraction {self.extraction_id}"}
-
-
-def _cause(extraction_id: str) -> dict[str, str]:
-    return {"extraction": extraction_id, "cause": f"extraction {extraction_id}"}
 
 
 # --- extract
@@ -132,7 +133,7 @@ def _extract(
     same = _same(command, state, provenance)
     new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
     add = replace(command.add, memories=new)
-    added = _then(state, long_term.decide(add, state, limits))
+    added = _then(state, long_term.KIND.decide(add, state, limits))
     events, state = [*added.events], added.state
     outcomes = []
     for proposed in command.proposed:
@@ -163,7 +164,8 @@ def _same(
     rows = [row for row in living if (row.same or row.digest) in wanted]
     known: dict[bytes, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.began):
-        if _is_within(row, command.within) and provenance.of(row.memory_id) == add.origins:
+        is_within = all(row.metadata.get(k, _NONE) == v for k, v in command.within.items())
+        if is_within and provenance.of(row.memory_id) == add.origins:
             known.setdefault(row.same or row.digest, []).append(row)
     first: dict[bytes, MemoryAdded] = {}
     same: dict[str, Row | MemoryAdded] = {}
@@ -182,15 +184,9 @@ def _texts(one: MemoryAdded) -> tuple[bytes, ...]:
     return (one.same, one.digest) if one.same else (one.digest,)
 
 
-def _is_within(row: Row, metadata: Mapping[str, Any]) -> bool:
-    return all(name in row.metadata and row.metadata[name] == metadata[name] for name in metadata)
-
-
 def _then(state: LongTerm, events: Sequence[Any]) -> _Decided:
-    tentative = [
-        Recorded("", _BEHIND + n, 0, 0, "", event, 0, 0, b"") for n, event in enumerate(events)
-    ]
-    return _Decided(events, long_term.fold(state, tentative))
+    behind = [one for n, event in enumerate(events) for one in tentative([event], 0, _BEHIND + n)]
+    return _Decided(events, long_term.KIND.fold(state, behind))
 
 
 def _outcome(proposed: Proposed, same: Mapping[str, Row | MemoryAdded]) -> Outcome:
@@ -224,7 +220,7 @@ def _changes(
     if outcome.came == "forgotten":
         free = not row.pinned and not is_summary(row)
         delete = DeleteMemory(now_us=0, memory_id=row.memory_id)
-        return long_term.decide(delete, state, limits) if free else []
+        return long_term.KIND.decide(delete, state, limits) if free else []
     newer = rows.get(outcome.memory_id or "")
     if newer is None or newer.memory_id == row.memory_id:
         return []
@@ -236,7 +232,7 @@ def _changes(
         similarity=0.0,
         evidence=outcome.reason or "an extractor says so",
     )
-    return long_term.decide(SupersedeMemories(now_us=0, pairs=(pair,)), state, limits)
+    return long_term.KIND.decide(SupersedeMemories(now_us=0, pairs=(pair,)), state, limits)
 
 
 def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Any]) -> Outcome:
@@ -313,7 +309,7 @@ def _back(
             continue  # somebody brought it back, or deleted it again since
         one = RestoreMemories(now_us=command.now_us, memory_ids=(memory_id,), past=command.past)
         try:
-            (event,) = long_term.decide(one, state, limits)
+            (event,) = long_term.KIND.decide(one, state, limits)
         except NotFoundError:
             lost.append(memory_id)
             continue
@@ -325,11 +321,6 @@ def _back(
 
 def _ended_by(past: Sequence[Recorded[Any]], extraction_id: str) -> bool:
     return bool(past) and past[-1].meta.get("extraction") == extraction_id
-
-
-def _adder(past: Sequence[Recorded[Any]]) -> str:
-    """Return the extraction that a fact was first added by; "": it was added otherwise."""
-    return past[0].meta.get("extraction", "") if past else ""
 
 
 def _taken_back(past: Sequence[Recorded[Any]], by_adder: Sequence[Recorded[Any]]) -> bool:

@@ -1,8 +1,8 @@
 """The parts that a kind of memory is made of.
 
-Each kind is a module or a package, in one order: events, state, decide, reads. The module or the
-package itself is the kind: it has the names that `Kind` lists, and `user_state.py` puts all kinds
-of one user into one stream. To change what a kind means, change what is in it.
+Each kind is a module or a package, in one order: events, state, commands, and a subclass of
+`BaseKind` that says in what the kind differs from others (`keyed.py` and `compacting.py` have what
+several share). Its one object is `KIND`; `user_state.py` joins the kinds of one user.
 
 The rules every kind keeps:
 
@@ -14,25 +14,39 @@ The rules every kind keeps:
 - Rows and events are trees of JSON, so they tell the garbage collector to pass them by (gc=False).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self, TypeVar
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 
 import msgspec
 from msgspec.structs import replace
 
-from eventlog import EventRegistry, Recorded
-from memory_actors.base.errors import InvalidInputError
+from eventlog import Dropped, EventRegistry, Recorded
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, QuotaUse
-from memory_actors.kinds.tainted import TaintedPast
+from memory_actors.kinds.events import BEGINS, ENDS, Effect, KindRegistry, effect
+from memory_actors.kinds.tainted import Past, TaintedPast
 
 Events = Mapping[int, Recorded[Any]]
 """Events of one stream by version."""
 
 Decide = Callable[[Any, Any, Limits], Sequence[Any]]
 
+ROW_BYTES: Final = 900  # measured: a row with a small metadata dict, its place in a map, its label
 PASSAGE_BITS = 10
 PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their own
 
@@ -193,6 +207,11 @@ class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     pinned: bool | None = None
 
 
+def tentative(events: Iterable[Any], now_us: int = 0, version: int = 0) -> list[Recorded[Any]]:
+    """Return events that have no place in the log yet as a fold takes them."""
+    return [Recorded("", version, version, now_us, "", event, 0, 0, b"") for event in events]
+
+
 # --- state
 
 
@@ -216,6 +235,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
         return {**self.metadata, IS_COMPRESSED: True} if self.compressed else self.metadata
 
 
+S = TypeVar("S")
 R = TypeVar("R", bound=Row)
 
 
@@ -227,6 +247,11 @@ def is_summary(row: Row) -> bool:
 def last_true_us(row: Row) -> int:
     """Return when a memory was true last: later than `occurred_at_us` if it was said again."""
     return getattr(row, "last_seen_us", 0) or row.occurred_at_us
+
+
+def oldest_first(rows: Iterable[R]) -> list[R]:
+    """Return rows by the time they were true, then by the order of arrival."""
+    return sorted(rows, key=lambda row: (row.occurred_at_us, row.version))
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -278,8 +303,12 @@ def index_of(passage_label: int) -> int:
 class Part(Protocol):
     """One part of a user's state: its events, commands and decisions."""
 
-    NAME: str
     initial: Any
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of the module
+        """Its name."""
+        ...
 
     @property
     def registry(self) -> EventRegistry:
@@ -324,88 +353,233 @@ class Nature(NamedTuple):
     """Kinds with a lower place come first in an export; those of the same in the order of KINDS."""
     is_cache: bool = False
     """True: writes are answered before they are on disk, and the least recently used leave."""
+    expires_by_clock: bool = False
+    """True: memories go at a time, before any event says so."""
     names_origins_by_text: bool = False
     """True: what comes back has several texts, and each event of them names its own origins."""
 
 
-class Kind(Part, Protocol):
-    """A part that holds memories: they are counted, listed, read and searched."""
+class Life(NamedTuple, Generic[R]):
+    """The last life of a memory, whether or not it has ended."""
 
-    NATURE: Nature
+    row: R
+    """Its last row."""
+    events: list[Recorded[Any]]
+    """Those since it last began."""
+    compressed: bool
+    """True if a summary took its place."""
 
-    def at(self, state: Any, now_us: int, /) -> Any:
-        """Return the state as it reads at a time: without what has expired."""
-        ...
+    @property
+    def by_version(self) -> Events:
+        """The events by version, as reads ask for them."""
+        return {recorded.version: recorded for recorded in self.events}
 
-    def tally(self, state: Any, /) -> Tally:
+
+class BaseKind(ABC, Generic[S, R]):
+    """A part that holds memories: they are counted, listed, read and searched.
+
+    A kind is the one object of a subclass, `KIND` in its module. What is defined here is what most
+    kinds do.
+    """
+
+    NAME: ClassVar[str]
+    NATURE: ClassVar[Nature] = Nature()
+    NOUN: ClassVar[str] = "memory"
+    """One of its memories, for errors."""
+    MISSING: ClassVar[str] = "never there, or deleted"
+    """Why a memory may not be there, for errors."""
+    DELETED: ClassVar[Callable[..., Any]]
+    """The event by which a memory goes; it takes its id."""
+    UPDATE: ClassVar[type[Update]]
+    DELETE: ClassVar[type[Delete]]
+    RESTORE: ClassVar[type[Restore] | None] = None
+    """None: nothing is kept that could come back."""
+    registry: ClassVar[KindRegistry]
+    Dump: ClassVar[type[msgspec.Struct]]
+    initial: S
+
+    def __init__(self) -> None:
+        self._decisions = dict(self.decisions())
+        self.COMMANDS = tuple(self._decisions)
+
+    # --- fold and decide
+
+    @abstractmethod
+    def fold(self, state: S, events: Iterable[Recorded[Any]]) -> S:
+        """Return the state after events of this kind; total over them."""
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {self.DELETE: self._delete}
+
+    def decide(self, command: Command, state: S, limits: Limits) -> Sequence[Any]:
+        """Turn a command into events.
+
+        :raises QuotaExceededError: no room, and no leave to make some.
+        :raises InvalidInputError: an id that stands for another memory, or a change that the kind
+            does not take.
+        :raises NotFoundError: no such memory.
+        """
+        return self._decisions[type(command)](command, state, limits)
+
+    def living(self, state: S, memory_id: str) -> R:
+        """Return a living row.
+
+        :raises NotFoundError: it is not there.
+        """
+        row = self.find(state, memory_id)
+        if row is None:
+            raise NotFoundError(f"no {self.NOUN} {memory_id!r}: {self.MISSING}")
+        return row
+
+    def _delete(self, command: Delete, state: S, _limits: Limits) -> Sequence[Any]:
+        return self.deleted(self.living(state, command.memory_id), state)
+
+    # --- snapshots
+
+    @abstractmethod
+    def dump(self, state: S) -> Any:
+        """Return the state as plain rows, in an order that depends on the events alone."""
+
+    @abstractmethod
+    def load(self, dumped: Any) -> S:
+        """Return the state back from a dump."""
+
+    # --- sums
+
+    @abstractmethod
+    def tally(self, state: S) -> Tally:
         """Return what the state holds and has lost."""
-        ...
 
-    def held_bytes(self, state: Any, /) -> int:
+    def held_bytes(self, state: S) -> int:
         """Return the memory that the state takes, roughly; texts that are in the log are not."""
-        ...
+        sums = self.tally(state)
+        return ROW_BYTES * (sums.count + sums.relationships)
 
-    def quotas(self, state: Any, limits: Limits, scope: str | None, /) -> Sequence[QuotaUse]:
+    @abstractmethod
+    def quotas(self, state: S, limits: Limits, scope: str | None) -> Sequence[QuotaUse]:
         """Return how full each limit is; of this session or agent, or of the fullest one."""
-        ...
 
-    def rows(self, state: Any, /) -> Iterable[Any]:
+    # --- rows
+
+    def at(self, state: S, _now_us: int) -> S:
+        """Return the state as it reads at a time: without what has expired."""
+        return state
+
+    @abstractmethod
+    def rows(self, state: S) -> Iterable[R]:
         """Return every living row."""
-        ...
 
-    def find(self, state: Any, memory_id: str, /) -> Any:
+    @abstractmethod
+    def find(self, state: S, memory_id: str) -> R | None:
         """Return a living row by id, or None."""
-        ...
 
-    def at_hand(self, state: Any, session_id: str | None, /) -> Sequence[Any]:
-        """Return the rows that a query embeds on its way: few, or none where there is an index."""
-        ...
-
-    def indexed_rows(self, state: Any, /) -> Iterable[Any]:
-        """Return the living rows that an index finds, in any order; quick where there are none."""
-        ...
-
-    def chain(self, row: Any, /) -> str | None:
-        """Return what a row is a part of, where neighbours help to find it: session or episode."""
-        ...
-
-    def passages(self, row: Any, /) -> Sequence[Passage]:
-        """Return what a row is found by. Where nothing is indexed the digests are empty."""
-        ...
-
-    def passage_text(self, row: Any, passage_label: int, events: Events, /) -> str:
-        """Return the text of a passage, from the events of its row."""
-        ...
-
-    def sources(self, row: Any, /) -> Sequence[int]:
-        """Return the versions of the events that hold a row's texts."""
-        ...
-
-    def content(self, row: Any, events: Events, /) -> str:
-        """Return what a row says, as text."""
-        ...
-
-    def data(self, row: Any, events: Events, /) -> Any:
-        """Return what a row holds as JSON, where that is more than its content; else None."""
-        ...
-
-    def exported(self, state: Any, /) -> Iterable[Any]:
-        """Return the rows of an export, in its order: an import finds in it what it needs."""
-        ...
-
-    def worded(self, state: Any, memory_id: str, /) -> Any:
+    def worded(self, state: S, memory_id: str) -> R | None:
         """Return the row of whatever has words, also if it is no memory; or None."""
-        ...
+        return self.find(state, memory_id)
 
-    def without(
-        self, past: TaintedPast, row: Any, state: Any, limits: Limits, /
-    ) -> Sequence[Any] | None:
+    def at_hand(self, _state: S, _session_id: str | None) -> Sequence[R]:
+        """Return the rows that a query embeds on its way: few, or none where there is an index."""
+        return ()
+
+    def indexed_rows(self, state: S) -> Iterable[R]:
+        """Return the living rows that an index finds, in any order; quick where there are none."""
+        return self.rows(state) if self.NATURE.is_indexed else ()
+
+    def exported(self, state: S) -> Iterable[R]:
+        """Return the rows of an export, in its order: an import finds in it what it needs."""
+        return oldest_first(self.rows(state))
+
+    def chain(self, _row: R) -> str | None:
+        """Return what a row is a part of, where neighbours help to find it: session or episode."""
+        return None
+
+    # --- texts
+
+    @abstractmethod
+    def passages(self, row: R) -> Sequence[Passage]:
+        """Return what a row is found by. Where nothing is indexed the digests are empty."""
+
+    def passage_text(self, row: R, _passage_label: int, events: Events) -> str:
+        """Return the text of a passage, from the events of its row."""
+        return self.content(row, events)
+
+    def sources(self, row: R) -> Sequence[int]:
+        """Return the versions of the events that hold a row's texts."""
+        return (row.version,)
+
+    def content(self, row: R, events: Events) -> str:
+        """Return what a row says, as text."""
+        return str(events[row.version].data.content)
+
+    def data(self, _row: R, _events: Events) -> Any:
+        """Return what a row holds as JSON, where that is more than its content; else None."""
+        return None
+
+    # --- purges
+
+    @abstractmethod
+    def without(self, past: TaintedPast, row: R, state: S, limits: Limits) -> Sequence[Any] | None:
         """Return the events that leave a memory what others than a source have said of it.
 
         None if nothing is left.
         """
-        ...
 
-    def deleted(self, row: Any, state: Any, /) -> Sequence[Any]:
+    def deleted(self, row: R, _state: S) -> Sequence[Any]:
         """Return the events that take a memory away."""
-        ...
+        return [self.DELETED(memory_id=row.memory_id)]
+
+    # --- memories that have gone
+    #
+    # The kind's own fold tells the last row of one: folded alone, the events about one memory, but
+    # for its end, give the row that it had. They name others, too, of which this fold knows
+    # nothing; every fold passes over those. Retention may have dropped what a memory said: then
+    # only what was said anew since counts.
+
+    def last(self, memory_id: str, past: Past) -> Life[R]:
+        """Return the last life of a memory.
+
+        :raises NotFoundError: it never was, or retention dropped what it said.
+        """
+        state, row, dropped = self.initial, None, None
+        life: list[Recorded[Any]] = []
+        ended: Effect | None = None
+        of_kind = set(self.registry.classes())
+        for recorded in past:
+            if isinstance(recorded.data, Dropped):
+                state, row, dropped = self.initial, None, recorded.data
+            elif type(recorded.data) in of_kind:
+                what = effect(recorded.tag, recorded.data, memory_id)
+                if what in ENDS:
+                    ended = what
+                    continue
+                if what in BEGINS:
+                    state, life, ended = self.initial if ended else state, [], None
+                elif row is None:
+                    continue
+                state = self.fold(state, (recorded,))
+                row = self.worded(state, memory_id) or row
+                life.append(recorded)
+        if row is None:
+            self._refuse_return(memory_id, dropped)
+        return Life(row, life, ended is Effect.COMPRESSED)
+
+    def gone(self, command: Restore, state: S) -> list[Life[R]]:
+        """Return the last lives of those memories that do not live, each once.
+
+        :raises NotFoundError: one never was, or retention dropped what it said.
+        """
+        ids = dict.fromkeys(one for one in command.memory_ids if self.find(state, one) is None)
+        return [self.last(memory_id, command.past.get(memory_id, ())) for memory_id in ids]
+
+    def _refuse_return(self, memory_id: str, dropped: Dropped | None) -> NoReturn:
+        if dropped is None:
+            raise NotFoundError(f"no {self.NOUN} {memory_id!r} to restore: it was never there")
+        raise NotFoundError(
+            f"{self.NOUN} {memory_id!r} cannot come back: retention dropped what it said on "
+            f"{dropped.since:%Y-%m-%d}; its summary is what is left"
+        )
+
+
+Kind: TypeAlias = BaseKind[Any, Any]
+"""Any kind of memory."""

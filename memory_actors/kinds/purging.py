@@ -17,7 +17,6 @@ it may have been dropped by retention.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from msgspec.structs import replace
@@ -30,7 +29,7 @@ from memory_actors.kinds import provenance
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.events import ENDS, effect
-from memory_actors.kinds.kind import Command, Kind, Outside, is_summary
+from memory_actors.kinds.kind import Command, Kind, Outside, is_summary, tentative
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.tainted import TaintedPast
 
@@ -212,7 +211,8 @@ class _Work:
         if self._find(row.memory_id) is None:
             return  # it went with an entity
         past = self._past(row.memory_id)
-        if not any(map(self._is_relevant, past.events, repeat(_purges_in(past.events)))):
+        earlier = _purges_in(past.events)  # which have taken out what came before them
+        if not any(self._is_of_source(one) and not _is_purged(one, earlier) for one in past.events):
             return
         if is_summary(row):
             self._undo(living)
@@ -268,10 +268,6 @@ class _Work:
         }
         return TaintedPast(memory_id, past, lambda one: one.version in tainted)
 
-    def _is_relevant(self, recorded: Recorded[Any], purges: Sequence[_Earlier]) -> bool:
-        """Say whether an event has words of the source that no purge has taken out yet."""
-        return self._is_of_source(recorded) and not _is_purged(recorded, purges)
-
     def _is_of_source(self, recorded: Recorded[Any]) -> bool:
         return _is_of(recorded, self._command.source, self._command.trust)
 
@@ -293,10 +289,7 @@ class _Work:
         self._states[kind.NAME] = self._after(kind, events)
 
     def _after(self, kind: Kind, events: Iterable[Any]) -> Any:
-        tentative = [
-            Recorded("", 0, 0, self._command.now_us, "", event, 0, 0, b"") for event in events
-        ]
-        return kind.fold(self._states[kind.NAME], tentative)
+        return kind.fold(self._states[kind.NAME], tentative(events, self._command.now_us))
 
     def _fits(self, kind: Kind, events: Sequence[Any], row: Any) -> bool:
         """Say whether no limit is passed by events that was not passed already."""

@@ -4,19 +4,18 @@ A field that an event, a row and a command have in common has one name, so one i
 by `derived`, and only the fields that differ are spelled out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from heapq import nsmallest
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
-from immutables import Map, MapMutation
+from immutables import Map
 from msgspec.structs import asdict, replace
 
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Memory
-from memory_actors.kinds.defaults import same_json
 from memory_actors.kinds.kind import Row, Update, Updated, last_true_us
 from memory_actors.kinds.packed import PackedRows
 
@@ -87,6 +86,11 @@ def new_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
     return cls(**row | fields)
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Say whether two JSON values are the same; Python says that of True and 1, and JSON not."""
+    return bool(one == other) and msgspec.json.encode(one) == msgspec.json.encode(other)
+
+
 def updated_row(row: R, event: Updated, recorded: Recorded[Any], **with_content: Any) -> R:
     """Return a row after an update; `with_content` changes too if the content does."""
     row = kept(row, event)
@@ -131,6 +135,11 @@ def update_of(
 
 # --- rows by id
 
+Groups: TypeAlias = Map[str, Map[str, str]]
+"""Memory ids by group and by their key in it. A group without ids is not there."""
+Place: TypeAlias = Callable[[R], tuple[str, str]]
+"""A function that gives the group of a row, and its key there."""
+
 
 class Held(msgspec.Struct, Generic[R], frozen=True):
     """Living rows and the sums of their sizes. Never changes: a `draft` makes the next one."""
@@ -138,11 +147,13 @@ class Held(msgspec.Struct, Generic[R], frozen=True):
     rows: Map[str, R] | PackedRows[R] = Map()
     size_bytes: int = 0
     stored_bytes: int = 0
+    groups: Groups = Map()
+    """Ids by group and key, where rows have such: documents by collection, entities by name."""
 
     @classmethod
-    def of(cls, rows: Iterable[R]) -> "Held[R]":
+    def of(cls, rows: Iterable[R], place: Place[R] | None = None) -> "Held[R]":
         """Return these rows with their sums."""
-        draft = Held[R]().draft()
+        draft = Draft[R](Held(), place)
         for row in rows:
             draft.put(row)
         return draft.finish()
@@ -154,51 +165,72 @@ class Held(msgspec.Struct, Generic[R], frozen=True):
         """Return the rows in the order of their texts' versions."""
         return sorted(self.rows.values(), key=lambda row: (row.version, row.memory_id))
 
-    def draft(self) -> "Draft[R]":
-        """Return a copy that changes in place, for one fold."""
-        return Draft(self)
+    def named(self, group: str, key: str) -> R | None:
+        """Return the row that has a key of a group, or None."""
+        memory_id = self.groups.get(group, Map()).get(key)
+        return None if memory_id is None else self.rows[memory_id]
+
+    def of_group(self, group: str) -> Iterator[R]:
+        """Yield the rows of a group."""
+        return map(self.rows.__getitem__, self.groups.get(group, Map()).values())
 
 
 class Draft(Generic[R]):
     """Rows that change in place: ten times as fast as one `Held` after each event."""
 
-    __slots__ = ("rows", "size_bytes", "stored_bytes")
+    __slots__ = ("groups", "place", "rows", "size_bytes", "stored_bytes")
 
-    def __init__(self, held: Held[R]):
+    def __init__(self, held: Held[R], place: Place[R] | None = None):
         self.rows = held.rows.mutate()
         self.size_bytes = held.size_bytes
         self.stored_bytes = held.stored_bytes
+        self.groups = held.groups.mutate()
+        self.place = place
 
     def put(self, row: R) -> R | None:
         """Add a row, or replace the one with its id, and return that one."""
         old: R | None = self.rows.get(row.memory_id)
         if old is not None:
-            self._uncount(old)
+            self._count(old, -1)
+        elif self.place is not None:
+            self._join(*self.place(row), row.memory_id)
         self.rows[row.memory_id] = row
-        self.size_bytes += row.size_bytes
-        self.stored_bytes += row.stored_bytes
+        self._count(row, +1)
         return old
 
     def drop(self, memory_id: str) -> R:
         """Take a row away and return it."""
         row: R = self.rows.pop(memory_id)
-        self._uncount(row)
+        self._count(row, -1)
+        if self.place is not None:
+            self._part(*self.place(row), memory_id)
         return row
 
     def discard(self, memory_id: str) -> R | None:
         """Take a row away if it is there, and return it."""
-        row: R | None = self.rows.pop(memory_id, None)
-        if row is not None:
-            self._uncount(row)
-        return row
+        return self.drop(memory_id) if memory_id in self.rows else None
 
-    def _uncount(self, row: R) -> None:
-        self.size_bytes -= row.size_bytes
-        self.stored_bytes -= row.stored_bytes
+    def _count(self, row: R, sign: int) -> None:
+        self.size_bytes += sign * row.size_bytes
+        self.stored_bytes += sign * row.stored_bytes
+
+    def _join(self, group: str, key: str, memory_id: str) -> None:
+        self.groups[group] = self.groups.get(group, Map()).set(key, memory_id)
+
+    def _part(self, group: str, key: str, memory_id: str) -> None:
+        """Take an id out of its group, and the group away with its last one."""
+        known = self.groups.get(group, Map())
+        # Another one has the key if a newer Unicode made two names one: a replay goes on as well.
+        if known.get(key) != memory_id:
+            return
+        if len(known) > 1:
+            self.groups[group] = known.delete(key)
+        else:
+            del self.groups[group]
 
     def finish(self) -> Held[R]:
         """Return what has become of the rows."""
-        return Held(self.rows.finish(), self.size_bytes, self.stored_bytes)
+        return Held(self.rows.finish(), self.size_bytes, self.stored_bytes, self.groups.finish())
 
 
 def oldest(
@@ -228,23 +260,3 @@ def oldest(
 
 def _age(row: Row) -> tuple[int, int]:
     return last_true_us(row), row.version
-
-
-# --- ids by group: the episodes of an agent, the documents of a collection
-
-Groups: TypeAlias = Map[str, Map[str, str]]
-"""Memory ids by group and by their key in it. A group without ids is not there."""
-
-
-def put_in(groups: MapMutation[str, Map[str, str]], group: str, key: str, memory_id: str) -> None:
-    """Name an id in a group; where the key names one already, it changes."""
-    groups[group] = groups.get(group, Map()).set(key, memory_id)
-
-
-def take_from(groups: MapMutation[str, Map[str, str]], group: str, key: str) -> None:
-    """Take a key out of a group, and the group away with its last one."""
-    left = groups[group].delete(key)
-    if left:
-        groups[group] = left
-    else:
-        del groups[group]

@@ -6,7 +6,7 @@ What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import anyio.to_thread
 import msgspec
@@ -39,17 +39,29 @@ from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.expiring import EXPIRED_AT_ONCE, ExpireMemories, expired, lifetimes
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import Add, Command, Condition, Kind, Part, Restore, Tally
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Condition,
+    Kind,
+    Outside,
+    Part,
+    Restore,
+    Tally,
+    tentative,
+)
 from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.provenance import Provenance, agent_of_past, of_past, together
 from memory_actors.kinds.purging import Purge, purge, standing
-from memory_actors.kinds.short_term import ShortTerm
-from memory_actors.kinds.structured.state import Structured
-from memory_actors.kinds.turn import AddTurn
+from memory_actors.kinds.short_term import AddMessage, ShortTerm
+from memory_actors.kinds.structured import Structured
 from memory_actors.kinds.working import Working
 
-KINDS: tuple[Kind, ...] = (working, short_term, long_term, entity, episodic, structured, context)
-COMPACTED: tuple[CompactedKind, ...] = (long_term, episodic)
+KINDS: tuple[Kind, ...] = (
+    working.KIND, short_term.KIND, long_term.KIND, entity.KIND, episodic.KIND, structured.KIND,
+    context.KIND,
+)  # fmt: skip
+COMPACTED: tuple[CompactedKind, ...] = (long_term.KIND, episodic.KIND)
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
 PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
@@ -64,13 +76,13 @@ LimitsByTier = Mapping[Tier | None, Limits]
 class UserState(msgspec.Struct, frozen=True):
     """The state of each part, by name. Shared freely: nothing in it ever changes."""
 
-    working: Working = working.initial
-    short_term: ShortTerm = short_term.initial
-    long_term: LongTerm = long_term.initial
-    entity: Entities = entity.initial
-    episodic: Episodic = episodic.initial
-    structured: Structured = structured.initial
-    context: ContextState = context.initial
+    working: Working = working.KIND.initial
+    short_term: ShortTerm = short_term.KIND.initial
+    long_term: LongTerm = long_term.KIND.initial
+    entity: Entities = entity.KIND.initial
+    episodic: Episodic = episodic.KIND.initial
+    structured: Structured = structured.KIND.initial
+    context: ContextState = context.KIND.initial
     account: Account = account.initial
     provenance: Provenance = provenance.initial
 
@@ -87,7 +99,7 @@ class UserState(msgspec.Struct, frozen=True):
         state = self
         if 0 < self.provenance.next_expiry_us <= now_us:
             gone = expired(now_us, KINDS, self.by_kind(), self.provenance)
-            state = fold(self, [Recorded("", 0, 0, now_us, "", one, 0, 0, b"") for one in gone])
+            state = fold(self, tentative(gone, now_us))
         for kind in KINDS:
             before = state.of(kind)
             now = kind.at(before, now_us)
@@ -163,6 +175,25 @@ def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:
     return fold(state, (recorded,))
 
 
+class AddTurn(Command, frozen=True, kw_only=True):
+    """Add a turn of a chat as a memory and as a message of its session, in one append.
+
+    Neither is added if the memory's id was used before.
+    """
+
+    memory: AddMemories
+    message: AddMessage
+
+    @property
+    def alone(self) -> bool:
+        """True where the caller chose the memory's id."""
+        return self.memory.alone
+
+    async def informed(self, state: Any, outside: Outside) -> Self:
+        """Return the command with what the log knows of the memory's id."""
+        return msgspec.structs.replace(self, memory=await self.memory.informed(state, outside))
+
+
 def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
     """Return the decider of users with these limits."""
 
@@ -224,10 +255,10 @@ def _put_again(command: Add, state: UserState) -> str | None:
     """Return the memory that a value was put into which it has already."""
     row: Any = None
     if isinstance(command, working.SetKey):
-        row = state.working.held.get(command.entry.key)
+        row = working.KIND.named(state.working, command.entry.key)
     elif isinstance(command, structured.PutDocument):
         put = command.document
-        row = structured.find_key(state.structured, put.collection, put.key)
+        row = state.structured.held.named(put.collection, put.key)
     return None if row is None else str(row.memory_id)
 
 
@@ -263,16 +294,7 @@ def _with_origins(event: Any, command: Command, state: UserState) -> Any:
 
 # --- totals over all users
 
-_COUNTED = (
-    "count",
-    "size_bytes",
-    "stored_bytes",
-    "relationships",
-    "summaries",
-    "originals",
-    "summaries_bytes_before",
-    "summaries_bytes_after",
-)
+_COUNTED = tuple(one for one in Tally.__struct_fields__ if one not in {"evicted", "pruned"})
 
 
 def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
@@ -348,12 +370,12 @@ def load(data: bytes) -> UserState:
 
 def in_one_piece(state: UserState) -> UserState:
     """Return the same state in less room. Slow: for a thread."""
-    return msgspec.structs.replace(state, long_term=long_term.in_one_piece(state.long_term))
+    return msgspec.structs.replace(state, long_term=long_term.KIND.in_one_piece(state.long_term))
 
 
 def over(now: UserState, then: UserState, packed: UserState) -> UserState:
     """Return a state as changes of the one that `in_one_piece` made of what it was `then`."""
-    rows = long_term.over(now.long_term, then.long_term, packed.long_term)
+    rows = long_term.KIND.over(now.long_term, then.long_term, packed.long_term)
     return msgspec.structs.replace(now, long_term=rows)
 
 

@@ -5,7 +5,7 @@ known to the live actor only; a command that may have to evict carries the order
 names who went, so a replay needs to know nothing of reads.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import msgspec
@@ -16,25 +16,22 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.defaults import by_rows, folding, no_chain, no_rows, same_json, timeless
 from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
 from memory_actors.kinds.kind import (
     Add,
     Command,
+    Decide,
     Delete,
     Events,
     Nature,
     Outside,
     Passage,
-    Tally,
     Update,
     added_before,
 )
-from memory_actors.kinds.rows import new_row
+from memory_actors.kinds.rows import new_row, same_json
 from memory_actors.kinds.tainted import TaintedPast
-
-NAME = "working"
-NATURE = Nature(is_indexed=False, export_place=2, is_cache=True)
 
 registry = KindRegistry()
 
@@ -67,6 +64,9 @@ Event: TypeAlias = KeySet | KeyDeleted
 
 # --- state
 
+KEYS = ""
+"""The one group of the entries."""
+
 
 class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """One entry, value included."""
@@ -75,48 +75,15 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     value: Any
 
 
-class Working(msgspec.Struct, frozen=True):
-    """The entries by key, in the order they were last set. At most a hundred or so: copied."""
+Working: TypeAlias = Keyed[Row]
+"""The entries, a hundred or so, by their keys too."""
 
-    held: dict[str, Row] = {}
-    size_bytes: int = 0
-    stored_bytes: int = 0
+
+class Dumped(msgspec.Struct, frozen=True):
+    """The state as rows, in the order they were last set."""
+
+    rows: list[Row] = []
     evicted: int = 0
-
-
-initial = Working()
-
-# --- evolve
-
-
-def evolve(state: Working, recorded: Recorded[Event]) -> Working:
-    """Fold one event into the state."""
-    event = recorded.data
-    if isinstance(event, KeyDeleted):
-        return _changed(state, (event.key,))
-    row = new_row(Row, recorded, occurred_at_us=recorded.recorded_at_us)
-    changed = _changed(state, (event.key, *event.evicted), row)
-    return replace(changed, evicted=state.evicted + len(event.evicted))
-
-
-def _changed(state: Working, gone: Iterable[str], came: Row | None = None) -> Working:
-    """Return the state without some keys, and then with a row behind all others."""
-    held, size_bytes, stored_bytes = state.held.copy(), state.size_bytes, state.stored_bytes
-    for key in gone:
-        old = held.pop(key, None)
-        if old is not None:
-            size_bytes, stored_bytes = size_bytes - old.size_bytes, stored_bytes - old.stored_bytes
-    if came is not None:
-        held[came.key] = came
-        size_bytes, stored_bytes = size_bytes + came.size_bytes, stored_bytes + came.stored_bytes
-    return Working(held, size_bytes, stored_bytes, state.evicted)
-
-
-def _without(state: Working, *keys: str) -> dict[str, Row]:
-    return {key: row for key, row in state.held.items() if key not in keys}
-
-
-fold = folding(evolve)
 
 
 # --- commands
@@ -149,8 +116,10 @@ class UpdateKey(Update, frozen=True, kw_only=True):
 
 
 def _least_recent(state: Working, outside: Outside) -> tuple[str, ...]:
-    rows = sorted(state.held.values(), key=lambda row: outside.last_use.get(row.memory_id, 0))
-    return tuple(row.key for row in rows)
+    used = outside.last_use.get
+    rows = state.held.rows.values()
+    ordered = sorted(rows, key=lambda row: (used(row.memory_id, 0), row.version))
+    return tuple(row.key for row in ordered)
 
 
 class DeleteKey(Delete, frozen=True, kw_only=True):
@@ -160,203 +129,176 @@ class DeleteKey(Delete, frozen=True, kw_only=True):
     key: str | None = None
 
 
-COMMANDS = (SetKey, UpdateKey, DeleteKey)
-
-# --- decide
-
-
-def decide(command: Command, state: Working, limits: Limits) -> Sequence[Event]:
-    """Turn a command into events.
-
-    :raises QuotaExceededError: a new key at the limit without leave to evict, or a value that
-        could never fit.
-    :raises NotFoundError: no such key.
-    """
-    if isinstance(command, SetKey):
-        return _set(command, state, limits)
-    if isinstance(command, UpdateKey):
-        return _set(_as_set(command, _living(state, command.memory_id)), state, limits)
-    assert isinstance(command, DeleteKey)
-    row = _named(state, command.key) if command.key else _living(state, command.memory_id)
-    return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
-
-
-def _as_set(command: UpdateKey, row: Row) -> SetKey:
-    value = row.value if command.content is None else command.content
-    entry = KeySet(
-        memory_id=row.memory_id,
-        key=row.key,
-        value=value,
-        size_bytes=entry_bytes(row.key, value),
-        metadata=row.metadata if command.metadata is None else command.metadata,
-    )
-    return SetKey(now_us=command.now_us, entry=entry, least_recent=command.least_recent)
-
-
 def entry_bytes(key: str, value: Any) -> int:
     """Return what an entry counts for: its key, and its value as JSON or as the text it is."""
     text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
     return len(key.encode()) + len(text)
 
 
-def _set(command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
-    entry = command.entry
-    for own_id in command.own_ids:
-        added_before(command, own_id, KeySet, "key", entry.key)
-    old = state.held.get(entry.key)
-    if old is not None:
-        if same_json([old.value, old.metadata], [entry.value, entry.metadata]):
+# --- the kind
+
+
+class WorkingKind(KeyedKind[Working, Row]):
+    """The working memory of a user."""
+
+    NAME = "working"
+    NATURE = Nature(is_indexed=False, export_place=2, is_cache=True)
+    NOUN = "working memory"
+    MISSING = "never there, deleted or evicted"
+    UPDATE, DELETE = UpdateKey, DeleteKey
+    BOUNDS = Bounds("keys", "working_keys", "working_bytes")
+    ROW = Row
+    Dump = Dumped
+    registry = registry
+    initial = Working()
+
+    # --- fold
+
+    def begun(self, recorded: Recorded[KeySet], _rows: Living[Row]) -> Row:
+        """Return the row of a key that was set."""
+        return new_row(Row, recorded, occurred_at_us=recorded.recorded_at_us)
+
+    def place(self, row: Row) -> tuple[str, str]:
+        """Return the group of all entries, and the key."""
+        return KEYS, row.key
+
+    def dump(self, state: Working) -> Dumped:
+        """Return the state as plain rows."""
+        return Dumped(state.held.in_order(), state.evicted)
+
+    def load(self, dumped: Dumped) -> Working:
+        """Return the state back."""
+        return self.of_rows(dumped.rows, evicted=dumped.evicted)
+
+    # --- decide
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {SetKey: self._set, UpdateKey: self._update, DeleteKey: self._delete_key}
+
+    def _set(self, command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
+        entry = command.entry
+        for own_id in command.own_ids:
+            added_before(command, own_id, KeySet, "key", entry.key)
+        old = self.named(state, entry.key)
+        if old is not None:
+            if same_json([old.value, old.metadata], [entry.value, entry.metadata]):
+                return []
+            entry = replace(entry, memory_id=old.memory_id)
+        evicted = self._evicted(command, old, state, limits)
+        keys, ids = (tuple(getattr(row, of) for row in evicted) for of in ("key", "memory_id"))
+        return [replace(entry, evicted=keys, evicted_ids=ids)]
+
+    def _evicted(
+        self, command: SetKey, old: Row | None, state: Working, limits: Limits
+    ) -> list[Row]:
+        """Return the entries to evict. By size always; by count only with leave."""
+        new_bytes, count = command.entry.size_bytes, len(state.held)
+        if new_bytes > limits.working_bytes:
+            refuse_bytes(self.NAME, state.held.size_bytes, limits, "working_bytes", new=new_bytes)
+        # A key that is there stays, also above a limit that was lowered.
+        keys_max = limits.working_keys if old is None else count
+        left = count - (old is not None)
+        if left >= keys_max and not (command.auto_prune and keys_max):
+            instead = "Delete a key, let the least recently used one go (auto_prune=True)"
+            refuse_count(self.NAME, "keys", count, limits, "working_keys", instead=instead)
+        size = state.held.size_bytes + new_bytes - (old.size_bytes if old is not None else 0)
+        if left < keys_max and size <= limits.working_bytes:
             return []
-        entry = replace(entry, memory_id=old.memory_id)
-    evicted = _make_room(command, state, limits)
-    ids = tuple(state.held[key].memory_id for key in evicted)
-    return [replace(entry, evicted=tuple(evicted), evicted_ids=ids)]
+        others = {row.key: row for row in self.rows(state) if row is not old}
+        listed = [used for used in command.least_recent or () if used in others]
+        order = list(dict.fromkeys([*listed, *others]))
+        evicted: list[Row] = []
+        while left - len(evicted) >= keys_max or size > limits.working_bytes:
+            evicted.append(others[order[len(evicted)]])
+            size -= evicted[-1].size_bytes
+        return evicted
+
+    def _update(self, command: UpdateKey, state: Working, limits: Limits) -> Sequence[Event]:
+        row = self.living(state, command.memory_id)
+        value = row.value if command.content is None else command.content
+        entry = KeySet(
+            memory_id=row.memory_id,
+            key=row.key,
+            value=value,
+            size_bytes=entry_bytes(row.key, value),
+            metadata=row.metadata if command.metadata is None else command.metadata,
+        )
+        put = SetKey(now_us=command.now_us, entry=entry, least_recent=command.least_recent)
+        return self._set(put, state, limits)
+
+    def _delete_key(self, command: DeleteKey, state: Working, _limits: Limits) -> Sequence[Event]:
+        if not command.key:
+            return self.deleted(self.living(state, command.memory_id), state)
+        row = self.named(state, command.key)
+        if row is None:
+            raise NotFoundError(
+                f"no key {command.key!r} in working memory: never set, deleted or evicted"
+            )
+        return self.deleted(row, state)
+
+    def deleted(self, row: Row, _state: Working) -> list[KeyDeleted]:
+        """Return the event that takes a key away."""
+        return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
+
+    def without(
+        self, past: TaintedPast, row: Row, _state: Working, _limits: Limits
+    ) -> list[KeySet] | None:
+        """Return the event that gives a key again the value that others set last."""
+        last: KeySet | None = None
+        for recorded in past.clean:
+            event = recorded.data
+            its_own = isinstance(event, KeySet) and event.memory_id == row.memory_id
+            last = event if its_own else None  # else it was deleted, or left for another
+        return None if last is None else [replace(last, key=row.key, evicted=(), evicted_ids=())]
+
+    # --- reads
+
+    def named(self, state: Working, key: str) -> Row | None:
+        """Return the row of a key, or None."""
+        return state.held.named(KEYS, key)
+
+    def rows(self, state: Working) -> Sequence[Row]:
+        """Return the entries, in the order they were last set."""
+        return state.held.in_order()
+
+    def at_hand(self, state: Working, _session_id: str | None) -> Sequence[Row]:
+        """Return all entries: a hundred or so."""
+        return self.rows(state)
+
+    def exported(self, state: Working) -> Sequence[Row]:
+        """Return the entries, in the order they were last set."""
+        return self.rows(state)
+
+    def held_bytes(self, state: Working) -> int:
+        """Return the memory that the state takes: its values are in it."""
+        return super().held_bytes(state) + state.held.size_bytes
+
+    def quotas(self, state: Working, limits: Limits, scope: str | None) -> Sequence[QuotaUse]:
+        """Return how full each limit is: what is too large makes room by itself."""
+        keys, size_bytes = super().quotas(state, limits, scope)
+        return keys, replace(size_bytes, evicts=True)
+
+    def passages(self, row: Row) -> Sequence[Passage]:
+        """Return one passage: the key and its value."""
+        return (Passage(kind.label(row.version), b""),)
+
+    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+        """Return the value, with the key that says what it is about."""
+        text = self.content(row, events)
+        return text if row.key == row.memory_id else f"{row.key.replace('_', ' ')}: {text}"
+
+    def sources(self, _row: Row) -> Sequence[int]:
+        """Return no versions: values are in the state."""
+        return ()
+
+    def content(self, row: Row, _events: Events) -> str:
+        """Return the value as text: a string as it is, anything else as JSON."""
+        return row.value if isinstance(row.value, str) else msgspec.json.encode(row.value).decode()
+
+    def data(self, row: Row, _events: Events) -> Any:
+        """Return the value."""
+        return row.value
 
 
-def _make_room(command: SetKey, state: Working, limits: Limits) -> list[str]:
-    """Return the keys to evict. By size always; by count only with leave."""
-    key, new_bytes = command.entry.key, command.entry.size_bytes
-    if new_bytes > limits.working_bytes:
-        refuse_bytes(NAME, state.size_bytes, limits, "working_bytes", new=new_bytes)
-    others = _without(state, key)
-    # A key that is there stays, also above a limit that was lowered.
-    keys_max = limits.working_keys if key not in state.held else len(state.held)
-    if len(others) >= keys_max and not (command.auto_prune and keys_max):
-        instead = "Delete a key, let the least recently used one go (auto_prune=True)"
-        refuse_count(NAME, "keys", len(state.held), limits, "working_keys", instead=instead)
-    size = new_bytes + sum([row.size_bytes for row in others.values()])
-    if len(others) < keys_max and size <= limits.working_bytes:
-        return []
-    listed = [used for used in command.least_recent or () if used in others]
-    order = list(dict.fromkeys([*listed, *others]))
-    evicted: list[str] = []
-    while len(others) - len(evicted) >= keys_max or size > limits.working_bytes:
-        evicted.append(order[len(evicted)])
-        size -= others[evicted[-1]].size_bytes
-    return evicted
-
-
-def _living(state: Working, memory_id: str) -> Row:
-    row = find(state, memory_id)
-    if row is None:
-        raise NotFoundError(f"no working memory {memory_id!r}: never there, deleted or evicted")
-    return row
-
-
-def _named(state: Working, key: str) -> Row:
-    row = state.held.get(key)
-    if row is None:
-        raise NotFoundError(f"no key {key!r} in working memory: never set, deleted or evicted")
-    return row
-
-
-# --- snapshot
-
-
-class Dump(msgspec.Struct, frozen=True):
-    """The state as rows, in the order they were last set."""
-
-    rows: list[Row] = []
-    evicted: int = 0
-
-
-def dump(state: Working) -> Dump:
-    """Return the state as plain rows."""
-    return Dump(list(state.held.values()), state.evicted)
-
-
-def load(dumped: Dump) -> Working:
-    """Return the state back."""
-    return Working(
-        {row.key: row for row in dumped.rows},
-        sum(row.size_bytes for row in dumped.rows),
-        sum(row.stored_bytes for row in dumped.rows),
-        dumped.evicted,
-    )
-
-
-# --- reads
-
-chain = no_chain
-indexed_rows = no_rows
-at = timeless
-
-
-def tally(state: Working) -> Tally:
-    """Return counts and bytes."""
-    return Tally(len(state.held), state.size_bytes, state.stored_bytes, state.evicted)
-
-
-def held_bytes(state: Working) -> int:
-    """Return the memory that the state takes: its values are in it."""
-    return by_rows(tally)(state) + state.size_bytes
-
-
-def quotas(state: Working, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
-    """Return how full each limit is."""
-    return (
-        QuotaUse("keys", "count", len(state.held), limits.working_keys),
-        QuotaUse("bytes", "bytes", state.size_bytes, limits.working_bytes, evicts=True),
-    )
-
-
-def rows(state: Working) -> Iterable[Row]:
-    """Return the entries, in the order they were last set."""
-    return state.held.values()
-
-
-def find(state: Working, memory_id: str) -> Row | None:
-    """Return an entry's row by memory id."""
-    return next((row for row in state.held.values() if row.memory_id == memory_id), None)
-
-
-def at_hand(state: Working, _session_id: str | None) -> Sequence[Row]:
-    """Return all entries: a hundred or so."""
-    return list(state.held.values())
-
-
-def passages(row: Row) -> Sequence[Passage]:
-    """Return one passage: the key and its value."""
-    return (Passage(kind.label(row.version), b""),)
-
-
-def passage_text(row: Row, _label: int, events: Events) -> str:
-    """Return the value, with the key that says what it is about."""
-    text = content(row, events)
-    return text if row.key == row.memory_id else f"{row.key.replace('_', ' ')}: {text}"
-
-
-def sources(_row: Row) -> Sequence[int]:
-    """Return no versions: values are in the state."""
-    return ()
-
-
-def content(row: Row, _events: Events) -> str:
-    """Return the value as text: a string as it is, anything else as JSON."""
-    return row.value if isinstance(row.value, str) else msgspec.json.encode(row.value).decode()
-
-
-def data(row: Row, _events: Events) -> Any:
-    """Return the value."""
-    return row.value
-
-
-exported = rows
-worded = find
-
-# --- purges
-
-
-def without(past: TaintedPast, row: Row, _state: Working, _limits: Limits) -> list[KeySet] | None:
-    """Return the event that gives a key again the value that others set last."""
-    last: KeySet | None = None
-    for recorded in past.clean:
-        event = recorded.data
-        its_own = isinstance(event, KeySet) and event.memory_id == row.memory_id
-        last = event if its_own else None  # else it was deleted, or left for another
-    return None if last is None else [replace(last, key=row.key, evicted=(), evicted_ids=())]
-
-
-def deleted(row: Row, _state: Working) -> list[KeyDeleted]:
-    """Return the event that takes a key away."""
-    return [KeyDeleted(memory_id=row.memory_id, key=row.key)]
+KIND = WorkingKind()

@@ -134,7 +134,7 @@ def _take_scores(found: dict[str, Any], superseded: Iterable[Any], newer: Newer)
 def _places_behind(found: Mapping[str, Any], newer: Newer) -> dict[str, int]:
     """Return how many that took each other's place go before each memory."""
     behind: dict[str, int] = {}
-    rows = [one.found.row for one in found.values() if one.found.kind is long_term]
+    rows = [one.found.row for one in found.values() if one.found.kind is long_term.KIND]
     for row in sorted(rows, key=long_term.age, reverse=True):
         before = [behind[one.memory_id] for one in newer(row) if one.memory_id in behind]
         behind[row.memory_id] = 1 + max(before) if before else 0

@@ -248,7 +248,7 @@ def _rank(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
         for pair in zip(some, rank([(p.searched, p.rows) for p in some], question), strict=True)
     ]
     memories = _by_score(ranked, query, summaries=False)
-    facts = next((part.state for part in parts if part.kind is long_term), None)
+    facts = next((part.state for part in parts if part.kind is long_term.KIND), None)
     if facts is not None:
         memories = newest_first(memories, facts, query)
     memories = (one for one in memories if one.score >= query.min_score)

@@ -30,8 +30,7 @@ from eventlog.core.waiting import to_the_end
 from memory_actors.api.parts import StoreParts
 from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem, open_alone
-from memory_actors.api.user import UserMemory
-from memory_actors.api.user_context import UserContext
+from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.sharing import remote
 from memory_actors.sharing.address import forget_now, forget_owner, forget_socket, listening
 from memory_actors.sharing.at_once import OWNED_HERE
@@ -41,11 +40,7 @@ from memory_actors.sharing.declaration import On, Then
 from memory_actors.sharing.serving import OwnerServer
 from memory_actors.sharing.system import MemorySystem as Shared
 from memory_actors.users.handles.context_document import ContextDocument
-from memory_actors.users.handles.documents import Documents
-from memory_actors.users.handles.entities import EntityGraph
-from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.short_term import ShortTermMemory
-from memory_actors.users.handles.working import WorkingMemory
+from memory_actors.users.handles.long_term import LongTermMemory
 
 _logger = get_logger("memory_actors.sharing")
 
@@ -117,17 +112,13 @@ async def _loaded(memory: MemorySystem) -> MemorySystem:
 
 CLIENTS: Final[dict[type, Any]] = {
     MemorySystem: Shared,
-    UserMemory: remote.UserMemory,
-    PastMemory: remote.PastMemory,
-    UserContext: remote.UserContext,
-    ContextDocument: remote.ContextDocument,
-    WorkingMemory: remote.WorkingMemory,
-    ShortTermMemory: remote.ShortTermMemory,
-    EntityGraph: remote.EntityGraph,
-    Episodes: remote.Episodes,
-    Documents: remote.Documents,
+    **{
+        handle: getattr(remote, handle.__name__)
+        for handle in (UserMemory, PastMemory, ContextDocument, *HANDLES.values())
+        if handle is not LongTermMemory  # a user's memory is its only caller
+    },
 }
-"""The class of a client for each class of the owner."""
+"""The class of a client for each class of the owner: handles have the same names."""
 for _here, _there in CLIENTS.items():
     _there.register(_here)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventlog import EventStore
-from memory_actors.kinds.structured.state import Row, value_of
+from memory_actors.kinds.structured import Row, value_of
 
 CACHED_JSON_BYTES_MAX = 4 << 20  # of JSON; decoded it takes about six times as much
 DECODED_FACTOR = 6

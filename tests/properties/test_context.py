@@ -43,7 +43,7 @@ LINES = st.sampled_from(["- l\n", "m\n", "\n", "  n\n", "# L\n", "```\n"])
 ANY = st.integers(0, 1 << 16)
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(context.Dump).decode
+_decode = msgspec.msgpack.Decoder(context.KIND.Dump).decode
 
 
 class Words:
@@ -59,7 +59,7 @@ BUDGET = TokenBudget(soft_tokens=SOFT, hard_tokens=HARD, counter=Words())
 
 
 def dumped(state: Any) -> bytes:
-    return _encode(context.dump(state))
+    return _encode(context.KIND.dump(state))
 
 
 class ContextMachine(RuleBasedStateMachine):
@@ -67,7 +67,7 @@ class ContextMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = context.initial
+        self.state = context.KIND.initial
         self.log: list[Any] = []
         self.snapshot = (dumped(self.state), 0)
         self.now_us = 0
@@ -82,7 +82,7 @@ class ContextMachine(RuleBasedStateMachine):
     def ask(self, command: Any) -> bool:
         before, bytes_before = self.state, dumped(self.state)
         try:
-            events = context.decide(command, before, LIMITS)
+            events = context.KIND.decide(command, before, LIMITS)
         except MemoryActorsError:
             assert dumped(before) == bytes_before, "a refused command changes nothing"
             return False
@@ -95,9 +95,9 @@ class ContextMachine(RuleBasedStateMachine):
         entry = recorded(event, len(self.log) + 1)
         self.log.append(entry)
         if isinstance(event, EntriesArchived):
-            rows = [context.find(self.state, one.memory_id) for one in event.entries]
+            rows = [context.KIND.find(self.state, one.memory_id) for one in event.entries]
             assert event.cause == "asked" or not any(row.pinned for row in rows)
-        self.state = context.fold(self.state, [entry])
+        self.state = context.KIND.fold(self.state, [entry])
         if getattr(event, "raw", None) is not None:
             self.raws[event.memory_id] = event.raw
 
@@ -106,7 +106,7 @@ class ContextMachine(RuleBasedStateMachine):
         return f"e{self.made}"
 
     def past(self, ids: tuple[str, ...]) -> dict[str, list[Any]]:
-        keys = context.registry.keys
+        keys = context.KIND.registry.keys
         return {name: [one for one in self.log if name in keys(one.data)] for name in ids}
 
     def now(self) -> int:
@@ -117,7 +117,7 @@ class ContextMachine(RuleBasedStateMachine):
         return DocumentRoom(budget=BUDGET, auto_archive=auto_archive, free=free)
 
     def entries(self) -> list[str]:
-        return [row.memory_id for row in context.rows(self.state)]
+        return [row.memory_id for row in context.KIND.rows(self.state)]
 
     def one(self, number: int) -> str:
         ids = self.entries()
@@ -219,7 +219,7 @@ class ContextMachine(RuleBasedStateMachine):
         events = {one.version: one for one in self.log}
         return {
             row.memory_id: Placed(row.memory_id, context.raw_of(row, events), None)
-            for row in context.rows(self.state)
+            for row in context.KIND.rows(self.state)
             if row.archived and row.document == document
         }
 
@@ -233,7 +233,7 @@ class ContextMachine(RuleBasedStateMachine):
     def removes_and_maybe_regrets(self, number: int) -> None:
         memory_id, before = self.one(number), self.state
         if self.ask(commands.DeleteEntry(now_us=self.now(), memory_id=memory_id)) and number % 2:
-            row = context.find(before, memory_id)
+            row = context.KIND.find(before, memory_id)
             if not row.archived:
                 assert self.restore(memory_id)
                 assert self.text_of(row.document) == text(blocks(before, row.document))
@@ -273,7 +273,7 @@ class ContextMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(ANY, min_size=1, max_size=3))
     def restores(self, numbers: list[int]) -> None:
-        archived = [row.memory_id for row in context.rows(self.state) if row.archived]
+        archived = [row.memory_id for row in context.KIND.rows(self.state) if row.archived]
         if archived:
             self.restore(*{archived[number % len(archived)] for number in numbers})
 
@@ -309,7 +309,7 @@ class ContextMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_but_what_was_removed(self) -> None:
         events = {one.version: one for one in self.log}
-        for row in context.rows(self.state):
+        for row in context.KIND.rows(self.state):
             assert context.raw_of(row, events) == self.raws[row.memory_id]
         removed = {one.data.memory_id for one in self.log if _removes(one.data)}
         kept = {name for name, raw in self.raws.items() if name not in removed}
@@ -323,7 +323,7 @@ class ContextMachine(RuleBasedStateMachine):
 
     @invariant()
     def sums_are_those_of_the_rows(self) -> None:
-        rows = [row for row in context.exported(self.state) if row.rank]
+        rows = [row for row in context.KIND.exported(self.state) if row.rank]
         living = [row for row in rows if not row.archived]
         assert self.state.entries == sum(row.heading is None for row in rows)
         assert self.state.size_bytes == sum(row.size_bytes for row in rows)
@@ -337,16 +337,18 @@ class ContextMachine(RuleBasedStateMachine):
 
     def check_replay(self) -> None:
         live = dumped(self.state)
-        assert dumped(context.fold(context.initial, self.log)) == live
+        assert dumped(context.KIND.fold(context.KIND.initial, self.log)) == live
         data, version = self.snapshot
-        assert dumped(context.fold(context.load(_decode(data)), self.log[version:])) == live
-        assert dumped(context.load(_decode(live))) == live
+        assert (
+            dumped(context.KIND.fold(context.KIND.load(_decode(data)), self.log[version:])) == live
+        )
+        assert dumped(context.KIND.load(_decode(live))) == live
 
     def teardown(self) -> None:
         self.check_replay()
         for entry in self.log:
-            prepared = context.registry.prepare(entry.data)
-            decoded = context.registry.decode(prepared.tag, prepared.schema, prepared.raw)
+            prepared = context.KIND.registry.prepare(entry.data)
+            decoded = context.KIND.registry.decode(prepared.tag, prepared.schema, prepared.raw)
             assert decoded[0] == entry.data
 
 

@@ -51,34 +51,34 @@ class EntityMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = entity.initial
+        self.state = entity.KIND.initial
         self.log: list[Any] = []
         self.about: defaultdict[str, list[Any]] = defaultdict(list)
         self.exclusive: set[str] = set()
-        self.snapshot = (entity.dump(self.state), 0)
+        self.snapshot = (entity.KIND.dump(self.state), 0)
         self.now_us = 1_000
         self.made = 0
 
     # --- as an actor would
 
     def ask(self, command: Any) -> None:
-        before = entity.dump(self.state)
+        before = entity.KIND.dump(self.state)
         try:
-            events = entity.decide(command, self.state, LIMITS)
+            events = entity.KIND.decide(command, self.state, LIMITS)
         except MemoryActorsError:
-            assert entity.dump(self.state) == before, "a refused command changes nothing"
+            assert entity.KIND.dump(self.state) == before, "a refused command changes nothing"
             return
-        assert entity.dump(self.state) == before, "a decision changes nothing"
+        assert entity.KIND.dump(self.state) == before, "a decision changes nothing"
         for event in events:
             self.append(event)
         if isinstance(command, SATISFIED):
-            assert not entity.decide(command, self.state, LIMITS), "it was so already"
+            assert not entity.KIND.decide(command, self.state, LIMITS), "it was so already"
 
     def append(self, event: Any) -> None:
         entry = recorded(event, len(self.log) + 1, stored_bytes=len(self.log) % 7 + 1)
         self.log.append(entry)
-        self.state = entity.fold(self.state, [entry])
-        for key in entity.registry.keys(event):
+        self.state = entity.KIND.fold(self.state, [entry])
+        for key in entity.KIND.registry.keys(event):
             self.about[key].append(entry)
         if getattr(event, "exclusive", False):
             self.exclusive.add(event.memory_id)
@@ -257,7 +257,7 @@ class EntityMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.state.held.rows)
     @rule(number=ANY)
     def deletes_any(self, number: int) -> None:
-        ids = [row.memory_id for row in entity.rows(self.state)]
+        ids = [row.memory_id for row in entity.KIND.rows(self.state)]
         self.ask(entity.DeleteEntity(now_us=self.now_us, memory_id=self.one(ids, number)))
 
     @precondition(lambda self: self.state.graph.held.rows)
@@ -275,7 +275,7 @@ class EntityMachine(RuleBasedStateMachine):
     def restores_what_went_last(self) -> None:
         gone = [e.data for e in self.log if isinstance(e.data, EntitiesPruned | EntityDeleted)]
         if gone:
-            self.restore(entity.registry.keys(gone[-1]))
+            self.restore(entity.KIND.registry.keys(gone[-1]))
 
     def restore(self, ids: tuple[str, ...]) -> None:
         past = {memory_id: self.about[memory_id] for memory_id in ids if memory_id in self.about}
@@ -283,20 +283,20 @@ class EntityMachine(RuleBasedStateMachine):
 
     @rule()
     def takes_a_snapshot(self) -> None:
-        self.snapshot = entity.dump(self.state), len(self.log)
+        self.snapshot = entity.KIND.dump(self.state), len(self.log)
 
     # --- what always holds
 
     @invariant()
     def no_limit_is_ever_passed(self) -> None:
-        for quota in entity.quotas(self.state, LIMITS, None):
+        for quota in entity.KIND.quotas(self.state, LIMITS, None):
             assert quota.used <= quota.limit
 
     @invariant()
     def the_tally_equals_a_recount(self) -> None:
-        rows = list(entity.rows(self.state))
+        rows = list(entity.KIND.rows(self.state))
         entities = [row for row in rows if isinstance(row, entity.EntityRow)]
-        tally = entity.tally(self.state)
+        tally = entity.KIND.tally(self.state)
         assert tally.count == len(entities)
         assert tally.relationships == len(rows) - len(entities)
         assert tally.size_bytes == sum(row.size_bytes for row in rows)
@@ -348,38 +348,40 @@ class EntityMachine(RuleBasedStateMachine):
     @invariant()
     def texts_are_found_where_the_rows_say(self) -> None:
         events = {entry.version: entry for entry in self.log}
-        labels = [p.label for row in entity.rows(self.state) for p in entity.passages(row)]
+        labels = [
+            p.label for row in entity.KIND.rows(self.state) for p in entity.KIND.passages(row)
+        ]
         assert len(labels) == len(set(labels))
-        for row in entity.rows(self.state):
-            mine = {version: events[version] for version in entity.sources(row)}
-            assert entity.content(row, mine)
-            assert entity.data(row, mine)
-            for passage in entity.passages(row):
+        for row in entity.KIND.rows(self.state):
+            mine = {version: events[version] for version in entity.KIND.sources(row)}
+            assert entity.KIND.content(row, mine)
+            assert entity.KIND.data(row, mine)
+            for passage in entity.KIND.passages(row):
                 assert version_of(passage.label) in mine
-                text = entity.passage_text(row, passage.label, mine)
+                text = entity.KIND.passage_text(row, passage.label, mine)
                 assert text_digest(text) == passage.digest
 
     @precondition(lambda self: len(self.log) % 5 == 0)
     @invariant()
     def live_is_replay_is_snapshot_and_tail(self) -> None:
-        replayed = entity.fold(entity.initial, self.log)
-        assert (replayed, entity.dump(replayed)) == (self.state, entity.dump(self.state))
+        replayed = entity.KIND.fold(entity.KIND.initial, self.log)
+        assert (replayed, entity.KIND.dump(replayed)) == (self.state, entity.KIND.dump(self.state))
         dumped, version = self.snapshot
-        assert entity.fold(entity.load(thawed(dumped)), self.log[version:]) == self.state
-        assert entity.dump(entity.load(dumped)) == dumped
+        assert entity.KIND.fold(entity.KIND.load(thawed(dumped)), self.log[version:]) == self.state
+        assert entity.KIND.dump(entity.KIND.load(dumped)) == dumped
 
     @invariant()
     def every_event_survives_the_codec(self) -> None:
         if self.log:
             event = self.log[-1].data
-            prepared = entity.registry.prepare(event)
-            again, _ = entity.registry.decode(prepared.tag, prepared.schema, prepared.raw)
+            prepared = entity.KIND.registry.prepare(event)
+            again, _ = entity.KIND.registry.decode(prepared.tag, prepared.schema, prepared.raw)
             assert again == event
 
 
-def thawed(dumped: entity.Dump) -> entity.Dump:
+def thawed(dumped: entity.KIND.Dump) -> entity.KIND.Dump:
     """Return a dump as it comes back from disk."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(dumped), type=entity.Dump)
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(dumped), type=entity.KIND.Dump)
 
 
 TestEntity = EntityMachine.TestCase

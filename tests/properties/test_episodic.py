@@ -14,7 +14,7 @@ from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compacting import Compressed, passages_of
-from memory_actors.kinds.episodic.decide import (
+from memory_actors.kinds.episodic import (
     AddStep,
     CompressEpisodes,
     DeleteEpisode,
@@ -46,7 +46,7 @@ RARELY = st.sampled_from([False] * 9 + [True])
 METADATA = st.none() | st.sampled_from([{}, {"a": 1}, {"a": True}])
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(episodic.Dump).decode
+_decode = msgspec.msgpack.Decoder(episodic.KIND.Dump).decode
 
 
 def some_are_living(machine: Any) -> bool:
@@ -58,7 +58,7 @@ def some_have_gone(machine: Any) -> bool:
 
 
 def dumped(state: Any) -> bytes:
-    return _encode(episodic.dump(state))
+    return _encode(episodic.KIND.dump(state))
 
 
 class EpisodicMachine(RuleBasedStateMachine):
@@ -67,7 +67,7 @@ class EpisodicMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.limits = LIMITS
-        self.state = episodic.initial
+        self.state = episodic.KIND.initial
         self.log: list[Any] = []
         self.snapshot = (dumped(self.state), 0)
         self.now_us = 1_000_000_000
@@ -79,7 +79,7 @@ class EpisodicMachine(RuleBasedStateMachine):
         before = self.state
         bytes_before = dumped(before)
         try:
-            events = episodic.decide(command, before, self.limits)
+            events = episodic.KIND.decide(command, before, self.limits)
         except MemoryActorsError:
             assert dumped(self.state) == bytes_before, "a refused command changes nothing"
             return
@@ -90,7 +90,7 @@ class EpisodicMachine(RuleBasedStateMachine):
                 self.originals[event.memory_id] = self.say(event.compressed_from_ids)
             entry = recorded(event, len(self.log) + 1, stored_bytes=7 + len(self.log) % 5)
             self.log.append(entry)
-            self.state = episodic.fold(self.state, [entry])
+            self.state = episodic.KIND.fold(self.state, [entry])
             self.ever |= set(self.state.held.rows)
         self.check_limits(before)
         for event in events:
@@ -99,10 +99,10 @@ class EpisodicMachine(RuleBasedStateMachine):
     def check_limits(self, before: Any) -> None:
         """Nothing is above its limit but what was so when the limit was lowered."""
         limits, state = self.limits, self.state
-        for agent_id, ids in state.agents.items():
-            assert len(ids) <= max(limits.episodes, len(before.agents.get(agent_id, ())))
-        for row in episodic.rows(state):
-            was = episodic.find(before, row.memory_id)
+        for agent_id, ids in state.held.groups.items():
+            assert len(ids) <= max(limits.episodes, len(before.held.groups.get(agent_id, ())))
+        for row in episodic.KIND.rows(state):
+            was = episodic.KIND.find(before, row.memory_id)
             unchanged = was is not None and was.steps == row.steps
             assert unchanged or len(row.steps) <= limits.episode_steps
         assert state.held.size_bytes <= max(limits.episodic_bytes, before.held.size_bytes)
@@ -124,7 +124,7 @@ class EpisodicMachine(RuleBasedStateMachine):
             assert set(was) - set(rows) == gone
             assert set(rows) - set(was) == {event.memory_id}
             assert {was[one].agent_id for one in gone} == {event.agent_id}
-            assert all(episodic.compressible(was[one]) for one in gone)
+            assert all(episodic.KIND.compressible(was[one]) for one in gone)
         elif isinstance(event, EpisodeCompactionUndone):
             back = [one[0] for one in self.originals[event.memory_id]]
             assert event.memory_id not in rows
@@ -136,7 +136,9 @@ class EpisodicMachine(RuleBasedStateMachine):
     def untouched(self, memory_ids: list[str], undone: EpisodeCompactionUndone) -> bool:
         """Say whether nothing happened to originals while their summary stood for them."""
         before = itertools.takewhile(lambda entry: entry.data is not undone, self.log)
-        last = {key: entry.data for entry in before for key in episodic.registry.keys(entry.data)}
+        last = {
+            key: entry.data for entry in before for key in episodic.KIND.registry.keys(entry.data)
+        }
         return all(isinstance(last[one], EpisodesCompressed) for one in memory_ids)
 
     def say(self, memory_ids: Any) -> list[Any]:
@@ -145,14 +147,14 @@ class EpisodicMachine(RuleBasedStateMachine):
         rows = [self.state.held.rows[memory_id] for memory_id in memory_ids]
         return [
             (row.memory_id, row.created_at_us, row.occurred_at_us, row.metadata, row.evicted,
-             episodic.data(row, events))
+             episodic.KIND.data(row, events))
             for row in rows
         ]  # fmt: skip
 
     def check_left(self, event: EpisodeStarted, left: list[Row]) -> None:
         candidates = [
             row
-            for row in episodic.rows_of(self.state, event.agent_id)
+            for row in self.state.held.of_group(event.agent_id)
             if not row.pinned and row.status != "running"
         ]
         best = sorted(candidates, key=lambda row: (row.status == "failed", row.occurred_at_us))
@@ -172,7 +174,7 @@ class EpisodicMachine(RuleBasedStateMachine):
             assert not row.steps or row.steps[0].number not in left, "the first step stays"
 
     def past(self, names: list[str]) -> dict[str, list[Any]]:
-        keys = episodic.registry.keys
+        keys = episodic.KIND.registry.keys
         return {name: [one for one in self.log if name in keys(one.data)] for name in names}
 
     def any_gone(self, data: Any) -> str:
@@ -283,20 +285,22 @@ class EpisodicMachine(RuleBasedStateMachine):
     @precondition(some_are_living)
     @rule(agent=AGENTS, size=st.integers(1, 10), stale=RARELY, careless=RARELY)
     def compresses(self, agent: str, size: int, stale: bool, careless: bool) -> None:
-        held = sorted(episodic.rows(self.state), key=lambda row: (row.occurred_at_us, row.version))
+        held = sorted(
+            episodic.KIND.rows(self.state), key=lambda row: (row.occurred_at_us, row.version)
+        )
         rows = [
             row for row in held
-            if careless or (row.agent_id == agent and episodic.compressible(row))
+            if careless or (row.agent_id == agent and episodic.KIND.compressible(row))
         ]  # fmt: skip
         if rows:
             command = CompressEpisodes(
                 now_us=self.now_us,
-                summary=episodic.compressed(rows, self.fields(rows, size)),
+                summary=episodic.KIND.compressed(rows, self.fields(rows, size)),
                 originals=tuple((row.memory_id, row.version - stale) for row in rows),
             )
             self.ask(command)
             if command.summary.memory_id in self.state.held.rows:
-                assert not episodic.decide(command, self.state, self.limits), "never twice"
+                assert not episodic.KIND.decide(command, self.state, self.limits), "never twice"
 
     def fields(self, rows: list[Row], size: int) -> dict[str, Any]:
         return {
@@ -333,9 +337,9 @@ class EpisodicMachine(RuleBasedStateMachine):
     def counters_equal_a_recount(self) -> None:
         events = {entry.version: entry for entry in self.log}
         named = [event.data for event in self.log]
-        rows = list(episodic.rows(self.state))
-        sources = [events[version] for row in rows for version in episodic.sources(row)]
-        assert episodic.tally(self.state) == Tally(
+        rows = list(episodic.KIND.rows(self.state))
+        sources = [events[version] for row in rows for version in episodic.KIND.sources(row)]
+        assert episodic.KIND.tally(self.state) == Tally(
             count=len(rows),
             size_bytes=sum(entry.data.size_bytes for entry in sources),
             stored_bytes=sum(entry.stored_bytes for entry in sources),
@@ -347,20 +351,22 @@ class EpisodicMachine(RuleBasedStateMachine):
             summaries_bytes_after=sum(row.size_bytes for row in rows if row.original_count),
         )
         for row in rows:
-            assert row.size_bytes == sum(events[v].data.size_bytes for v in episodic.sources(row))
+            assert row.size_bytes == sum(
+                events[v].data.size_bytes for v in episodic.KIND.sources(row)
+            )
 
     @invariant()
     def secondary_maps_equal_a_recount(self) -> None:
         agents: dict[str, dict[str, str]] = {}
-        for row in episodic.rows(self.state):
+        for row in episodic.KIND.rows(self.state):
             agents.setdefault(row.agent_id, {})[row.memory_id] = row.memory_id
-        assert {agent: dict(ids) for agent, ids in self.state.agents.items()} == agents
+        assert {agent: dict(ids) for agent, ids in self.state.held.groups.items()} == agents
         assert dict(self.state.agents_by_count) == Counter(map(len, agents.values()))
         assert self.state.fullest == max(map(len, agents.values()), default=0)
 
     @invariant()
     def steps_are_numbered_without_gaps(self) -> None:
-        for row in episodic.rows(self.state):
+        for row in episodic.KIND.rows(self.state):
             numbers = [step.number for step in row.steps]
             gone = [marker.number for marker in row.evicted]
             assert numbers == sorted(numbers)
@@ -370,11 +376,13 @@ class EpisodicMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.log) % 5 == 0)
     @invariant()
     def live_is_replay_is_snapshot_and_tail(self) -> None:
-        assert episodic.fold(episodic.initial, self.log) == self.state
+        assert episodic.KIND.fold(episodic.KIND.initial, self.log) == self.state
         data, version = self.snapshot
-        assert episodic.fold(episodic.load(_decode(data)), self.log[version:]) == self.state
-        assert dumped(episodic.load(_decode(dumped(self.state)))) == dumped(self.state)
-        assert episodic.fold(episodic.initial, self.kept()) == self.state
+        assert (
+            episodic.KIND.fold(episodic.KIND.load(_decode(data)), self.log[version:]) == self.state
+        )
+        assert dumped(episodic.KIND.load(_decode(dumped(self.state)))) == dumped(self.state)
+        assert episodic.KIND.fold(episodic.KIND.initial, self.kept()) == self.state
 
     def kept(self) -> list[Any]:
         """Return the log without what retention may drop of it."""
@@ -385,25 +393,25 @@ class EpisodicMachine(RuleBasedStateMachine):
                 past = [one for about in self.past(ids).values() for one in about]
                 gone |= {
                     one.version for one in past
-                    if one.version < entry.version and episodic.is_own(one.data)
+                    if one.version < entry.version and episodic.KIND.is_own(one.data)
                 }  # fmt: skip
         return [entry for entry in self.log if entry.version not in gone]
 
     @invariant()
     def every_row_reads(self) -> None:
         events = {entry.version: entry for entry in self.log}
-        for row in episodic.rows(self.state):
-            data, says = episodic.data(row, events), episodic.content(row, events)
+        for row in episodic.KIND.rows(self.state):
+            data, says = episodic.KIND.data(row, events), episodic.KIND.content(row, events)
             assert says == data["goal"] if row.original_count else says.startswith("Goal: ")
-            labels = [passage.label for passage in episodic.passages(row)]
+            labels = [passage.label for passage in episodic.KIND.passages(row)]
             assert len(set(labels)) == len(labels) == 1 + len(row.steps) + bool(row.result)
-            assert all(episodic.passage_text(row, label, events) for label in labels)
+            assert all(episodic.KIND.passage_text(row, label, events) for label in labels)
 
     @invariant()
     def every_event_survives_the_codec(self) -> None:
         for entry in self.log[-6:]:
-            prepared = episodic.registry.prepare(entry.data)
-            decoded = episodic.registry.decode(prepared.tag, prepared.schema, prepared.raw)
+            prepared = episodic.KIND.registry.prepare(entry.data)
+            decoded = episodic.KIND.registry.decode(prepared.tag, prepared.schema, prepared.raw)
             assert decoded[0] == entry.data
 
 

@@ -15,11 +15,13 @@ from memory_actors.kinds import structured
 from memory_actors.kinds.kind import Tally
 from memory_actors.kinds.structured import (
     DeleteDocument,
+    DocumentsPruned,
     PutDocument,
     RestoreDocuments,
     UpdateDocument,
+    document_text,
+    value_json,
 )
-from memory_actors.kinds.structured.state import DocumentsPruned, document_text, value_json
 
 LIMITS = Limits(documents=6, structured_bytes=120)
 LOWERED = Limits(documents=3, structured_bytes=50)
@@ -33,7 +35,7 @@ RARELY = st.sampled_from([False] * 9 + [True])
 METADATA = st.none() | st.sampled_from([{}, {"a": 1}, {"a": True}])
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(structured.Dump).decode
+_decode = msgspec.msgpack.Decoder(structured.KIND.Dump).decode
 
 
 def some_are_living(machine: Any) -> bool:
@@ -45,7 +47,7 @@ def some_have_gone(machine: Any) -> bool:
 
 
 def dumped(state: Any) -> bytes:
-    return _encode(structured.dump(state))
+    return _encode(structured.KIND.dump(state))
 
 
 def of_value(value: Any) -> dict[str, Any]:
@@ -63,7 +65,7 @@ class StructuredMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.limits = LIMITS
-        self.state = structured.initial
+        self.state = structured.KIND.initial
         self.log: list[Any] = []
         self.snapshot = (dumped(self.state), 0)
         self.now_us = 1_000_000_000
@@ -75,7 +77,7 @@ class StructuredMachine(RuleBasedStateMachine):
         before = self.state
         bytes_before = dumped(before)
         try:
-            events = structured.decide(command, before, self.limits)
+            events = structured.KIND.decide(command, before, self.limits)
         except MemoryActorsError:
             assert dumped(self.state) == bytes_before, "a refused command changes nothing"
             return False
@@ -95,11 +97,11 @@ class StructuredMachine(RuleBasedStateMachine):
                 del self.values[row.collection, row.key]
         entry = recorded(event, len(self.log) + 1, stored_bytes=7 + len(self.log) % 5)
         self.log.append(entry)
-        self.state = structured.fold(self.state, [entry])
+        self.state = structured.KIND.fold(self.state, [entry])
         self.ever |= set(self.state.held.rows)
 
     def past(self, names: list[str]) -> dict[str, list[Any]]:
-        keys = structured.registry.keys
+        keys = structured.KIND.registry.keys
         return {name: [one for one in self.log if name in keys(one.data)] for name in names}
 
     def any_name(self, data: Any) -> str:
@@ -128,7 +130,7 @@ class StructuredMachine(RuleBasedStateMachine):
         name = name if own else f"n{len(self.log)}"
         past = self.past([name])[name]
         used = {name: past[0].data} if past else {}
-        old = structured.find_key(self.state, collection, key)
+        old = self.state.held.named(collection, key)
         done = self.ask(
             proposing(
                 PutDocument, now_us=self.now_us, memory_id=name, collection=collection, key=key,
@@ -139,7 +141,7 @@ class StructuredMachine(RuleBasedStateMachine):
         if not done:
             return
         self.values[collection, key] = value_json(value)
-        new = structured.find_key(self.state, collection, key)
+        new = self.state.held.named(collection, key)
         assert new is not None
         if old is not None:
             assert (new.memory_id, new.created_at_us) == (old.memory_id, old.created_at_us)
@@ -159,7 +161,7 @@ class StructuredMachine(RuleBasedStateMachine):
     @precondition(some_are_living)
     @rule(data=st.data())
     def deletes(self, data: Any) -> None:
-        row = structured.find(self.state, name := self.any_name(data))
+        row = structured.KIND.find(self.state, name := self.any_name(data))
         if self.ask(DeleteDocument(now_us=self.now_us, memory_id=name)):
             assert row is not None
             del self.values[row.collection, row.key]
@@ -177,7 +179,7 @@ class StructuredMachine(RuleBasedStateMachine):
             for name in set(names) - living:
                 row = self.state.held.rows[name]
                 assert (row.collection, row.key) not in self.values
-                self.values[row.collection, row.key] = structured.content(row, events)
+                self.values[row.collection, row.key] = structured.KIND.content(row, events)
 
     @rule()
     def limits_change(self) -> None:
@@ -191,18 +193,18 @@ class StructuredMachine(RuleBasedStateMachine):
     def every_value_is_the_last_that_was_put(self) -> None:
         events = {entry.version: entry for entry in self.log}
         found = {
-            (row.collection, row.key): structured.content(row, events)
-            for row in structured.rows(self.state)
+            (row.collection, row.key): structured.KIND.content(row, events)
+            for row in structured.KIND.rows(self.state)
         }
         assert found == self.values
 
     @invariant()
     def counters_equal_a_recount(self) -> None:
         events = {entry.version: entry for entry in self.log}
-        rows = list(structured.rows(self.state))
-        sources = [events[version] for row in rows for version in structured.sources(row)]
+        rows = list(structured.KIND.rows(self.state))
+        sources = [events[version] for row in rows for version in structured.KIND.sources(row)]
         prunes = [e.data for e in self.log if isinstance(e.data, DocumentsPruned)]
-        assert structured.tally(self.state) == Tally(
+        assert structured.KIND.tally(self.state) == Tally(
             count=len(rows),
             size_bytes=sum(len(value_json(entry.data.value).encode()) for entry in sources),
             stored_bytes=sum(entry.stored_bytes for entry in sources),
@@ -212,24 +214,27 @@ class StructuredMachine(RuleBasedStateMachine):
     @invariant()
     def secondary_maps_equal_a_recount(self) -> None:
         collections: dict[str, dict[str, str]] = {}
-        for row in structured.rows(self.state):
-            assert structured.find_key(self.state, row.collection, row.key) is row
+        for row in structured.KIND.rows(self.state):
+            assert self.state.held.named(row.collection, row.key) is row
             collections.setdefault(row.collection, {})[row.key] = row.memory_id
-        assert {name: dict(ids) for name, ids in self.state.collections.items()} == collections
+        assert {name: dict(ids) for name, ids in self.state.held.groups.items()} == collections
 
     @precondition(lambda self: len(self.log) % 5 == 0)
     @invariant()
     def live_is_replay_is_snapshot_and_tail(self) -> None:
-        assert structured.fold(structured.initial, self.log) == self.state
+        assert structured.KIND.fold(structured.KIND.initial, self.log) == self.state
         data, version = self.snapshot
-        assert structured.fold(structured.load(_decode(data)), self.log[version:]) == self.state
-        assert dumped(structured.load(_decode(dumped(self.state)))) == dumped(self.state)
+        assert (
+            structured.KIND.fold(structured.KIND.load(_decode(data)), self.log[version:])
+            == self.state
+        )
+        assert dumped(structured.KIND.load(_decode(dumped(self.state)))) == dumped(self.state)
 
     @invariant()
     def every_event_survives_the_codec(self) -> None:
         for entry in self.log[-6:]:
-            prepared = structured.registry.prepare(entry.data)
-            decoded = structured.registry.decode(prepared.tag, prepared.schema, prepared.raw)
+            prepared = structured.KIND.registry.prepare(entry.data)
+            decoded = structured.KIND.registry.decode(prepared.tag, prepared.schema, prepared.raw)
             assert decoded[0] == entry.data
 
 

@@ -28,7 +28,15 @@ from eventlog import Dropped, Recorded
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Tier
-from memory_actors.kinds import entity, episodic, long_term, short_term, structured, user_state
+from memory_actors.kinds import (
+    entity,
+    episodic,
+    long_term,
+    short_term,
+    structured,
+    user_state,
+    working,
+)
 from memory_actors.kinds.account import AlertChanged, SetTier
 from memory_actors.kinds.compacting import (
     AnyCompactionUndone,
@@ -37,14 +45,13 @@ from memory_actors.kinds.compacting import (
     UndoAnyCompaction,
 )
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
-from memory_actors.kinds.episodic.decide import AddStep, FinishEpisode
+from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
 from memory_actors.kinds.expiring import ExpireMemories
 from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.structured import PutDocument
-from memory_actors.kinds.structured.state import DocumentPut
+from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, SetKey, UpdateKey
 
@@ -158,22 +165,24 @@ class UserMachine(
             for memory_id in after.keys() & before.keys():
                 kind, row = after[memory_id]
                 known_us = self.expires.get(memory_id)
-                if kind is long_term and row != before[memory_id][1] and known_us is not None:
+                if kind is long_term.KIND and row != before[memory_id][1] and known_us is not None:
                     asked_us = decided.command.expires_at_us
                     longer_us = None if asked_us is None else max(known_us, asked_us)
                     self.set_lifetime(memory_id, longer_us)
-                elif memory_id in self.put(decided) | (decided.named if kind is entity else set()):
+                elif memory_id in self.put(decided) | (
+                    decided.named if kind is entity.KIND else set()
+                ):
                     self.set_lifetime(memory_id, decided.after.provenance.expires.get(memory_id))
 
     def put(self, decided: Decided) -> set[str]:
         """Return what a value was put into, the same or another: it has the lifetime of that."""
         about = None
         if isinstance(decided.command, SetKey):
-            held = decided.after.working.held.get(decided.command.entry.key)
+            held = working.KIND.named(decided.after.working, decided.command.entry.key)
             about = None if held is None else held.memory_id
         if isinstance(decided.command, PutDocument):
             put = decided.command.document
-            row = structured.find_key(decided.after.structured, put.collection, put.key)
+            row = decided.after.structured.held.named(put.collection, put.key)
             about = None if row is None else row.memory_id
         if about is not None and decided.refusal is None:
             known = decided.after.provenance.expires.get(about)
@@ -364,8 +373,8 @@ class UserMachine(
     @invariant()
     def duplicates_are_known_as_after_a_snapshot(self) -> None:
         state = self.state.long_term
-        loaded = long_term.load(long_term.dump(state))
-        for row in long_term.rows(state):
+        loaded = long_term.KIND.load(long_term.KIND.dump(state))
+        for row in long_term.KIND.rows(state):
             assert state.named(row) == loaded.named(row)
             assert bool(row.original_count) != (row.memory_id in state.named(row))
 
@@ -379,7 +388,9 @@ class UserMachine(
     def what_has_expired_is_not_read(self) -> None:
         now = self.state.at(self.now_us).short_term
         assert all(s.expires_at_us > self.now_us for s in now.sessions.values())
-        assert all(short_term.find(now, row.memory_id) is row for row in short_term.rows(now))
+        assert all(
+            short_term.KIND.find(now, row.memory_id) is row for row in short_term.KIND.rows(now)
+        )
 
     @invariant()
     def lifetimes_are_known_and_what_is_over_is_not_read(self) -> None:
@@ -390,13 +401,13 @@ class UserMachine(
         assert not [
             one for one, at_us in self.expires.items() if at_us <= self.now_us and one in read
         ]
-        sessions = short_term.at(self.state.short_term, self.now_us)
+        sessions = short_term.KIND.at(self.state.short_term, self.now_us)
         for memory_id, (kind, row) in living(self.state).items():
             ends = [self.expires.get(memory_id, self.now_us + 1)]
             ends += [self.expires.get(getattr(row, name, ""), self.now_us + 1)
                      for name in ("source_id", "target_id")]  # fmt: skip
             if min(ends) > self.now_us and (
-                kind is not short_term or short_term.find(sessions, memory_id)
+                kind is not short_term.KIND or short_term.KIND.find(sessions, memory_id)
             ):
                 assert memory_id in read
 
@@ -471,7 +482,7 @@ def test_a_message_that_expired_and_is_added_again_takes_no_room() -> None:
     machine.adds_a_message(session="s", text="a", own=0, metadata={})
     machine.clock_jumps(20)
     machine.adds_a_message(session="t", text="a", own=0, metadata={})
-    assert not machine.deciding.state.at(machine.now_us).short_term.session_of
+    assert not machine.deciding.state.at(machine.now_us).short_term.sessions
 
 
 def test_a_memory_that_stands_for_one_that_is_skipped_is_not_pruned_for_another() -> None:

@@ -20,7 +20,7 @@ SECTIONS = st.sampled_from(["", "Tastes", "Work"])
 class ContextRules(UserRules):
     """Entries of documents are added, changed, touched, pinned and archived; documents renamed."""
 
-    @about(context)
+    @about(context.KIND)
     @rule(
         document=GROUPS, section=SECTIONS, text=WORDS, own=OWN, at=TIMES, metadata=METADATA,
         pinned=PINNED, archive=st.booleans(),
@@ -39,28 +39,28 @@ class ContextRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(context)
+    @some(context.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def edits_an_entry(self, number: int, text: Any, metadata: Any) -> None:
-        memory_id = self.one_of(context, number)
+        memory_id = self.one_of(context.KIND, number)
         self.ask(
             commands.EditEntry(
                 now_us=self.now_us, memory_id=memory_id, text=text, metadata=metadata
             )
         )
 
-    @some(context)
+    @some(context.KIND)
     @rule(number=ANY, pinned=st.booleans())
     def touches_and_pins_an_entry(self, number: int, pinned: bool) -> None:
-        ids = (self.one_of(context, number),)
+        ids = (self.one_of(context.KIND, number),)
         self.ask(commands.TouchEntries(now_us=self.now_us, memory_ids=ids))
         self.ask(commands.PinEntries(now_us=self.now_us, memory_ids=ids, pinned=pinned))
 
-    @some(context)
+    @some(context.KIND)
     @rule(document=GROUPS, number=ANY, named=st.booleans(), limit=st.integers(1, 30))
     def archives(self, document: str, number: int, named: bool, limit: int) -> None:
         budget = TokenBudget(soft_tokens=limit, hard_tokens=limit, counter=WordEstimate())
-        ids = (self.one_of(context, number),) if named else None
+        ids = (self.one_of(context.KIND, number),) if named else None
         room = commands.DocumentRoom(budget=budget)
         self.ask(
             commands.ArchiveEntries(
@@ -68,7 +68,7 @@ class ContextRules(UserRules):
             )
         )
 
-    @some(context)
+    @some(context.KIND)
     @rule(document=GROUPS, kinds=st.lists(st.integers(0, 2), max_size=4), text=WORDS, number=ANY)
     def changes_a_document(self, document: str, kinds: list[int], text: str, number: int) -> None:
         blocks = [row.memory_id for row in state.blocks(self.deciding.state.context, document)]
@@ -89,7 +89,7 @@ class ContextRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(context)
+    @some(context.KIND)
     @rule(document=GROUPS, to=GROUPS, delete=RARELY)
     def renames_or_deletes_a_document(self, document: str, to: str, delete: bool) -> None:
         command: Any = commands.RenameDocuments(now_us=self.now_us, names=((document, to),))
@@ -97,7 +97,7 @@ class ContextRules(UserRules):
             command = commands.DeleteDocuments(now_us=self.now_us, documents=(document,))
         self.ask(command)
 
-    @about(context)
+    @about(context.KIND)
     @rule(
         document=GROUPS, text=WORDS, own=OWN, at=TIMES, archived=st.booleans(),
         rank=st.sampled_from(["V", "V01", "k", "Uzz"]), heading=st.none() | st.just("s"),

@@ -33,7 +33,7 @@ def add(name: str, *texts: str, type: str = "person", used: Any = None, **more: 
 
 
 def added(name: str, *texts: str, at: int = 0, **more: Any) -> EntityAdded:
-    (event,) = Given(entity).when(add(name, *texts, occurred_at_us=at, **more))
+    (event,) = Given(entity.KIND).when(add(name, *texts, occurred_at_us=at, **more))
     return event
 
 
@@ -67,14 +67,14 @@ PEOPLE = (added("Ann"), added("Bob", at=1), added("Cid", at=2))
 
 
 def people(*events: Any, limits: Limits | None = None) -> Given:
-    return Given(entity, *PEOPLE, *events, limits=limits)
+    return Given(entity.KIND, *PEOPLE, *events, limits=limits)
 
 
 def restore(*ids: str, after: Sequence[Any]) -> RestoreEntities:
     """Return the command to bring these back after all the events there were."""
     past = defaultdict(list)
     for version, event in enumerate(after, start=1):
-        for key in entity.registry.keys(event):
+        for key in entity.KIND.registry.keys(event):
             past[key].append(recorded(event, version))
     chosen = {memory_id: past[memory_id] for memory_id in ids if memory_id in past}
     return RestoreEntities(now_us=1, memory_ids=ids, past=chosen)
@@ -88,6 +88,6 @@ def validity(state: Any, memory_id: str) -> tuple[int, int | None]:
 def after(given: Given, *commands: Any) -> Any:
     state = given.state
     for version, command in enumerate(commands, start=100):
-        for step, event in enumerate(entity.decide(command, state, given.limits)):
-            state = entity.fold(state, [recorded(event, version * 10 + step)])
+        for step, event in enumerate(entity.KIND.decide(command, state, given.limits)):
+            state = entity.KIND.fold(state, [recorded(event, version * 10 + step)])
     return state

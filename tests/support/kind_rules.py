@@ -12,7 +12,7 @@ from hypothesis.stateful import rule
 
 from memory_actors.kinds import entity, episodic, long_term, short_term, structured, working
 from memory_actors.kinds.compacting import passages_of
-from memory_actors.kinds.episodic.decide import (
+from memory_actors.kinds.episodic import (
     AddEpisodeSummary,
     CompressEpisodes,
     UndoEpisodeCompaction,
@@ -34,8 +34,7 @@ from memory_actors.kinds.long_term import (
     UndoCompaction,
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
-from memory_actors.kinds.structured import PutDocument
-from memory_actors.kinds.structured.state import document_text, value_json
+from memory_actors.kinds.structured import PutDocument, document_text, value_json
 from support.proposing import proposing
 from support.user_rules import ANY, UserRules, about, some, some_relate
 
@@ -61,7 +60,7 @@ LASTS = st.none() | st.none() | st.integers(-1, 8)
 class WorkingRules(UserRules):
     """Keys are set, updated and deleted, in any order of last use."""
 
-    @about(working)
+    @about(working.KIND)
     @rule(
         key=KEYS, value=VALUES, own=OWN, metadata=METADATA, prune=st.booleans(),
         used=st.permutations(NAMES),
@@ -81,30 +80,30 @@ class WorkingRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(working)
+    @some(working.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED, used=st.permutations(NAMES))
     def updates_a_key(self, number: int, text: Any, metadata: Any, used: list[str]) -> None:
         self.ask(
             working.UpdateKey(
-                now_us=self.now_us, memory_id=self.one_of(working, number), content=text,
+                now_us=self.now_us, memory_id=self.one_of(working.KIND, number), content=text,
                 metadata=metadata, least_recent=self.order(used),
             )
         )  # fmt: skip
 
-    @some(working)
+    @some(working.KIND)
     @rule(key=KEYS)
     def deletes_a_key(self, key: str) -> None:
         self.ask(working.DeleteKey(now_us=self.now_us, key=key))
 
     def order(self, used: Sequence[str]) -> tuple[str, ...]:
-        held = self.deciding.state.working.held
-        return tuple(key for key in used if key in held)
+        held = self.deciding.state.working
+        return tuple(key for key in used if working.KIND.named(held, key) is not None)
 
 
 class ShortTermRules(UserRules):
     """Messages are added to sessions and updated."""
 
-    @about(short_term)
+    @about(short_term.KIND)
     @rule(session=GROUPS, text=WORDS, own=OWN, metadata=METADATA)
     def adds_a_message(self, session: str, text: str, own: Any, metadata: Any) -> None:
         memory_id = self.id(own)
@@ -118,12 +117,12 @@ class ShortTermRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(short_term)
+    @some(short_term.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_a_message(self, number: int, text: Any, metadata: Any) -> None:
         self.ask(
             short_term.UpdateMessage(
-                now_us=self.now_us, memory_id=self.one_of(short_term, number), content=text,
+                now_us=self.now_us, memory_id=self.one_of(short_term.KIND, number), content=text,
                 size_bytes=len((text or "").encode()), metadata=metadata,
             )
         )  # fmt: skip
@@ -132,7 +131,7 @@ class ShortTermRules(UserRules):
 class LongTermRules(UserRules):
     """Memories are added, some at once, and updated."""
 
-    @about(long_term)
+    @about(long_term.KIND)
     @rule(
         items=st.lists(st.tuples(OWN, WORDS, TIMES, PINNED, METADATA), min_size=1, max_size=4),
         prune=st.booleans(),
@@ -154,20 +153,22 @@ class LongTermRules(UserRules):
             digest=text_digest(text), occurred_at_us=at, pinned=pinned, metadata=metadata,
         )  # fmt: skip
 
-    @some(long_term)
+    @some(long_term.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_a_memory(self, number: int, text: Any, metadata: Any) -> None:
-        memory_id = self.one_of(long_term, number)
+        memory_id = self.one_of(long_term.KIND, number)
         self.ask(
             long_term.UpdateMemory(
                 now_us=self.now_us, memory_id=memory_id, metadata=metadata, **said(text)
             )
         )
 
-    @some(long_term)
+    @some(long_term.KIND)
     @rule(every=st.integers(1, 3), text=st.just("s") | WORDS, stale=RARELY, careless=RARELY)
     def compresses_memories(self, every: int, text: str, stale: bool, careless: bool) -> None:
-        held = [row for row in self.rows(long_term) if careless or long_term.compressible(row)]
+        held = [
+            row for row in self.rows(long_term.KIND) if careless or long_term.KIND.compressible(row)
+        ]
         rows = held[::every]
         rows.sort(key=lambda row: (row.occurred_at_us, row.version))
         if rows:
@@ -175,11 +176,11 @@ class LongTermRules(UserRules):
             read = tuple((row.memory_id, row.version - stale) for row in rows)
             self.ask(CompressMemories(now_us=self.now_us, summary=summary, originals=read))
 
-    @some(long_term)
+    @some(long_term.KIND)
     @rule(older=ANY, newer=ANY, stale=RARELY)
     def supersedes_memories(self, older: int, newer: int, stale: bool) -> None:
-        ids = self.one_of(long_term, older), self.one_of(long_term, newer)
-        rows = [long_term.find(self.deciding.state.long_term, one) for one in ids]
+        ids = self.one_of(long_term.KIND, older), self.one_of(long_term.KIND, newer)
+        rows = [long_term.KIND.find(self.deciding.state.long_term, one) for one in ids]
         digests = [b"gone" if row is None or stale else row.digest for row in rows]
         pair = Pair(
             memory_id=ids[0], superseded_by_id=ids[1], older_digest=digests[0],
@@ -187,23 +188,23 @@ class LongTermRules(UserRules):
         )  # fmt: skip
         self.ask(SupersedeMemories(now_us=self.now_us, pairs=(pair,)))
 
-    @about(long_term)
+    @about(long_term.KIND)
     @rule(own=OWN, text=WORDS)
     def adds_a_summary_from_elsewhere(self, own: Any, text: str) -> None:
         fields = from_elsewhere(self.id(own), text)
         ids = () if own is None else (fields["memory_id"],)
         self.ask(AddSummary(now_us=self.now_us, summary=SummaryAdded(**fields), own_ids=ids))
 
-    @some(long_term)
+    @some(long_term.KIND)
     @rule(number=ANY)
     def undoes_a_compaction(self, number: int) -> None:
-        self.ask(UndoCompaction(now_us=self.now_us, **self.undone(long_term, number)))
+        self.ask(UndoCompaction(now_us=self.now_us, **self.undone(long_term.KIND, number)))
 
 
 class EntityRules(UserRules):
     """Entities are added, observed, updated and related; relationships end and are updated."""
 
-    @about(entity)
+    @about(entity.KIND)
     @rule(
         name=SPELLINGS, kind=TYPES, texts=st.lists(TEXTS, max_size=3), own=OWN, at=TIMES,
         metadata=METADATA, pinned=PINNED, prune=st.booleans(),
@@ -231,13 +232,13 @@ class EntityRules(UserRules):
             )
         )  # fmt: skip
 
-    @about(entity)
+    @about(entity.KIND)
     @rule(names=st.lists(SPELLINGS, min_size=2, max_size=4), at=TIMES)
     def meets_people(self, names: list[str], at: int) -> None:
         for name in names:
             self.add_entity(name, "person", [], at=at, prune=True)
 
-    @some(entity)
+    @some(entity.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_an_entity(self, number: int, text: Any, metadata: Any) -> None:
         row = self.entity(number)
@@ -249,7 +250,7 @@ class EntityRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(entity)
+    @some(entity.KIND)
     @rule(number=ANY, which=ANY)
     def removes_an_observation(self, number: int, which: int) -> None:
         row = self.entity(number)
@@ -261,7 +262,7 @@ class EntityRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(entity)
+    @some(entity.KIND)
     @rule(
         ends=st.tuples(ANY, ANY), relation=RELATIONS, own=OWN, since=TIMES,
         lasts=LASTS, fact=st.none() | TEXTS, exclusive=st.booleans(),
@@ -321,7 +322,7 @@ class EntityRules(UserRules):
 class EpisodicRules(UserRules):
     """Episodes are started, take steps beyond their limit, end, and are updated."""
 
-    @about(episodic)
+    @about(episodic.KIND)
     @rule(
         agent=GROUPS, goal=WORDS, own=OWN, at=TIMES, metadata=METADATA, pinned=PINNED,
         prune=st.booleans(),
@@ -341,23 +342,23 @@ class EpisodicRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(episodic)
+    @some(episodic.KIND)
     @rule(
         number=ANY,
         steps=st.lists(st.tuples(WORDS, *[st.none() | TEXTS] * 3), min_size=1, max_size=5),
     )
     def takes_steps(self, number: int, steps: list[Any]) -> None:
-        memory_id = self.one_of(episodic, number)
+        memory_id = self.one_of(episodic.KIND, number)
         for texts in steps:
             step = StepTexts(*texts).added(memory_id)
             self.ask(episodic.AddStep(now_us=self.now_us, step=step))
 
-    @some(episodic)
+    @some(episodic.KIND)
     @rule(number=ANY, failed=st.booleans(), result=CHANGES)
     def ends_an_episode(self, number: int, failed: bool, result: Any) -> None:
         words = said(result)
         words["result"] = words.pop("content", None)
-        memory_id = self.one_of(episodic, number)
+        memory_id = self.one_of(episodic.KIND, number)
         self.ask(
             episodic.FinishEpisode(
                 now_us=self.now_us,
@@ -365,28 +366,30 @@ class EpisodicRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(episodic)
+    @some(episodic.KIND)
     @rule(number=ANY, text=CHANGES, metadata=CHANGED)
     def updates_an_episode(self, number: int, text: Any, metadata: Any) -> None:
-        memory_id = self.one_of(episodic, number)
+        memory_id = self.one_of(episodic.KIND, number)
         self.ask(
             episodic.UpdateEpisode(
                 now_us=self.now_us, memory_id=memory_id, metadata=metadata, **said(text)
             )
         )
 
-    @some(episodic)
+    @some(episodic.KIND)
     @rule(every=st.integers(1, 2), text=st.just("s") | WORDS, stale=RARELY, careless=RARELY)
     def compresses_episodes(self, every: int, text: str, stale: bool, careless: bool) -> None:
-        held = [row for row in self.rows(episodic) if careless or episodic.compressible(row)]
+        held = [
+            row for row in self.rows(episodic.KIND) if careless or episodic.KIND.compressible(row)
+        ]
         rows = [row for row in held[::every] if careless or row.agent_id == held[0].agent_id]
         rows.sort(key=lambda row: (row.occurred_at_us, row.version))
         if rows:
-            made = episodic.compressed(rows, summary_of(self.id(None), rows, text))
+            made = episodic.KIND.compressed(rows, summary_of(self.id(None), rows, text))
             read = tuple((row.memory_id, row.version - stale) for row in rows)
             self.ask(CompressEpisodes(now_us=self.now_us, summary=made, originals=read))
 
-    @about(episodic)
+    @about(episodic.KIND)
     @rule(own=OWN, text=WORDS, agent=GROUPS, failed=st.booleans())
     def adds_a_summary_of_episodes(self, own: Any, text: str, agent: str, failed: bool) -> None:
         fields = from_elsewhere(self.id(own), text)
@@ -394,16 +397,16 @@ class EpisodicRules(UserRules):
         summary = EpisodeSummaryAdded(**fields, agent_id=agent, failed=failed)
         self.ask(AddEpisodeSummary(now_us=self.now_us, summary=summary, own_ids=ids))
 
-    @some(episodic)
+    @some(episodic.KIND)
     @rule(number=ANY)
     def undoes_a_compaction_of_episodes(self, number: int) -> None:
-        self.ask(UndoEpisodeCompaction(now_us=self.now_us, **self.undone(episodic, number)))
+        self.ask(UndoEpisodeCompaction(now_us=self.now_us, **self.undone(episodic.KIND, number)))
 
 
 class StructuredRules(UserRules):
     """Documents are put and updated."""
 
-    @about(structured)
+    @about(structured.KIND)
     @rule(
         collection=GROUPS, key=KEYS, value=VALUES, own=OWN, at=TIMES, metadata=CHANGED,
         pinned=st.none() | PINNED, prune=st.booleans(),
@@ -422,10 +425,12 @@ class StructuredRules(UserRules):
             )
         )  # fmt: skip
 
-    @some(structured)
+    @some(structured.KIND)
     @rule(number=ANY, value=VALUES | CHANGES, metadata=CHANGED)
     def updates_a_document(self, number: int, value: Any, metadata: Any) -> None:
-        row = structured.find(self.deciding.state.structured, self.one_of(structured, number))
+        row = structured.KIND.find(
+            self.deciding.state.structured, self.one_of(structured.KIND, number)
+        )
         words = {} if row is None or value is None else document(row.collection, row.key, value)
         self.ask(
             proposing(

@@ -46,7 +46,7 @@ def uses(state: UserState, limits: Limits) -> Uses:
         ("context", "entries"): (len(rows["context"]), limits.context_entries),
         ("context", "documents"): (len(state.context.documents), limits.context_documents),
         ("context", "bytes"): (
-            sum(row.size_bytes for row in sized(context, state.context)), limits.context_bytes,
+            sum(row.size_bytes for row in sized(context.KIND, state.context)), limits.context_bytes,
         ),
     }  # fmt: skip
     return counted | _of_sessions(rows["short_term"], limits) | _of_agents(rows["episodic"], limits)
@@ -126,21 +126,23 @@ def _summarised(rows: Sequence[Any], events: Mapping[int, Recorded[Any]]) -> dic
 
 def sized(kind: Kind, state: Any) -> list[Any]:
     """Return the rows whose bytes count: headings of documents are no memories, but have a size."""
-    if kind is context:
-        return [row for row in context.exported(state) if row.rank]
+    if kind is context.KIND:
+        return [row for row in context.KIND.exported(state) if row.rank]
     return list(kind.rows(state))
 
 
 def text_bytes(kind: Kind, row: Any, events: Mapping[int, Recorded[Any]]) -> int:
     """Return the bytes of what a row says."""
     data = kind.data(row, events)
-    if kind is context:
+    if kind is context.KIND:
         return _bytes(context.raw_of(row, events))
-    if kind is working:
+    if kind is working.KIND:
         return _bytes(row.key, kind.content(row, events))
-    if kind in (short_term, long_term, structured) or isinstance(row, entity.RelationshipRow):
+    if kind in (short_term.KIND, long_term.KIND, structured.KIND) or isinstance(
+        row, entity.RelationshipRow
+    ):
         return _bytes(kind.content(row, events))
-    if kind is entity:
+    if kind is entity.KIND:
         return _bytes(data["name"], data["type"], *data["observations"])
     parts = ("action", "observation", "outcome", "error")
     steps = [step[part] for step in data["steps"] for part in parts]
@@ -153,7 +155,7 @@ def _bytes(*texts: str | None) -> int:
 
 def stored_bytes(kind: Kind, row: Any, log: Log) -> int:
     """Return the bytes that the events of a row take."""
-    if kind is entity:
+    if kind is entity.KIND:
         return sum(entry.stored_bytes for entry in _own_life(row, log))
     versions = kind.sources(row) or (row.version,)
     return sum(log[version - 1].stored_bytes for version in versions)

@@ -139,7 +139,8 @@ class Room:
         return len(rows)
 
     def _of_working(self) -> Victims:
-        held, full, limits = self.before.working.held, self.full.working.held, self.limits
+        states, limits = (self.before.working, self.full.working), self.limits
+        held, full = ({row.key: row for row in working.KIND.rows(one)} for one in states)
         changed = [key for key, row in full.items() if held.get(key) != row]
         if not changed:
             return ()
@@ -166,17 +167,17 @@ class Room:
         name = message.session_id
         there = self.before.at(self.command.now_us).short_term
         living, full = there.sessions, self.full.at(self.command.now_us).short_term
-        if set(full.session_of) <= set(there.session_of):
+        if set(full.held.rows) <= set(there.held.rows):
             return ()  # it is there, or was
         none = 0 in (limits.short_term_messages, limits.short_term_sessions)
         if none or message.size_bytes > limits.short_term_bytes:
             return REFUSED
         gone: list[str] = []
-        others = sorted(living.values(), key=lambda s: (s.expires_at_us, s.session_id))
+        others = sorted(living, key=lambda one: (living[one].expires_at_us, one))
         if name not in living:
             over = max(0, len(living) + 1 - limits.short_term_sessions)
-            gone += [row.memory_id for session in others[:over] for row in session.rows]
-        rows = full.sessions[name].rows
+            gone += [row.memory_id for one in others[:over] for row in there.session(one)]
+        rows = full.session(name)
         first = 0
         while (
             len(rows) - first > limits.short_term_messages

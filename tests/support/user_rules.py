@@ -28,20 +28,20 @@ from support.deciding import REGISTRY, Decided, Deciding, living
 
 SECOND_US = 1_000_000
 DELETES = {
-    working: working.DeleteKey,
-    short_term: short_term.DeleteMessage,
-    long_term: long_term.DeleteMemory,
-    entity: entity.DeleteEntity,
-    episodic: episodic.DeleteEpisode,
-    structured: structured.DeleteDocument,
-    context: DeleteEntry,
+    working.KIND: working.DeleteKey,
+    short_term.KIND: short_term.DeleteMessage,
+    long_term.KIND: long_term.DeleteMemory,
+    entity.KIND: entity.DeleteEntity,
+    episodic.KIND: episodic.DeleteEpisode,
+    structured.KIND: structured.DeleteDocument,
+    context.KIND: DeleteEntry,
 }
 RESTORES = {
-    long_term: long_term.RestoreMemories,
-    entity: entity.RestoreEntities,
-    episodic: episodic.RestoreEpisodes,
-    structured: structured.RestoreDocuments,
-    context: RestoreEntries,
+    long_term.KIND: long_term.RestoreMemories,
+    entity.KIND: entity.RestoreEntities,
+    episodic.KIND: episodic.RestoreEpisodes,
+    structured.KIND: structured.RestoreDocuments,
+    context.KIND: RestoreEntries,
 }
 
 ANY = st.integers(0, 1 << 16)  # picks one of what there is, by its remainder

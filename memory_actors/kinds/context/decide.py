@@ -15,7 +15,6 @@ from memory_actors.kinds.context.commands import (
     ArchiveEntries,
     ChangeDocument,
     DeleteDocuments,
-    DeleteEntry,
     DocumentRoom,
     EditEntry,
     ImportBlock,
@@ -28,7 +27,6 @@ from memory_actors.kinds.context.draft import DocumentDraft, restored
 from memory_actors.kinds.context.events import (
     BlockEdited,
     BlockInserted,
-    BlockRemoved,
     ContextDocumentDeleted,
     DocumentCreated,
     DocumentRenamed,
@@ -51,9 +49,10 @@ from memory_actors.kinds.context.sizes import (
     without,
 )
 from memory_actors.kinds.context.state import ContextState, Row, block, blocks, text
-from memory_actors.kinds.defaults import deciding, same_json
-from memory_actors.kinds.kind import Command, refuse_id
+from memory_actors.kinds.kind import Command, Decide, Life, refuse_id
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.rows import same_json
+from memory_actors.kinds.tainted import Past
 
 
 def _everything(state: ContextState, name: str) -> tuple[str, ...]:
@@ -236,8 +235,14 @@ def _check_inside(rows: Sequence[Row], document: str) -> None:
             )
 
 
-def _restore(command: RestoreEntries, state: ContextState, limits: Limits) -> Sequence[Event]:
-    events = restored(command, state)
+def restore(
+    last: Callable[[str, Past], Life[Row]],
+    command: RestoreEntries,
+    state: ContextState,
+    limits: Limits,
+) -> Sequence[Event]:
+    """Bring entries back; `last` gives the last life of one that is not there."""
+    events = restored(last, command, state)
     if not events:
         return []
     new = after(state, events, command.now_us)
@@ -268,10 +273,6 @@ def _import(command: ImportBlock, state: ContextState, limits: Limits) -> Sequen
 
 
 # --- the rest
-
-
-def _delete(command: DeleteEntry, state: ContextState, _limits: Limits) -> Sequence[Event]:
-    return [BlockRemoved(memory_id=_entry(state, command.memory_id).memory_id)]
 
 
 def _touch(command: TouchEntries, state: ContextState, _limits: Limits) -> Sequence[Event]:
@@ -328,26 +329,14 @@ def _entry(state: ContextState, memory_id: str) -> Row:
     return row
 
 
-_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = {
+DECISIONS: Mapping[type[Command], Decide] = {
     ChangeDocument: _change,
     AddEntry: _add,
     EditEntry: _edit,
     ImportBlock: _import,
-    DeleteEntry: _delete,
     TouchEntries: _touch,
     PinEntries: _pin,
     ArchiveEntries: _archive,
-    RestoreEntries: _restore,
     RenameDocuments: _rename,
     DeleteDocuments: _delete_documents,
 }
-COMMANDS = tuple(_DECISIONS)
-decide = deciding(_DECISIONS)
-"""Turn a command into events.
-
-:raises ContextLimitError: the document would pass its hard limit.
-:raises QuotaExceededError: too many bytes, entries or documents.
-:raises StaleDocumentError: the document is not what the caller saw.
-:raises NotFoundError: no such block, entry or document.
-:raises InvalidInputError: an id or a name stands for something else.
-"""

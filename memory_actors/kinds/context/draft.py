@@ -5,7 +5,7 @@ back between the same neighbours, in whatever order they come.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from eventlog import Recorded
@@ -23,9 +23,10 @@ from memory_actors.kinds.context.events import (
 )
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.state import LIVES, ContextState, Row, block, blocks
-from memory_actors.kinds.kind import refuse_id
+from memory_actors.kinds.context.state import ContextState, Row, block, blocks
+from memory_actors.kinds.kind import Life, refuse_id
 from memory_actors.kinds.rows import derived
+from memory_actors.kinds.tainted import Past
 
 BLANK_LINE = "\n\n"
 
@@ -209,8 +210,12 @@ def _refuse_blank() -> NoReturn:
 # too, unless another one of the same title leads to its place.
 
 
-def restored(command: RestoreEntries, state: ContextState) -> list[Event]:
+def restored(
+    last: Callable[[str, Past], Life[Row]], command: RestoreEntries, state: ContextState
+) -> list[Event]:
     """Return the events by which entries come back; none for those that are there.
+
+    `last` gives the last life of an entry that is not.
 
     :raises NotFoundError: one of them never was.
     """
@@ -221,7 +226,7 @@ def restored(command: RestoreEntries, state: ContextState) -> list[Event]:
         if row is not None and not row.archived:
             continue
         past = command.past.get(memory_id, ())
-        row = row or LIVES.last(memory_id, past).row
+        row = row or last(memory_id, past).row
         if row.document not in drafts:
             drafts[row.document] = DocumentDraft(state, row.document)
         in_state = memory_id in state.names

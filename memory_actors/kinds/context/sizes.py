@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
-from eventlog import Recorded
 from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
 from memory_actors.base.errors import ContextLimitError, QuotaExceededError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count, size
@@ -18,6 +17,7 @@ from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.context.events import ArchivedEntry, EntriesArchived, Event, Section
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import ContextState, Row, blocks, fold, text, under_sections
+from memory_actors.kinds.kind import tentative
 from memory_actors.kinds.phrasing import text_digest
 
 NAME = "context"
@@ -25,7 +25,7 @@ NAME = "context"
 
 def after(state: ContextState, events: Sequence[Event], now_us: int) -> ContextState:
     """Return the state that events would lead to."""
-    return fold(state, [Recorded("", 0, 0, now_us, "", event, 0, 0, b"") for event in events])
+    return fold(state, tentative(events, now_us))
 
 
 # --- limits of a document

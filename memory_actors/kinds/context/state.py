@@ -28,10 +28,8 @@ from memory_actors.kinds.context.events import (
     EntriesTouched,
     Event,
     Section,
-    registry,
 )
 from memory_actors.kinds.context.markdown import render
-from memory_actors.kinds.last_rows import Lives
 from memory_actors.kinds.rows import new_row
 
 # --- state
@@ -91,8 +89,6 @@ class ContextState(msgspec.Struct, frozen=True):
     living_bytes: int = 0
     """Of the blocks, whose texts are in the state."""
 
-
-initial = ContextState()
 
 # --- fold
 
@@ -336,11 +332,6 @@ def block(state: ContextState, memory_id: str) -> Row | None:
     return document.blocks.get(memory_id) or document.archived.get(memory_id)
 
 
-# --- an entry that has gone
-
-LIVES = Lives("entry", registry, initial, fold, block)
-
-
 # --- snapshot
 
 
@@ -354,38 +345,22 @@ class DumpedDocument(msgspec.Struct, frozen=True, array_like=True):
     synced: Synced | None
 
 
-class Dump(msgspec.Struct, frozen=True):
+class Dumped(msgspec.Struct, frozen=True):
     """The documents by name."""
 
     documents: list[DumpedDocument] = []
 
 
-def dump(state: ContextState) -> Dump:
-    """Return the state as plain rows."""
-    return Dump([_dumped(name, state.documents[name]) for name in sorted(state.documents)])
-
-
-def _dumped(name: str, document: DocumentState) -> DumpedDocument:
+def dumped(name: str, document: DocumentState) -> DumpedDocument:
+    """Return a document as a snapshot has it."""
     rows = in_order([*document.blocks.values(), *document.archived.values()])
     return DumpedDocument(
         name, document.created_at_us, document.updated_at_us, rows, document.synced
     )
 
 
-def load(dumped: Dump) -> ContextState:
-    """Return the state back."""
-    rows = [row for one in dumped.documents for row in one.rows]
-    return ContextState(
-        Map({one.name: _loaded(one) for one in dumped.documents}),
-        Map({row.memory_id: row.document for row in rows}),
-        sum(row.heading is None for row in rows),
-        sum(row.size_bytes for row in rows),
-        sum(row.stored_bytes for row in rows),
-        sum(row.size_bytes for row in rows if not row.archived),
-    )
-
-
-def _loaded(one: DumpedDocument) -> DocumentState:
+def loaded(one: DumpedDocument) -> DocumentState:
+    """Return a document back."""
     return DocumentState(
         one.created_at_us,
         one.updated_at_us,

@@ -7,98 +7,248 @@ observations; a relationship by its fact.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
+from eventlog import Recorded
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
-from memory_actors.kinds import kind
-from memory_actors.kinds.defaults import by_rows, no_chain, none_at_hand, oldest_first, timeless
+from memory_actors.kinds.entity import decide, relationships
 from memory_actors.kinds.entity.decide import (
-    COMMANDS,
     OBSERVATIONS_BYTES_MAX,
     OBSERVATIONS_MAX,
     AddEntity,
     DeleteEntity,
-    DeleteRelationship,
-    EndRelationship,
-    Relate,
     RemoveObservation,
     RestoreEntities,
     UpdateEntity,
-    UpdateRelationship,
-    decide,
 )
-from memory_actors.kinds.entity.events import Event, Observation, RelationshipAdded, registry
-from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.entity.purging import deleted, without
-from memory_actors.kinds.entity.relationships import known_as
-from memory_actors.kinds.entity.room import NAME
+from memory_actors.kinds.entity.events import (
+    EntityAdded,
+    EntityDeleted,
+    EntityObserved,
+    EntityRestored,
+    EntityUpdated,
+    Event,
+    Observation,
+    RelationshipAdded,
+    RelationshipDeleted,
+    RelationshipRestored,
+    registry,
+)
+from memory_actors.kinds.entity.graph import Graph, RelationshipRow, touching
+from memory_actors.kinds.entity.relationships import (
+    DeleteRelationship,
+    EndRelationship,
+    Relate,
+    UpdateRelationship,
+    known_as,
+)
+from memory_actors.kinds.entity.room import NAME, Room, make_room
 from memory_actors.kinds.entity.state import (
-    Dump,
+    Dumped,
     Entities,
     EntityRow,
-    dump,
+    as_it_was,
     fact_in,
-    find,
     find_named,
     fold,
-    initial,
-    load,
     named,
     observation_at,
+    place,
+    tentatively,
 )
-from memory_actors.kinds.kind import Events, Nature, Passage, Tally, index_of, version_of
+from memory_actors.kinds.kind import (
+    BaseKind,
+    Command,
+    Decide,
+    Events,
+    Passage,
+    Tally,
+    index_of,
+    label,
+    oldest_first,
+    version_of,
+)
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
-from memory_actors.kinds.rows import record_data
+from memory_actors.kinds.rows import Held, derived, record_data
+from memory_actors.kinds.tainted import TaintedPast
 
-Row = EntityRow | RelationshipRow
-
-NATURE = Nature()
-
-# --- reads
-
-at = timeless
-at_hand = none_at_hand
-chain = no_chain
+Row: TypeAlias = EntityRow | RelationshipRow
+Restored: TypeAlias = EntityRestored | RelationshipRestored
 
 
-def tally(state: Entities) -> Tally:
-    """Return counts and bytes."""
-    return Tally(
-        len(state.held),
-        state.size_bytes,
-        state.stored_bytes,
-        pruned=state.pruned,
-        relationships=len(state.graph.held),
-    )
+class EntityKind(BaseKind[Entities, Row]):
+    """The entities of a user, and their relationships."""
 
+    NAME = NAME
+    NOUN = "entity or relationship"
+    MISSING = "it was never there, or it was deleted"
+    UPDATE, DELETE, RESTORE = UpdateEntity, DeleteEntity, RestoreEntities
+    Dump = Dumped
+    registry = registry
+    initial = Entities()
 
-held_bytes = by_rows(tally)
+    # --- fold
 
+    def fold(self, state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
+        """Fold events into the state."""
+        return fold(state, events)
 
-def quotas(state: Entities, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
-    """Return how full each limit is."""
-    return (
-        QuotaUse("entities", "count", len(state.held), limits.entities),
-        QuotaUse("relationships", "count", len(state.graph.held), limits.relationships),
-        QuotaUse("bytes", "bytes", state.size_bytes, limits.entity_bytes),
-    )
+    def dump(self, state: Entities) -> Dumped:
+        """Return the state as plain rows."""
+        graph = state.graph
+        ended_us = {
+            source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())
+        }
+        return Dumped(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
 
+    def load(self, dumped: Dumped) -> Entities:
+        """Return the state back."""
+        graph = Graph.of(dumped.relationships, dumped.ended_us)
+        return Entities(Held.of(dumped.entities, place), graph, dumped.pruned)
 
-def rows(state: Entities) -> Iterable[Row]:
-    """Return the living entities, then the living relationships."""
-    return itertools.chain(state.held.rows.values(), state.graph.held.rows.values())
+    # --- decide
 
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {
+            **super().decisions(),
+            AddEntity: decide.add,
+            UpdateEntity: decide.update,
+            RemoveObservation: decide.remove_observation,
+            Relate: relationships.relate,
+            EndRelationship: relationships.end,
+            UpdateRelationship: relationships.update,
+            DeleteRelationship: relationships.delete,
+            RestoreEntities: self._restore,
+        }
 
-indexed_rows = rows
-worded = find
+    def _restore(
+        self, command: RestoreEntities, state: Entities, limits: Limits
+    ) -> Sequence[Event]:
+        """Bring all back or none; entities first, so that relationships find their endpoints."""
+        gone = [as_it_was(life) for life in self.gone(command, state)]
+        entities = [it for it in gone if isinstance(it, EntityRestored)]
+        related = [it for it in gone if isinstance(it, RelationshipRestored)]
+        need = Room(len(entities), len(related), sum(it.size_bytes for it in gone))
+        make_room(state, limits, need, None)
+        events: list[Event] = []
+        for entity in entities:
+            _check_name(entity, state)
+            events.append(entity)
+            state = tentatively(state, [entity])
+        for relationship in related:
+            relationships.check_ends(relationship, state)
+            events.append(relationships.placed(relationship, state.graph))
+            state = tentatively(state, events[-1:])
+        return events
 
+    # --- purges
+    #
+    # An entity that the source began keeps its name where others have observed something of it, or
+    # relate to it: they have used the name themselves. A relationship that the source said goes,
+    # and what it ended is true again.
 
-def exported(state: Entities) -> Iterable[Row]:
-    """Return the entities, then the relationships between them, each oldest first."""
-    entities, relationships = state.held.rows.values(), state.graph.held.rows.values()
-    return [*oldest_first(entities), *oldest_first(relationships)]
+    def without(
+        self, past: TaintedPast, row: Row, state: Entities, _limits: Limits
+    ) -> list[Restored] | None:
+        """Return the event that leaves an entity, or a relationship, what others have said."""
+        if isinstance(row, RelationshipRow):
+            return self._relationship_without(past)
+        related = bool(touching(state.graph, (row.memory_id,)))
+        begin = next((e.data for e in past.events if isinstance(e.data, EntityAdded)), None)
+        empty: dict[str, Any] = {"observations": (), "size_bytes": row.name_bytes}
+        events = past.cleaned(EntityAdded, _observes, **empty)
+        if not events and related and begin is not None:
+            alone = {**empty, "metadata": {}, "origins": (), "created_at_us": row.created_at_us}
+            return [derived(EntityRestored, begin, **alone)]
+        try:
+            return [as_it_was(self.last(past.memory_id, events))]
+        except NotFoundError:
+            return None
+
+    def _relationship_without(self, past: TaintedPast) -> list[Restored] | None:
+        said = [one.data for one in past.clean if isinstance(one.data, RelationshipAdded)]
+        if all(event.memory_id != past.memory_id for event in said):
+            return None
+        return [as_it_was(self.last(past.memory_id, past.clean))]
+
+    def deleted(self, row: Row, state: Entities) -> list[EntityDeleted | RelationshipDeleted]:
+        """Return the event by which an entity goes with its relationships, or one relationship."""
+        if isinstance(row, RelationshipRow):
+            return [RelationshipDeleted(memory_id=row.memory_id)]
+        ids = tuple(touching(state.graph, (row.memory_id,)))
+        return [EntityDeleted(memory_id=row.memory_id, relationship_ids=ids)]
+
+    # --- reads
+
+    def find(self, state: Entities, memory_id: str) -> Row | None:
+        """Return the row of a living entity or relationship."""
+        return state.find(memory_id)
+
+    def tally(self, state: Entities) -> Tally:
+        """Return counts and bytes."""
+        return Tally(
+            len(state.held),
+            state.size_bytes,
+            state.stored_bytes,
+            pruned=state.pruned,
+            relationships=len(state.graph.held),
+        )
+
+    def quotas(self, state: Entities, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
+        """Return how full each limit is."""
+        return (
+            QuotaUse("entities", "count", len(state.held), limits.entities),
+            QuotaUse("relationships", "count", len(state.graph.held), limits.relationships),
+            QuotaUse("bytes", "bytes", state.size_bytes, limits.entity_bytes),
+        )
+
+    def rows(self, state: Entities) -> Iterable[Row]:
+        """Return the living entities, then the living relationships."""
+        return itertools.chain(state.held.rows.values(), state.graph.held.rows.values())
+
+    def exported(self, state: Entities) -> Iterable[Row]:
+        """Return the entities, then the relationships between them, each oldest first."""
+        entities, relationships = state.held.rows.values(), state.graph.held.rows.values()
+        return [*oldest_first(entities), *oldest_first(relationships)]
+
+    def passages(self, row: Row) -> Sequence[Passage]:
+        """Return the name and each observation of an entity; the text of a relationship."""
+        first = Passage(label(row.version), row.digest)
+        if isinstance(row, RelationshipRow):
+            return (first,)
+        return (first, *(Passage(held.label, held.digest) for held in row.observations))
+
+    def passage_text(self, row: Row, passage_label: int, events: Events) -> str:
+        """Return what was embedded; an observation says whom it is about."""
+        if isinstance(row, RelationshipRow):
+            return self.content(row, events)
+        if not index_of(passage_label):
+            return name_text(row.name, row.type)
+        return observation_text(row.name, observation_at(passage_label, events))
+
+    def sources(self, row: Row) -> Sequence[int]:
+        """Return the versions of the events with name and observations, or with the fact."""
+        held = row.observations if isinstance(row, EntityRow) else ()
+        return sorted({row.version, *(version_of(observation.label) for observation in held)})
+
+    def content(self, row: Row, events: Events) -> str:
+        """Return an entity with one observation a line; a relationship as its fact, or in words."""
+        if isinstance(row, RelationshipRow):
+            event = events[row.version].data
+            return fact_text(event.source, row.relation, event.target, fact_in(event))
+        name, observations = name_text(row.name, row.type), _observations(row, events)
+        return "\n".join([f"{name}:", *observations]) if observations else name
+
+    def data(self, row: Row, events: Events) -> dict[str, Any]:
+        """Return the parts of an entity or of a relationship; times are ISO 8601 in UTC."""
+        if isinstance(row, EntityRow):
+            return record_data(Entity, row, observations=_observations(row, events))
+        event = events[row.version].data
+        return record_data(Relationship, row, event, fact=fact_in(event))
 
 
 def said(state: Entities, relationship: RelationshipAdded) -> RelationshipRow | None:
@@ -106,45 +256,23 @@ def said(state: Entities, relationship: RelationshipAdded) -> RelationshipRow | 
     return known_as(relationship, state.graph)
 
 
-def passages(row: Row) -> Sequence[Passage]:
-    """Return the name and each observation of an entity; the text of a relationship."""
-    first = Passage(kind.label(row.version), row.digest)
-    if isinstance(row, RelationshipRow):
-        return (first,)
-    return (first, *(Passage(held.label, held.digest) for held in row.observations))
-
-
-def passage_text(row: Row, passage_label: int, events: Events) -> str:
-    """Return what was embedded; an observation says whom it is about."""
-    if isinstance(row, RelationshipRow):
-        return content(row, events)
-    if not index_of(passage_label):
-        return name_text(row.name, row.type)
-    return observation_text(row.name, observation_at(passage_label, events))
-
-
-def sources(row: Row) -> Sequence[int]:
-    """Return the versions of the events with name and observations, or with the fact."""
-    held = row.observations if isinstance(row, EntityRow) else ()
-    return sorted({row.version, *(version_of(observation.label) for observation in held)})
-
-
-def content(row: Row, events: Events) -> str:
-    """Return an entity with one observation a line; a relationship as its fact, or in words."""
-    if isinstance(row, RelationshipRow):
-        event = events[row.version].data
-        return fact_text(event.source, row.relation, event.target, fact_in(event))
-    name, observations = name_text(row.name, row.type), _observations(row, events)
-    return "\n".join([f"{name}:", *observations]) if observations else name
-
-
-def data(row: Row, events: Events) -> dict[str, Any]:
-    """Return the parts of an entity or of a relationship; times are ISO 8601 in UTC."""
-    if isinstance(row, EntityRow):
-        return record_data(Entity, row, observations=_observations(row, events))
-    event = events[row.version].data
-    return record_data(Relationship, row, event, fact=fact_in(event))
-
-
 def _observations(row: EntityRow, events: Events) -> list[str]:
     return [observation_at(held.label, events) for held in row.observations]
+
+
+def _observes(event: Any) -> bool:
+    if isinstance(event, EntityObserved):
+        return bool(event.observations or event.metadata)
+    return isinstance(event, EntityAdded | EntityUpdated)
+
+
+def _check_name(entity: EntityRestored, state: Entities) -> None:
+    other = named(state, entity.name, entity.type)
+    if other is not None:
+        raise InvalidInputError(
+            f"entity {entity.memory_id!r} cannot come back: {other.memory_id!r} has its name and "
+            "type by now. Add the observations to that one, or delete it first"
+        )
+
+
+KIND = EntityKind()

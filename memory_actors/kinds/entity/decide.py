@@ -5,7 +5,7 @@ Texts come with their digests and sizes: the caller embeds what `phrasing` makes
 the digest of the same text.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, NoReturn
 
@@ -13,36 +13,21 @@ from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
-from memory_actors.kinds.defaults import deciding
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
     EntityAdded,
-    EntityDeleted,
     EntityObserved,
-    EntityRestored,
     EntityUpdated,
     Event,
     Observation,
     ObservationRemoved,
-    RelationshipDeleted,
-    RelationshipRestored,
 )
-from memory_actors.kinds.entity.graph import name_key, touching
-from memory_actors.kinds.entity.relationships import (
-    DeleteRelationship,
-    EndRelationship,
-    Relate,
-    UpdateRelationship,
-)
+from memory_actors.kinds.entity.graph import name_key
 from memory_actors.kinds.entity.room import NAME, Room, make_room, oldest_entities
 from memory_actors.kinds.entity.state import (
-    LIVES,
     Entities,
     EntityRow,
-    as_it_was,
-    find,
     named,
-    tentatively,
 )
 from memory_actors.kinds.kind import PASSAGES_MAX, Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.phrasing import observation_text, text_digest
@@ -91,7 +76,7 @@ class RestoreEntities(Restore, frozen=True, kw_only=True):
 # --- add
 
 
-def _add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add an entity, or merge it into the one that has its name and type."""
     _check_id(command, state)
     new = command.entity
@@ -112,7 +97,7 @@ def _add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]
 def _check_id(command: AddEntity, state: Entities) -> None:
     """Refuse an id that stands for anything else than an entity of this name and type."""
     new = command.entity
-    for it in (command.used.get(new.memory_id), find(state, new.memory_id)):
+    for it in (command.used.get(new.memory_id), state.find(new.memory_id)):
         if it is None:
             continue
         if not isinstance(it, EntityAdded | EntityRow) or _key(it) != _key(new):
@@ -208,7 +193,7 @@ def _as_named(row: EntityRow, said: EntityAdded) -> Sequence[Observation]:
 # --- change and delete
 
 
-def _update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[Event]:
+def update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Replace all observations by one, or the metadata."""
     row = _living(state, command.memory_id)
     only = [observation.digest for observation in row.observations] == [command.digest]
@@ -222,7 +207,7 @@ def _update(command: UpdateEntity, state: Entities, limits: Limits) -> Sequence[
     return [updated]
 
 
-def _remove_observation(
+def remove_observation(
     command: RemoveObservation, state: Entities, _limits: Limits
 ) -> Sequence[Event]:
     """Delete one observation."""
@@ -234,74 +219,8 @@ def _remove_observation(
     return [ObservationRemoved(memory_id=row.memory_id, digest=command.digest)]
 
 
-def _delete(command: DeleteEntity, state: Entities, _limits: Limits) -> Sequence[Event]:
-    """Delete an entity and its relationships, or one relationship."""
-    memory_id = command.memory_id
-    if memory_id in state.graph.held.rows:
-        return [RelationshipDeleted(memory_id=memory_id)]
-    _living(state, memory_id)
-    gone = tuple(touching(state.graph, (memory_id,)))
-    return [EntityDeleted(memory_id=memory_id, relationship_ids=gone)]
-
-
 def _living(state: Entities, memory_id: str) -> EntityRow:
     row = state.held.rows.get(memory_id)
     if row is None:
         raise NotFoundError(f"no entity {memory_id!r}: it was never there, or it was deleted")
     return row
-
-
-# --- restore
-
-
-def _restore(command: RestoreEntities, state: Entities, limits: Limits) -> Sequence[Event]:
-    """Bring all back or none; entities first, so that relationships find their endpoints."""
-    living = {*state.held.rows, *state.graph.held.rows}
-    gone = [as_it_was(life) for life in LIVES.gone(command, living)]
-    entities = [it for it in gone if isinstance(it, EntityRestored)]
-    related = [it for it in gone if isinstance(it, RelationshipRestored)]
-    need = Room(len(entities), len(related), sum(it.size_bytes for it in gone))
-    make_room(state, limits, need, None)
-    events: list[Event] = []
-    for entity in entities:
-        _check_name(entity, state)
-        events.append(entity)
-        state = tentatively(state, [entity])
-    for relationship in related:
-        relationships.check_ends(relationship, state)
-        events.append(relationships.placed(relationship, state.graph))
-        state = tentatively(state, events[-1:])
-    return events
-
-
-def _check_name(entity: EntityRestored, state: Entities) -> None:
-    other = named(state, entity.name, entity.type)
-    if other is not None:
-        raise InvalidInputError(
-            f"entity {entity.memory_id!r} cannot come back: {other.memory_id!r} has its name and "
-            "type by now. Add the observations to that one, or delete it first"
-        )
-
-
-# --- decide
-
-_DECISIONS: Mapping[type[Command], Callable[..., Sequence[Event]]] = {
-    AddEntity: _add,
-    UpdateEntity: _update,
-    RemoveObservation: _remove_observation,
-    DeleteEntity: _delete,
-    Relate: relationships.relate,
-    EndRelationship: relationships.end,
-    UpdateRelationship: relationships.update,
-    DeleteRelationship: relationships.delete,
-    RestoreEntities: _restore,
-}
-COMMANDS = tuple(_DECISIONS)
-decide = deciding(_DECISIONS)
-"""Turn a command into events.
-
-:raises QuotaExceededError: no room, and no leave to make some.
-:raises InvalidInputError: an id that stands for another memory, a validity that ends before it
-    begins, more than an entity may hold.
-:raises NotFoundError: no such entity, relationship or observation.
-"""

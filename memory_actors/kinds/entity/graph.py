@@ -26,7 +26,7 @@ from immutables import Map
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Direction
 from memory_actors.kinds.kind import Row
-from memory_actors.kinds.rows import Held
+from memory_actors.kinds.rows import Draft, Held
 
 Edge: TypeAlias = tuple[str, str, str]
 """An endpoint, the relation's key, the other endpoint."""
@@ -121,7 +121,7 @@ class GraphDraft:
     __slots__ = ("ended_us", "held", "incoming", "outgoing", "unended")
 
     def __init__(self, graph: Graph):
-        self.held = graph.held.draft()
+        self.held = Draft(graph.held)
         self.outgoing = graph.outgoing.mutate()
         self.incoming = graph.incoming.mutate()
         self.unended = graph.unended.mutate()

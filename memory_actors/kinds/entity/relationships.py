@@ -17,7 +17,6 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.validation import metadata_copy
-from memory_actors.kinds.defaults import same_json
 from memory_actors.kinds.entity.events import (
     Event,
     RelationshipAdded,
@@ -28,9 +27,9 @@ from memory_actors.kinds.entity.events import (
 )
 from memory_actors.kinds.entity.graph import Graph, RelationshipRow, alike, relation_key, valid_at
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
-from memory_actors.kinds.entity.state import Entities, EntityRow, find, tentatively
+from memory_actors.kinds.entity.state import Entities, EntityRow, tentatively
 from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id
-from memory_actors.kinds.rows import changed_pin, update_of
+from memory_actors.kinds.rows import changed_pin, same_json, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)
 
@@ -104,7 +103,7 @@ def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
 def _check_id(command: Relate, state: Entities) -> None:
     """Refuse an id that stands for anything else than this relation of these two."""
     new = command.relationship
-    for it in (command.used.get(new.memory_id), find(state, new.memory_id)):
+    for it in (command.used.get(new.memory_id), state.find(new.memory_id)):
         if it is None:
             continue
         if not isinstance(it, RelationshipAdded | RelationshipRow) or _key(it) != _key(new):

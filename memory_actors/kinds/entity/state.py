@@ -5,11 +5,10 @@ its digest. A relationship's text is in one event. What an entity's row says of 
 sum of all events about it since it was there.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from immutables import Map, MapMutation
 from msgspec.structs import replace
 
 from eventlog import Recorded
@@ -28,14 +27,10 @@ from memory_actors.kinds.entity.events import (
     RelationshipEnded,
     RelationshipRestored,
     RelationshipUpdated,
-    registry,
 )
 from memory_actors.kinds.entity.graph import Graph, RelationshipRow, name_key
-from memory_actors.kinds.kind import Events, Row, index_of, label, version_of
-from memory_actors.kinds.last_rows import Life, Lives
-from memory_actors.kinds.rows import Groups, Held, derived, kept, new_row, put_in, take_from
-
-_NONE: Map[str, str] = Map()
+from memory_actors.kinds.kind import Events, Life, R, Row, index_of, label, tentative, version_of
+from memory_actors.kinds.rows import Draft, Held, derived, kept, new_row
 
 # --- state
 
@@ -68,10 +63,13 @@ class Entities(msgspec.Struct, frozen=True):
     """The living entities with their relationships, and how many of both were pruned so far."""
 
     held: Held[EntityRow] = Held()
-    names: Groups = Map()
-    """Name key -> type key -> memory id."""
+    """Its groups are the names; the keys there are types."""
     graph: Graph = Graph()
     pruned: int = 0
+
+    def find(self, memory_id: str) -> EntityRow | RelationshipRow | None:
+        """Return the row of a living entity or relationship."""
+        return self.held.rows.get(memory_id) or self.graph.held.rows.get(memory_id)
 
     @property
     def size_bytes(self) -> int:
@@ -84,61 +82,62 @@ class Entities(msgspec.Struct, frozen=True):
         return self.held.stored_bytes + self.graph.held.stored_bytes
 
 
-initial = Entities()
-
 # --- fold
+
+
+def place(row: EntityRow) -> tuple[str, str]:
+    """Return what an entity is found by: its name and its type, however they are spelled."""
+    return name_key(row.name), name_key(row.type)
 
 
 def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
     """Fold many events into the state."""
     draft = _Draft(state)
     for recorded in events:
-        _FOLD[type(recorded.data)](draft, recorded.data, recorded)
-    return draft.finish()
+        draft.apply(recorded)
+    return Entities(draft.held.finish(), draft.graph.finish(), draft.pruned)
 
 
 def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
     """Return what the state would be after events that have no place in the log yet."""
-    return fold(state, (Recorded("", 0, 0, 0, "", event, 0, 0, b"") for event in events))
+    return fold(state, tentative(events))
 
 
 class _Draft:
     """A state that changes in place."""
 
-    __slots__ = ("graph", "held", "names", "pruned")
+    __slots__ = ("graph", "held", "pruned")
 
     def __init__(self, state: Entities):
-        self.held = state.held.draft()
-        self.names = state.names.mutate()
+        self.held = Draft(state.held, place)
         self.graph = state.graph.draft()
         self.pruned = state.pruned
 
-    def finish(self) -> Entities:
-        return Entities(self.held.finish(), self.names.finish(), self.graph.finish(), self.pruned)
+    def apply(self, recorded: Recorded[Any]) -> None:
+        event = recorded.data
+        if isinstance(event, EntityAdded):
+            observed = _observed(event.observations, recorded)
+            self.held.put(new_row(EntityRow, recorded, observations=observed))
+        elif isinstance(event, RelationshipAdded):
+            since_us, rows = event.valid_from_us, self.graph.held.rows
+            for row in filter(None, map(rows.get, event.closed_ids)):  # one alone knows no others
+                self.graph.put(replace(row, valid_to_us=since_us))
+            self.graph.put(new_row(RelationshipRow, recorded, occurred_at_us=since_us))
+        elif isinstance(event, EntitiesPruned):
+            self._drop(event.memory_ids)
+            self.pruned += len(event.memory_ids)
+        elif isinstance(event, EntityDeleted | RelationshipDeleted):
+            self._drop((*getattr(event, "relationship_ids", ()), event.memory_id))
+        elif (entity := self.held.rows.get(event.memory_id)) is not None:
+            self.held.put(_changed(_told_by(entity, recorded), recorded))
+        else:
+            relationship = self.graph.held.rows[event.memory_id]
+            self.graph.put(_related(_told_by(relationship, recorded), recorded))
 
-    def drop(self, memory_id: str) -> None:
-        if memory_id not in self.held.rows:
-            self.graph.drop(memory_id)
-            return
-        row = self.held.drop(memory_id)
-        _unname(self.names, row)
-
-
-def _name(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
-    put_in(names, name_key(row.name), name_key(row.type), row.memory_id)
-
-
-def _unname(names: MapMutation[str, Map[str, str]], row: EntityRow) -> None:
-    key, type_key = name_key(row.name), name_key(row.type)
-    # Another one has the name if a newer Unicode made two names one: a replay goes on all the same.
-    if names.get(key, _NONE).get(type_key) == row.memory_id:
-        take_from(names, key, type_key)
-
-
-def _entity_added(draft: _Draft, event: EntityAdded, recorded: Recorded[Event]) -> None:
-    row = new_row(EntityRow, recorded, observations=_observed(event.observations, recorded))
-    draft.held.put(row)
-    _name(draft.names, row)
+    def _drop(self, memory_ids: Iterable[str]) -> None:
+        for memory_id in memory_ids:
+            held = self.held if memory_id in self.held.rows else self.graph
+            held.drop(memory_id)
 
 
 def _observed(
@@ -151,123 +150,44 @@ def _observed(
     )
 
 
-def _entity_observed(draft: _Draft, event: EntityObserved, recorded: Recorded[Event]) -> None:
-    row = draft.held.rows[event.memory_id]
-    new = _observed(event.observations, recorded)
-    changed = replace(
-        row,
-        size_bytes=row.size_bytes + sum(observation.size_bytes for observation in new),
-        stored_bytes=row.stored_bytes + recorded.stored_bytes,
-        compressed=row.compressed or recorded.compressed,
-        observations=(*row.observations, *new),
-        metadata=row.metadata if event.metadata is None else event.metadata,
-        pinned=row.pinned or event.pinned,
-    )
-    draft.held.put(changed)
+def _told_by(row: R, recorded: Recorded[Any]) -> R:
+    """Return a row with the bytes that one more event about it takes."""
+    stored = row.stored_bytes + recorded.stored_bytes
+    return replace(row, stored_bytes=stored, compressed=row.compressed or recorded.compressed)
 
 
-def _unobserved(draft: _Draft, event: ObservationRemoved, recorded: Recorded[Event]) -> None:
-    row = draft.held.rows[event.memory_id]
-    kept = tuple(held for held in row.observations if held.digest != event.digest)
-    draft.held.put(_with_observations(row, kept, recorded))
-
-
-def _entity_updated(draft: _Draft, event: EntityUpdated, recorded: Recorded[Event]) -> None:
-    row = draft.held.rows[event.memory_id]
+def _changed(row: EntityRow, recorded: Recorded[Any]) -> EntityRow:
+    event: EntityObserved | ObservationRemoved | EntityUpdated = recorded.data
     observations = row.observations
-    if event.content is not None:
-        only = ObservationRow(label(recorded.version, 1), event.digest, event.size_bytes)
-        observations = (only,)
-    draft.held.put(_with_observations(kept(row, event), observations, recorded))
+    if isinstance(event, EntityObserved):
+        metadata = row.metadata if event.metadata is None else event.metadata
+        row = replace(row, metadata=metadata, pinned=row.pinned or event.pinned)
+        observations = (*observations, *_observed(event.observations, recorded))
+    elif isinstance(event, ObservationRemoved):
+        observations = tuple(held for held in observations if held.digest != event.digest)
+    else:
+        row = kept(row, event)
+        if event.content is not None:
+            only = ObservationRow(label(recorded.version, 1), event.digest, event.size_bytes)
+            observations = (only,)
+    size_bytes = row.name_bytes + sum([one.size_bytes for one in observations])
+    return replace(row, size_bytes=size_bytes, observations=observations)
 
 
-def _with_observations(
-    row: EntityRow, observations: tuple[ObservationRow, ...], recorded: Recorded[Event]
-) -> EntityRow:
-    return replace(
-        row,
-        size_bytes=row.name_bytes + sum(observation.size_bytes for observation in observations),
-        stored_bytes=row.stored_bytes + recorded.stored_bytes,
-        compressed=row.compressed or recorded.compressed,
-        observations=observations,
-    )
+def _related(row: RelationshipRow, recorded: Recorded[Any]) -> RelationshipRow:
+    event: RelationshipEnded | RelationshipUpdated = recorded.data
+    if isinstance(event, RelationshipEnded):
+        return replace(row, valid_to_us=event.valid_to_us)
+    row = kept(row, event)
+    if event.content is None:
+        return row
+    return replace(row, version=recorded.version, size_bytes=event.size_bytes, digest=event.digest)
 
-
-def _entity_deleted(draft: _Draft, event: EntityDeleted, _recorded: Recorded[Event]) -> None:
-    for memory_id in (*event.relationship_ids, event.memory_id):
-        draft.drop(memory_id)
-
-
-def _entities_pruned(draft: _Draft, event: EntitiesPruned, _recorded: Recorded[Event]) -> None:
-    for memory_id in event.memory_ids:
-        draft.drop(memory_id)
-    draft.pruned += len(event.memory_ids)
-
-
-def _relationship_added(draft: _Draft, event: RelationshipAdded, recorded: Recorded[Event]) -> None:
-    for memory_id in event.closed_ids:
-        _end(draft, memory_id, event.valid_from_us, 0)
-    row = new_row(RelationshipRow, recorded, occurred_at_us=event.valid_from_us)
-    draft.graph.put(row)
-
-
-def _end(draft: _Draft, memory_id: str, valid_to_us: int, stored_bytes: int) -> None:
-    row = draft.graph.held.rows.get(memory_id)
-    if row is not None:  # the fold of one memory alone does not know the others
-        stored = row.stored_bytes + stored_bytes
-        draft.graph.put(replace(row, valid_to_us=valid_to_us, stored_bytes=stored))
-
-
-def _relationship_ended(draft: _Draft, event: RelationshipEnded, recorded: Recorded[Event]) -> None:
-    _end(draft, event.memory_id, event.valid_to_us, recorded.stored_bytes)
-
-
-def _relationship_updated(
-    draft: _Draft, event: RelationshipUpdated, recorded: Recorded[Event]
-) -> None:
-    row = draft.graph.held.rows[event.memory_id]
-    changed = replace(
-        row,
-        stored_bytes=row.stored_bytes + recorded.stored_bytes,
-        compressed=row.compressed or recorded.compressed,
-        metadata=row.metadata if event.metadata is None else event.metadata,
-        pinned=row.pinned if event.pinned is None else event.pinned,
-    )
-    if event.content is not None:
-        changed = replace(
-            changed,
-            version=recorded.version,
-            size_bytes=event.size_bytes,
-            digest=event.digest,
-        )
-    draft.graph.put(changed)
-
-
-def _relationship_deleted(
-    draft: _Draft, event: RelationshipDeleted, _recorded: Recorded[Event]
-) -> None:
-    draft.drop(event.memory_id)
-
-
-_FOLD: Mapping[type, Callable[[_Draft, Any, Recorded[Any]], None]] = {
-    EntityAdded: _entity_added,
-    EntityRestored: _entity_added,
-    EntityObserved: _entity_observed,
-    ObservationRemoved: _unobserved,
-    EntityUpdated: _entity_updated,
-    EntityDeleted: _entity_deleted,
-    EntitiesPruned: _entities_pruned,
-    RelationshipAdded: _relationship_added,
-    RelationshipRestored: _relationship_added,
-    RelationshipUpdated: _relationship_updated,
-    RelationshipEnded: _relationship_ended,
-    RelationshipDeleted: _relationship_deleted,
-}
 
 # --- snapshot
 
 
-class Dump(msgspec.Struct, frozen=True):
+class Dumped(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their names' and texts' versions."""
 
     entities: list[EntityRow] = []
@@ -277,34 +197,12 @@ class Dump(msgspec.Struct, frozen=True):
     """Source id -> relation key -> the latest end, as in the graph."""
 
 
-def dump(state: Entities) -> Dump:
-    """Return the state as plain rows."""
-    graph = state.graph
-    ended_us = {source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())}
-    return Dump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
-
-
-def load(dumped: Dump) -> Entities:
-    """Return the state back."""
-    names = Groups().mutate()
-    for row in dumped.entities:
-        _name(names, row)
-    graph = Graph.of(dumped.relationships, dumped.ended_us)
-    return Entities(Held.of(dumped.entities), names.finish(), graph, dumped.pruned)
-
-
 # --- look-ups
-
-
-def find(state: Entities, memory_id: str) -> EntityRow | RelationshipRow | None:
-    """Return the row of a living entity or relationship."""
-    return state.held.rows.get(memory_id) or state.graph.held.rows.get(memory_id)
 
 
 def named(state: Entities, name: str, entity_type: str) -> EntityRow | None:
     """Return the entity of this name and type, however they are spelled."""
-    memory_id = state.names.get(name_key(name), _NONE).get(name_key(entity_type))
-    return None if memory_id is None else state.held.rows[memory_id]
+    return state.held.named(name_key(name), name_key(entity_type))
 
 
 def find_named(state: Entities, name: str, entity_type: str | None = None) -> tuple[EntityRow, ...]:
@@ -315,15 +213,12 @@ def find_named(state: Entities, name: str, entity_type: str | None = None) -> tu
     if entity_type is not None:
         row = named(state, name, entity_type)
         return () if row is None else (row,)
-    rows = [state.held.rows[i] for i in state.names.get(name_key(name), _NONE).values()]
-    return tuple(sorted(rows, key=lambda row: (row.version, row.memory_id)))
+    return tuple(
+        sorted(state.held.of_group(name_key(name)), key=lambda row: (row.version, row.memory_id))
+    )
 
 
 # --- an entity or a relationship that has gone
-
-LIVES: Lives[EntityRow | RelationshipRow] = Lives(
-    "entity or relationship", registry, initial, fold, find
-)
 
 
 def as_it_was(life: Life[EntityRow | RelationshipRow]) -> EntityRestored | RelationshipRestored:

@@ -8,41 +8,31 @@ teach the most. What is running goes only with leave, and what is pinned never.
 Compaction may put summaries in the place of an agent's old episodes that have ended.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from heapq import nsmallest
+from typing import Any, NoReturn
 
-from memory_actors.base.quota import Limits
+from immutables import Map
+from msgspec.structs import replace
+
+from eventlog import Dropped, Recorded
+from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
-from memory_actors.kinds.compacting import summary_data, summary_passages, summary_text
-from memory_actors.kinds.defaults import (
-    by_age,
-    by_rows,
-    deleting,
-    its_content,
-    none_at_hand,
-    timeless,
-)
-from memory_actors.kinds.episodic.decide import (
-    COMMANDS,
-    NAME,
-    AddEpisodeSummary,
-    AddStep,
-    CompressEpisodes,
-    DeleteEpisode,
-    FinishEpisode,
-    PutEpisode,
-    RestoreEpisodes,
-    StartEpisode,
-    UndoEpisodeCompaction,
-    UpdateEpisode,
-    compressible,
-    decide,
-)
+from memory_actors.kinds import compacting
+from memory_actors.kinds.compacting import CompactedBase, CompactedDraft, Summary
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
+    EpisodeRestored,
     EpisodesCompressed,
+    EpisodesPruned,
+    EpisodeStarted,
+    EpisodeSummaryAdded,
+    EpisodeUpdated,
+    Event,
     RowEvent,
     StepAdded,
     StepTexts,
@@ -50,184 +40,493 @@ from memory_actors.kinds.episodic.events import (
     goal_of,
     registry,
 )
-from memory_actors.kinds.episodic.purging import returning, without
+from memory_actors.kinds.episodic.returning import cleaned, returning, without_words
 from memory_actors.kinds.episodic.state import (
-    Dump,
+    Dumped,
     Episodic,
     Row,
     Text,
-    dump,
-    find,
-    fold,
-    initial,
-    load,
+    begun,
+    changed,
+    leaving,
+    markers,
 )
-from memory_actors.kinds.kind import Events, Nature, Passage, Tally, version_of
-from memory_actors.kinds.rows import record_data
+from memory_actors.kinds.keyed import Bounds, Living
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Decide,
+    Delete,
+    Events,
+    Life,
+    Nature,
+    Passage,
+    Restore,
+    Tally,
+    Update,
+    refuse_id,
+    tentative,
+    version_of,
+)
+from memory_actors.kinds.rows import Place, oldest, record_data
+from memory_actors.kinds.tainted import TaintedPast
 
 TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
 LINE_CHARACTERS_MAX = 500  # of its goal, and of its result
 PART_CHARACTERS_MAX = 150  # of each text of a step
 
-NATURE = Nature(names_origins_by_text=True)
 
-# --- reads
-
-at = timeless
+# --- commands
 
 
-def tally(state: Episodic) -> Tally:
-    """Return counts and bytes."""
-    held, told = state.held, state.summaries.tallied()
-    return Tally(len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, **told)
+class StartEpisode(Add, frozen=True, kw_only=True):
+    """Start an episode."""
+
+    episode: EpisodeStarted
+    auto_prune: bool = False
+    """Leave to prune: the oldest running one where none is finished, or finished ones by size."""
 
 
-held_bytes = by_rows(tally)
+class PutEpisode(StartEpisode, frozen=True, kw_only=True):
+    """Put an episode as it is elsewhere, with what it has left behind."""
+
+    episode: EpisodeRestored
+    steps: tuple[StepAdded, ...] = ()
+    """In the order of their numbers."""
+    end: EpisodeFinished | None = None
+    """None: it is running."""
 
 
-def quotas(state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
-    """Return how full each limit is; the episodes are an agent's, or those of the fullest one."""
-    count = state.fullest if agent_id is None else len(state.agents.get(agent_id, ()))
-    return (
-        QuotaUse("episodes", "count", count, limits.episodes),
-        QuotaUse("bytes", "bytes", state.held.size_bytes, limits.episodic_bytes),
+class AddStep(Command, frozen=True, kw_only=True):
+    """Add a step to a running episode."""
+
+    step: StepAdded
+    """Its number is decided."""
+
+
+class FinishEpisode(Command, frozen=True, kw_only=True):
+    """End a running episode, with words about it or without."""
+
+    end: EpisodeFinished
+
+
+class UpdateEpisode(Update, frozen=True, kw_only=True):
+    """Replace an episode's goal (the content), its metadata, or both, whether it runs or not."""
+
+
+class DeleteEpisode(Delete, frozen=True, kw_only=True):
+    """Delete an episode."""
+
+
+class RestoreEpisodes(Restore, frozen=True, kw_only=True):
+    """Bring back episodes that were evicted, pruned, deleted or compressed, as they were."""
+
+
+class CompressEpisodes(compacting.Compress, frozen=True, kw_only=True):
+    """Put a summary in the place of ended episodes, if they are still what it was made of."""
+
+    summary: EpisodesCompressed
+
+
+class UndoEpisodeCompaction(compacting.UndoAnyCompaction, frozen=True, kw_only=True):
+    """Take a summary away and bring back its originals."""
+
+
+class AddEpisodeSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
+    """Add a summary as another store has made it."""
+
+    summary: EpisodeSummaryAdded
+
+
+# --- the kind
+
+
+class _Draft(CompactedDraft[Row]):
+    """A state that changes in place, for one fold: it knows the fullest agent."""
+
+    __slots__ = ("agents_by_count", "fullest")
+
+    def __init__(self, state: Episodic, place: Place[Row]):
+        super().__init__(state, place)
+        self.agents_by_count = state.agents_by_count.mutate()
+        self.fullest = state.fullest
+
+    def _join(self, group: str, key: str, memory_id: str) -> None:
+        super()._join(group, key, memory_id)
+        count = len(self.groups[group])
+        self._note(count - 1, count)
+
+    def _part(self, group: str, key: str, memory_id: str) -> None:
+        count = len(self.groups[group])
+        super()._part(group, key, memory_id)
+        self._note(count, count - 1)
+
+    def _note(self, before: int, after: int) -> None:
+        """Take note that an agent has one episode more, or one less."""
+        by_count = self.agents_by_count
+        if before:
+            others = by_count.pop(before) - 1
+            if others:
+                by_count[before] = others
+        if after:
+            by_count[after] = by_count.get(after, 0) + 1
+        if after > self.fullest or (before == self.fullest and before not in by_count):
+            self.fullest = after
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.agents_by_count.finish(), self.fullest)
+
+
+class EpisodicKind(CompactedBase[Episodic, Row]):
+    """The episodes of a user, by agent."""
+
+    NAME = "episodic"
+    NATURE = Nature(names_origins_by_text=True)
+    NOUN = "episode"
+    MISSING = (
+        "it was never there, deleted, evicted, or compressed into a summary; `why` tells what "
+        "became of it"
     )
+    UPDATE, DELETE, RESTORE = UpdateEpisode, DeleteEpisode, RestoreEpisodes
+    COMPRESS, UNDO, ADD_SUMMARY = CompressEpisodes, UndoEpisodeCompaction, AddEpisodeSummary
+    DELETED = EpisodeDeleted
+    UNDONE = EpisodeCompactionUndone
+    UPDATED = EpisodeUpdated
+    SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
+    BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
+    """The number is that of each agent."""
+    ROW = Row
+    Dump = Dumped
+    registry = registry
+    initial = Episodic()
+
+    # --- fold
+
+    def draft(self, state: Episodic) -> _Draft:
+        """Return a copy of a state that changes in place."""
+        return _Draft(state, self.place)
+
+    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
+        """Return the row of an episode, or of a summary of some."""
+        return begun(recorded)
+
+    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+        """Return a row after an event about it."""
+        return changed(row, recorded)
+
+    def place(self, row: Row) -> tuple[str, str]:
+        """Return the agent and the id."""
+        return row.agent_id, row.memory_id
+
+    def dump(self, state: Episodic) -> Dumped:
+        """Return the state as plain rows."""
+        return Dumped(state.held.in_order(), state.evicted, state.pruned)
+
+    def load(self, dumped: Dumped) -> Episodic:
+        """Return the state back."""
+        return self.of_rows(dumped.rows, evicted=dumped.evicted, pruned=dumped.pruned)
+
+    # --- decide
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {
+            **super().decisions(),
+            StartEpisode: self._start,
+            PutEpisode: self._put,
+            AddStep: self._add_step,
+            FinishEpisode: self._finish,
+        }
+
+    def _start(self, command: StartEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+        if self._known(command, state):
+            return []
+        events, size_bytes = [command.episode], command.episode.size_bytes
+        return self._in_its_room(command, events, size_bytes, state, limits)
+
+    def _in_its_room(
+        self,
+        command: StartEpisode,
+        events: Sequence[Any],
+        size_bytes: int,
+        state: Episodic,
+        limits: Limits,
+    ) -> Sequence[Event]:
+        """Return the events of an episode that begins, with what leaves for it."""
+        evicted, pruned = self._room_by_count(command, state, limits)
+        gone = {*evicted, *pruned}
+        pruned += self._room_by_bytes(command, size_bytes, state, limits, gone)
+        begun = [replace(events[0], evicted_ids=evicted), *events[1:]]
+        return [EpisodesPruned(memory_ids=pruned, cause="quota"), *begun] if pruned else begun
+
+    def _known(self, command: StartEpisode, state: Episodic) -> bool:
+        """Say whether this very episode was started before, even if it has gone since."""
+        episode = command.episode
+        first, row = command.used.get(episode.memory_id), self.find(state, episode.memory_id)
+        if first is None and row is None:
+            return False
+        if isinstance(first, Dropped) and row is None:
+            return True  # what it said is gone: nobody can tell, and an id is never used again
+        known = first if isinstance(first, EpisodeStarted) else row
+        if known is None or isinstance(first, Summary):
+            refuse_id(episode.memory_id)
+        if (known.agent_id, known.digest) != (episode.agent_id, episode.digest):
+            refuse_id(episode.memory_id)
+        return True
+
+    def _put(self, command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+        if self._known(command, state):
+            return []
+        told = [command.episode, *command.steps, *([] if command.end is None else [command.end])]
+        past = [
+            one for n, event in enumerate(told, 1) for one in tentative([event], command.now_us, n)
+        ]
+        life = self.last(command.episode.memory_id, past)
+        row, events = returning(life, limits.episode_steps)
+        self._refuse_steps(len(row.steps), limits)
+        return self._in_its_room(command, events, row.size_bytes, state, limits)
+
+    def _add_step(self, command: AddStep, state: Episodic, limits: Limits) -> Sequence[Event]:
+        step = command.step
+        row = self._running(state, step.memory_id)
+        gone = leaving(row.steps, limits.episode_steps)
+        self._refuse_steps(len(row.steps) - len(gone) + 1, limits)
+        self.make_room(state, limits, 0, step.size_bytes, instead_of=gone)
+        return [replace(step, number=row.next_number, evicted=markers(gone))]
+
+    def _finish(self, command: FinishEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
+        self._running(state, command.end.memory_id)
+        self.make_room(state, limits, 0, command.end.size_bytes)
+        return [command.end]
+
+    def _running(self, state: Episodic, memory_id: str) -> Row:
+        row = self.living(state, memory_id)
+        if not row.running:
+            raise InvalidInputError(
+                f"episode {memory_id!r} is finished ({row.status}): start another"
+            )
+        return row
+
+    # --- room
+
+    def _room_by_count(
+        self, command: StartEpisode, state: Episodic, limits: Limits
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what leaves the agent by itself for one more episode, and what is pruned for it.
+
+        By itself only one goes: an agent that is above a limit which was lowered loses nothing more
+        without leave.
+        """
+        agent_id = command.episode.agent_id
+        ids = state.held.groups.get(agent_id, Map())
+        over = len(ids) + 1 - limits.episodes
+        if over <= 0:
+            return (), ()
+        unpinned = (row for row in map(state.held.rows.__getitem__, ids) if not row.pinned)
+        gone = nsmallest(over, unpinned, key=_order_of_leaving)
+        victims = tuple(row.memory_id for row in gone)
+        if len(victims) == over == 1 and not gone[0].running:
+            return victims, ()
+        if not command.auto_prune or len(victims) < over:
+            self._refuse_count(agent_id, len(ids), limits)
+        return (), victims
+
+    def _room_by_bytes(
+        self,
+        command: StartEpisode,
+        size_bytes: int,
+        state: Episodic,
+        limits: Limits,
+        gone: set[str],
+    ) -> tuple[str, ...]:
+        """Return what has to be pruned, besides what is `gone`, for an episode to fit by size."""
+        held = state.held
+        freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
+        over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
+        if over <= 0:
+            return ()
+        others = (
+            row for row in held.rows.values() if not row.running and row.memory_id not in gone
+        )
+        victims = oldest(others, len(held), 0, over) if command.auto_prune else None
+        if victims is None:
+            refuse_bytes(self.NAME, held.size_bytes, limits, "episodic_bytes", new=size_bytes)
+        return victims
+
+    def check_room(
+        self,
+        coming: Sequence[Any],
+        state: Episodic,
+        limits: Limits,
+        instead_of: Sequence[Row] = (),
+    ) -> None:
+        """Refuse what does not fit as a whole in the place of others.
+
+        Above a limit that was lowered, no more than before fits.
+        """
+        fewer = Counter(row.agent_id for row in instead_of)
+        for agent_id, count in Counter(one.agent_id for one in coming).items():
+            used = len(state.held.groups.get(agent_id, ()))
+            if used + count - fewer[agent_id] > max(limits.episodes, used):
+                self._refuse_count(agent_id, used, limits, count)
+        for one in coming:
+            self._refuse_steps(len(getattr(one, "steps", ())), limits)
+        size_bytes = sum(one.size_bytes for one in coming)
+        self.make_room(state, limits, 0, size_bytes, instead_of=instead_of)
+
+    def _refuse_count(self, agent_id: str, used: int, limits: Limits, new: int = 1) -> NoReturn:
+        """Refuse more episodes of an agent."""
+        noun = f"episodes of agent {agent_id!r}"
+        refuse_count(self.NAME, noun, used, limits, "episodes", new=new)
+
+    def _refuse_steps(self, count: int, limits: Limits) -> None:
+        """Refuse steps where none may be kept: otherwise older ones make room."""
+        if count > limits.episode_steps:
+            noun = "steps of an episode"
+            refuse_count(self.NAME, noun, count - 1, limits, "episode_steps", new=count)
+
+    # --- compaction
+
+    def compressible(self, row: Row) -> bool:
+        """Say whether an episode may be compressed; how old it is is for others to see."""
+        return not row.running and super().compressible(row)
+
+    def whose(self, one: Any) -> str:
+        """Return the agent: an episode is its own."""
+        agent_id: str = one.agent_id
+        return agent_id
+
+    def compressed(self, rows: Sequence[Row], fields: Mapping[str, Any]) -> EpisodesCompressed:
+        """Return the event that puts a summary with these fields in the place of episodes."""
+        failed = all(row.status == "failed" for row in rows)
+        return EpisodesCompressed(**fields, agent_id=rows[0].agent_id, failed=failed)
+
+    def is_own(self, event: Any) -> bool:
+        """Say whether an event has a text of one episode, and lets no other one go."""
+        return isinstance(event, TextEvent) and not getattr(event, "evicted_ids", ())
+
+    def text_of(self, row: Row) -> Text:
+        """Return the goal."""
+        return row.goal
+
+    def told(self, row: Row, events: Events) -> str:
+        """Return an episode as a summariser reads it: as people do, within a limit.
+
+        Where it is longer, steps are left out: the older ones first, those with an error last.
+        """
+        ends = [f"Goal: {goal_of(events[row.version].data)}", self._result_line(row, events)]
+        goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)
+        room, kept = TOLD_CHARACTERS_MAX - len(goal) - len(result), dict[int, str]()
+        for step in sorted(row.steps, key=lambda step: (step.failed, step.number), reverse=True):
+            said = f"{step.number}. {_told_step(events[version_of(step.label)].data)}"
+            room -= len(said)
+            if room < 0:
+                break
+            kept[step.number] = said
+        return "\n".join([goal, *(kept[number] for number in sorted(kept)), result])
+
+    # --- the way back, and purges
+
+    def back(self, life: Life[Row], limits: Limits) -> tuple[Row, list[Any]]:
+        """Return the last row of an episode, and the events by which it comes back."""
+        row, events = returning(life, limits.episode_steps)
+        return row, [*events]
+
+    def without(
+        self, past: TaintedPast, row: Row, _state: Episodic, limits: Limits
+    ) -> list[Event] | None:
+        """Return the events that leave an episode what others have said of it."""
+        events = self.returning(past, limits)
+        return None if events is None else [EpisodeDeleted(memory_id=row.memory_id), *events]
+
+    def returning(self, past: TaintedPast, limits: Limits) -> list[RowEvent] | None:
+        """Return the events that bring an original back with what others have said of it."""
+        try:
+            life = self.last(past.memory_id, cleaned(past))
+        except NotFoundError:
+            return None
+        _, (first, *others) = returning(life, limits.episode_steps)
+        return [without_words(first, past), *others]
+
+    # --- reads
+
+    def quotas(self, state: Episodic, limits: Limits, agent_id: str | None) -> Sequence[QuotaUse]:
+        """Return how full each limit is; of episodes, for an agent or for the fullest one."""
+        episodes, size_bytes = super().quotas(state, limits, agent_id)
+        count = state.fullest if agent_id is None else len(state.held.groups.get(agent_id, ()))
+        return replace(episodes, used=count), size_bytes
+
+    def chain(self, row: Row) -> str | None:
+        """Return the episode: its steps help to find each other. A summary stands alone."""
+        return None if row.original_count else row.memory_id
+
+    def texts(self, row: Row) -> list[Text]:
+        """Return the texts of an episode: the goal, the steps that are kept, the result."""
+        return [row.goal, *row.steps, *([row.result] if row.result is not None else [])]
+
+    def passages(self, row: Row) -> Sequence[Passage]:
+        """Return one passage for each text; of a summary, its parts."""
+        if row.original_count:
+            return self.summary_passages(row)
+        goal, *others = self.texts(row)
+        first = Passage(goal.label, goal.digest, place=0)  # however late it was reworded
+        return [first, *(Passage(text.label, text.digest, text.label) for text in others)]
+
+    def passage_text(self, row: Row, passage_label: int, events: Events) -> str:
+        """Return a goal, a step or a result as it is found, or a part of a summary."""
+        if row.original_count:
+            return self.summary_text(row, passage_label, events)
+        event: RowEvent = events[version_of(passage_label)].data
+        if isinstance(event, StepAdded):
+            return StepTexts.of(event).line
+        if isinstance(event, EpisodeFinished):
+            return event.result or ""
+        return goal_of(event)
+
+    def sources(self, row: Row) -> Sequence[int]:
+        """Return the versions of the events that have its texts."""
+        return [version_of(text.label) for text in self.texts(row)]
+
+    def content(self, row: Row, events: Events) -> str:
+        """Return an episode as people read it: the goal, the numbered steps, the result."""
+        if row.original_count:
+            return super().content(row, events)
+        return "\n".join(self._lines(row, events))
+
+    def _lines(self, row: Row, events: Events) -> Iterator[str]:
+        yield f"Goal: {self.passage_text(row, row.goal.label, events)}"
+        next_number = 1
+        for step in row.steps:
+            if missing := step.number - next_number:
+                yield f"… {missing} {'step' if missing == 1 else 'steps'} evicted"
+            yield f"{step.number}. {self.passage_text(row, step.label, events)}"
+            next_number = step.number + 1
+        if not row.running:
+            yield self._result_line(row, events)
+
+    def _result_line(self, row: Row, events: Events) -> str:
+        if row.result is None:
+            return f"Result: {row.status}"
+        heading = "Result (failed)" if row.status == "failed" else "Result"
+        return f"{heading}: {self.passage_text(row, row.result.label, events)}"
+
+    def data(self, row: Row, events: Events) -> dict[str, Any]:
+        """Return an episode as JSON; its evicted steps in the order they left, as far as known.
+
+        A summary is an episode without steps, and says what it was made of besides.
+        """
+        made_of = self.summary_data(row, events) if row.original_count else {}
+        result = None if row.result is None else self.passage_text(row, row.result.label, events)
+        steps = [record_data(Step, events[version_of(step.label)].data) for step in row.steps]
+        evicted = [record_data(EvictedStep, gone, sha256=gone.sha256.hex()) for gone in row.evicted]
+        goal = goal_of(events[row.version].data)
+        said = record_data(Episode, row, goal=goal, result=result, steps=steps, evicted=evicted)
+        return made_of | said
 
 
-def rows(state: Episodic) -> Iterable[Row]:
-    """Return the living episodes."""
-    return state.held.rows.values()
-
-
-def rows_of(state: Episodic, agent_id: str) -> Iterable[Row]:
-    """Return the living episodes of one agent."""
-    return map(state.held.rows.__getitem__, state.agents.get(agent_id, ()))
-
-
-at_hand = none_at_hand
-indexed_rows = rows
-exported = by_age(rows)
-worded = find
-deleted = deleting(EpisodeDeleted)
-
-
-def chain(row: Row) -> str | None:
-    """Return the episode: its steps help to find each other. A summary stands alone."""
-    return None if row.original_count else row.memory_id
-
-
-def texts(row: Row) -> list[Text]:
-    """Return the texts of an episode: the goal, the steps that are kept, the result."""
-    return [row.goal, *row.steps, *([row.result] if row.result is not None else [])]
-
-
-def passages(row: Row) -> Sequence[Passage]:
-    """Return one passage for each text; of a summary, its parts."""
-    if row.original_count:
-        return summary_passages(row)
-    goal, *others = texts(row)
-    first = Passage(goal.label, goal.digest, place=0)  # however late it was reworded
-    return [first, *(Passage(text.label, text.digest, text.label) for text in others)]
-
-
-def passage_text(row: Row, passage_label: int, events: Events) -> str:
-    """Return a goal, a step or a result as it is found, or a part of a summary."""
-    if row.original_count:
-        return summary_text(row, passage_label, events)
-    event: RowEvent = events[version_of(passage_label)].data
-    if isinstance(event, StepAdded):
-        return StepTexts.of(event).line
-    if isinstance(event, EpisodeFinished):
-        return event.result or ""
-    return goal_of(event)
-
-
-def sources(row: Row) -> Sequence[int]:
-    """Return the versions of the events that have its texts."""
-    return [version_of(text.label) for text in texts(row)]
-
-
-def content(row: Row, events: Events) -> str:
-    """Return an episode as people read it: the goal, the numbered steps, the result."""
-    if row.original_count:
-        return its_content(row, events)
-    return "\n".join(_lines(row, events))
-
-
-def _lines(row: Row, events: Events) -> Iterator[str]:
-    yield f"Goal: {passage_text(row, row.goal.label, events)}"
-    next_number = 1
-    for step in row.steps:
-        if missing := step.number - next_number:
-            yield f"… {missing} {'step' if missing == 1 else 'steps'} evicted"
-        yield f"{step.number}. {passage_text(row, step.label, events)}"
-        next_number = step.number + 1
-    if not row.running:
-        yield _result_line(row, events)
-
-
-def _result_line(row: Row, events: Events) -> str:
-    if row.result is None:
-        return f"Result: {row.status}"
-    heading = "Result (failed)" if row.status == "failed" else "Result"
-    return f"{heading}: {passage_text(row, row.result.label, events)}"
-
-
-def data(row: Row, events: Events) -> dict[str, Any]:
-    """Return an episode as JSON; its evicted steps in the order they left, as far as known.
-
-    A summary is an episode without steps, and says what it was made of besides.
-    """
-    made_of = summary_data(row, events) if row.original_count else {}
-    result = None if row.result is None else passage_text(row, row.result.label, events)
-    steps = [record_data(Step, events[version_of(step.label)].data) for step in row.steps]
-    evicted = [record_data(EvictedStep, gone, sha256=gone.sha256.hex()) for gone in row.evicted]
-    goal = goal_of(events[row.version].data)
-    said = record_data(Episode, row, goal=goal, result=result, steps=steps, evicted=evicted)
-    return made_of | said
-
-
-# --- compaction
-
-UNDONE = EpisodeCompactionUndone
-
-
-def whose(row: Row) -> str:
-    """Return the agent: an episode is its own."""
-    return row.agent_id
-
-
-def summaries(state: Episodic) -> Iterable[Row]:
-    """Return the living summaries."""
-    return map(state.held.rows.__getitem__, state.summaries.ids)
-
-
-def is_own(event: Any) -> bool:
-    """Say whether an event has a text of one episode, and lets no other one go."""
-    return isinstance(event, TextEvent) and not getattr(event, "evicted_ids", ())
-
-
-def compressed(rows: Sequence[Row], fields: Mapping[str, Any]) -> EpisodesCompressed:
-    """Return the event that puts a summary with these fields in the place of episodes."""
-    failed = all(row.status == "failed" for row in rows)
-    return EpisodesCompressed(**fields, agent_id=rows[0].agent_id, failed=failed)
-
-
-def told(row: Row, events: Events) -> str:
-    """Return an episode as a summariser reads it: as people do, within a limit.
-
-    Where it is longer, steps are left out: the older ones first, those with an error last.
-    """
-    ends = [f"Goal: {goal_of(events[row.version].data)}", _result_line(row, events)]
-    goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)
-    room, kept = TOLD_CHARACTERS_MAX - len(goal) - len(result), dict[int, str]()
-    for step in sorted(row.steps, key=lambda step: (step.failed, step.number), reverse=True):
-        said = f"{step.number}. {_told_step(events[version_of(step.label)].data)}"
-        room -= len(said)
-        if room < 0:
-            break
-        kept[step.number] = said
-    return "\n".join([goal, *(kept[number] for number in sorted(kept)), result])
+def _order_of_leaving(row: Row) -> tuple[int, int, int]:
+    return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
 
 
 def _told_step(step: StepAdded) -> str:
@@ -238,3 +537,6 @@ def _told_step(step: StepAdded) -> str:
 
 def _shortened(said: str, characters_max: int) -> str:
     return said if len(said) <= characters_max else said[: characters_max - 1] + "…"
+
+
+KIND = EpisodicKind()

@@ -4,7 +4,7 @@ A step leaves the row because an event names it; `leaving` says which to name. W
 an episode that is not there is passed over: see kinds/compacting.py for why.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -13,36 +13,22 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.kinds import kind
-from memory_actors.kinds.compacting import (
-    Compactable,
-    CompactedDraft,
-    Summaries,
-    summary_row,
-)
+from memory_actors.kinds.compacting import Compactable, Compacted, summary_row
 from memory_actors.kinds.episodic.events import (
-    EpisodeCompactionUndone,
-    EpisodeDeleted,
     EpisodeFinished,
-    EpisodesCompressed,
-    EpisodesPruned,
     EpisodeStarted,
-    EpisodeSummaryAdded,
     EpisodeUpdated,
-    Event,
     RowEvent,
     StepAdded,
     StepMarker,
     SummaryEvent,
 )
-from memory_actors.kinds.rows import Groups, Held, derived, kept, new_row, put_in, take_from
+from memory_actors.kinds.rows import derived, kept, new_row
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them
 
 Status: TypeAlias = Literal["running", "done", "failed"]
-
-_BEGINNINGS = (EpisodeStarted, EpisodesCompressed, EpisodeSummaryAdded)
-"""Events that an episode, or a summary of some, begins with or comes back with."""
 
 # --- one episode
 
@@ -101,15 +87,18 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
         return len(self.steps) + self.steps_evicted + 1
 
 
-def _evolved(row: Row | None, recorded: Recorded[Any]) -> Row:
-    """Return a row after a `RowEvent` about it; None is the row before it was started."""
-    event: RowEvent = recorded.data
+def begun(recorded: Recorded[Any]) -> Row:
+    """Return the row that an episode, or a summary of some, begins with or comes back with."""
+    event: EpisodeStarted | SummaryEvent = recorded.data
     if isinstance(event, EpisodeStarted):
         return new_row(Row, recorded, status="running", goal=_text(recorded))
-    if isinstance(event, SummaryEvent):
-        status = "failed" if event.failed else "done"
-        return summary_row(Row, recorded, session_id=None, status=status, goal=_text(recorded))
-    assert row is not None, "an episode begins with its start"
+    status = "failed" if event.failed else "done"
+    return summary_row(Row, recorded, session_id=None, status=status, goal=_text(recorded))
+
+
+def changed(row: Row, recorded: Recorded[Any]) -> Row:
+    """Return a row after an event about it."""
+    event: StepAdded | EpisodeFinished | EpisodeUpdated = recorded.data
     if isinstance(event, StepAdded):
         return _with_step(without_steps(row, event.evicted), event, recorded)
     if isinstance(event, EpisodeFinished):
@@ -214,140 +203,18 @@ def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
 # --- all of a user's episodes
 
 
-class Episodic(msgspec.Struct, frozen=True):
-    """The living episodes, whose they are, and how many left so far."""
+class Episodic(Compacted[Row], frozen=True):
+    """The living episodes, whose they are (the groups), and how many left so far."""
 
-    held: Held[Row] = Held()
-    agents: Groups = Map()
-    """Memory ids by agent; the key is the id."""
     agents_by_count: Map[int, int] = Map()
     """The number of agents that have so many episodes: the fullest is known without asking each."""
     fullest: int = 0
     """Episodes of the agent that has the most."""
-    evicted: int = 0
-    pruned: int = 0
-    summaries: Summaries = Summaries()
-
-    @classmethod
-    def of(cls, rows: Iterable[Row], evicted: int, pruned: int) -> "Episodic":
-        """Return these episodes."""
-        draft = _Draft(cls(evicted=evicted, pruned=pruned))
-        for row in rows:
-            draft.join(row.agent_id, row.memory_id)
-            draft.held.put(row)
-        return draft.finish()
 
 
-# --- fold
-
-
-def fold(state: Episodic, events: Iterable[Recorded[Event]]) -> Episodic:
-    """Fold many events into the state."""
-    draft = _Draft(state)
-    for recorded in events:
-        draft.apply(recorded)
-    return draft.finish()
-
-
-class _Draft:
-    """A state that changes in place, for one fold."""
-
-    def __init__(self, state: Episodic):
-        self.held = CompactedDraft(state.held, state.summaries)
-        self.agents = state.agents.mutate()
-        self.agents_by_count = state.agents_by_count.mutate()
-        self.fullest = state.fullest
-        self.evicted = state.evicted
-        self.pruned = state.pruned
-
-    def apply(self, recorded: Recorded[Event]) -> None:
-        """Fold one event."""
-        event = recorded.data
-        if isinstance(event, EpisodeDeleted | EpisodeCompactionUndone):
-            self._discard((event.memory_id,))
-        elif isinstance(event, EpisodesPruned):
-            self._discard(event.memory_ids)
-            self.pruned += len(event.memory_ids)
-        else:
-            self._make_way(event)
-            row = self.held.rows.get(event.memory_id)
-            if row is not None or isinstance(event, _BEGINNINGS):
-                self.held.put(_evolved(row, recorded))
-
-    def _make_way(self, event: Event) -> None:
-        """Let go what an event takes the place of, and give its agent the new one."""
-        if isinstance(event, EpisodeStarted):
-            self._discard(event.evicted_ids)
-            self.evicted += len(event.evicted_ids)
-        if isinstance(event, EpisodesCompressed):
-            self._discard(event.compressed_from_ids)
-        if isinstance(event, _BEGINNINGS):
-            self.join(event.agent_id, event.memory_id)
-
-    def _discard(self, memory_ids: Sequence[str]) -> None:
-        """Take episodes away where they are there."""
-        for memory_id in memory_ids:
-            row = self.held.discard(memory_id)
-            if row is not None:
-                count = len(self.agents[row.agent_id])
-                take_from(self.agents, row.agent_id, memory_id)
-                self._count(count, count - 1)
-
-    def join(self, agent_id: str, memory_id: str) -> None:
-        """Give an agent one more episode."""
-        put_in(self.agents, agent_id, memory_id, memory_id)
-        count = len(self.agents[agent_id])
-        self._count(count - 1, count)
-
-    def _count(self, before: int, after: int) -> None:
-        """Take note that an agent has one episode more, or one less."""
-        by_count = self.agents_by_count
-        if before:
-            others = by_count.pop(before) - 1
-            if others:
-                by_count[before] = others
-        if after:
-            by_count[after] = by_count.get(after, 0) + 1
-        if after > self.fullest or (before == self.fullest and before not in by_count):
-            self.fullest = after
-
-    def finish(self) -> Episodic:
-        """Return what has become of the state."""
-        return Episodic(
-            held=self.held.finish(),
-            agents=self.agents.finish(),
-            agents_by_count=self.agents_by_count.finish(),
-            fullest=self.fullest,
-            evicted=self.evicted,
-            pruned=self.pruned,
-            summaries=self.held.summaries,
-        )
-
-
-initial = Episodic()
-
-
-def find(state: Episodic, memory_id: str) -> Row | None:
-    """Return a living episode's row."""
-    return state.held.rows.get(memory_id)
-
-
-# --- snapshot
-
-
-class Dump(msgspec.Struct, frozen=True):
+class Dumped(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their goals' versions."""
 
     rows: list[Row] = []
     evicted: int = 0
     pruned: int = 0
-
-
-def dump(state: Episodic) -> Dump:
-    """Return the state as plain rows."""
-    return Dump(state.held.in_order(), state.evicted, state.pruned)
-
-
-def load(dumped: Dump) -> Episodic:
-    """Return the state back."""
-    return Episodic.of(dumped.rows, dumped.evicted, dumped.pruned)

@@ -5,47 +5,56 @@ what is not pinned goes first. "Oldest" is by the time it was true, then by the 
 
 Compaction puts summaries in the place of old memories (`compacting`): a summary is a memory too,
 counted, listed, deleted and pruned like any other, but never compressed or reworded.
+
+A newer fact may say that older ones hold no more. Which ones is found outside
+(memory_actors/search/superseding/): that needs vectors and texts. Here it is recorded, if both are
+still what was compared. Nothing goes: the older memory keeps a mark, which counts as long as the
+newer one lives and says the same. So deleting or rewording the newer one undoes it, and bringing
+that back brings the mark back. A memory that was reinstated is left alone until it is reworded
+itself. Where the newer one goes into a summary, the summary takes its place.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from eventlog import Dropped, Recorded
+from memory_actors.base.errors import NotFoundError
+from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import QuotaUse
-from memory_actors.kinds import kind
+from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
+from memory_actors.kinds import compacting
 from memory_actors.kinds import passages as cut
 from memory_actors.kinds.compacting import (
-    compressible,
-    summary_data,
-    summary_passages,
-    summary_text,
+    CompactedBase,
+    Summaries,
+    Summary,
+    summary_again,
+    summary_row,
 )
-from memory_actors.kinds.defaults import (
-    by_age,
-    deleting,
-    its_content,
-    its_session,
-    none_at_hand,
-    own_version,
-    timeless,
-)
-from memory_actors.kinds.kind import Events, Nature, Passage, Tally
-from memory_actors.kinds.long_term.decide import (
-    COMMANDS,
-    NAME,
-    AddMemories,
-    AddSummary,
-    CompressMemories,
-    DeleteMemory,
-    RestoreMemories,
-    UndoCompaction,
-    UpdateMemory,
-    decide,
-    duplicate_of,
-    is_true_anew,
+from memory_actors.kinds.keyed import Bounds, Living
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Decide,
+    Delete,
+    Events,
+    Life,
+    Passage,
+    Restore,
+    Update,
+    added_before,
+    index_of,
+    label,
+    refuse_id,
 )
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
+    Event,
     MemoriesCompressed,
     MemoriesPruned,
     MemoryAdded,
@@ -60,112 +69,393 @@ from memory_actors.kinds.long_term.events import (
     registry,
 )
 from memory_actors.kinds.long_term.state import (
-    Dump,
+    ROWS,
+    Dumped,
+    Identity,
     LongTerm,
     Row,
     age,
-    dump,
-    find,
-    fold,
-    in_one_piece,
-    initial,
-    load,
+    changed,
+    identity,
     newer_ones,
-    over,
-    returning,
-    without,
 )
-from memory_actors.kinds.long_term.superseding import Pair, SupersedeMemories
+from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.rows import Held, derived, new_row
+from memory_actors.kinds.tainted import TaintedPast
 
-NATURE = Nature()
+Restored: TypeAlias = MemoryRestored | SummaryAdded
 
-# --- reads
-
-at = timeless
-
-
-def tally(state: LongTerm) -> Tally:
-    """Return counts and bytes."""
-    held, told = state.held, state.summaries.tallied()
-    return Tally(len(held), held.size_bytes, held.stored_bytes, pruned=state.pruned, **told)
+# --- commands
 
 
-def held_bytes(state: LongTerm) -> int:
-    """Return the memory that the state takes: its rows are packed."""
-    return state.rows.size_bytes
+class AddMemories(Add, frozen=True, kw_only=True):
+    """Add memories, all or none."""
+
+    memories: tuple[MemoryAdded, ...]
+    auto_prune: bool = False
+    on_duplicate: OnDuplicate = "keep"
+    distinct: frozenset[str] = frozenset()
+    """Ids of those that are kept, whatever else says the same."""
+    origins: tuple[Origin, ...] = ()
+    """Their sources."""
+    origins_of: Mapping[str, tuple[Origin, ...]] = {}
+    """The sources of the living memories, without those of which nobody said any."""
 
 
-def quotas(state: LongTerm, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
-    """Return how full each limit is."""
-    return (
-        QuotaUse("memories", "count", len(state.held), limits.long_term_memories),
-        QuotaUse("bytes", "bytes", state.held.size_bytes, limits.long_term_bytes),
+class AddSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
+    """Add a summary as another store has made it."""
+
+    summary: SummaryAdded
+
+
+class UpdateMemory(Update, frozen=True, kw_only=True):
+    """Replace a memory's content, its metadata, or both."""
+
+    same: bytes = b""
+
+
+class DeleteMemory(Delete, frozen=True, kw_only=True):
+    """Delete a memory."""
+
+
+class RestoreMemories(Restore, frozen=True, kw_only=True):
+    """Bring back memories that were pruned, deleted or compressed, and summaries that have gone.
+
+    Of memories that live, those that were superseded are said to hold all the same.
+    """
+
+
+class CompressMemories(compacting.Compress, frozen=True, kw_only=True):
+    """Put a summary in the place of memories, if they are still what it was made of."""
+
+    summary: MemoriesCompressed
+
+
+class UndoCompaction(compacting.UndoAnyCompaction, frozen=True, kw_only=True):
+    """Take a summary away and bring back its originals."""
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two memories as they were compared."""
+
+    memory_id: str
+    """Of the one that holds no more."""
+    superseded_by_id: str
+    older_digest: bytes
+    newer_digest: bytes
+    similarity: float
+    evidence: str
+
+
+class SupersedeMemories(Command, frozen=True, kw_only=True):
+    """Record that memories hold no more, if they and the newer ones are as they were compared."""
+
+    pairs: tuple[Pair, ...]
+
+    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
+        """Return nothing: both facts keep their origins."""
+        return {}
+
+
+# --- which say the same
+
+
+def duplicate_of(
+    command: AddMemories,
+    memory: MemoryAdded,
+    state: LongTerm,
+    first: Mapping[Identity, MemoryAdded] = MappingProxyType({}),
+) -> str | None:
+    """Return the memory that stands for one which is not to be added beside it.
+
+    It lives, or is the `first` of the command that says so. One that was superseded does not stand
+    for what is said again after that: it was true until then, and is true anew.
+    """
+    if command.on_duplicate == "keep" or memory.memory_id in command.distinct:
+        return None
+    # Of a memory from before texts were normalised the digest is that of the text as it is.
+    asked = [memory, msgspec.structs.replace(memory, same=b"")] if memory.same else [memory]
+    for one in asked:
+        for known in state.named(one):
+            row = state.held.rows[known]
+            if (
+                _stands_for(row, one)
+                and command.origins_of.get(known, ()) == command.origins
+                and not is_true_anew(command, memory, row, state)
+            ):
+                return known
+    before = first.get(identity(memory))
+    return before.memory_id if before is not None and _stands_for(before, memory) else None
+
+
+def _stands_for(known: Row | MemoryAdded, memory: MemoryAdded) -> bool:
+    return identity(known) == identity(memory) and (known.pinned or not memory.pinned)
+
+
+def is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: LongTerm) -> bool:
+    """Say whether a memory says again what a newer one has spoken against, and may do so.
+
+    What was said before that newer one says nothing new, and whom less is believed than it may not
+    speak against it by saying the same once more.
+    """
+    newer = next(iter(newer_ones(row, state.held.rows)), None)
+    if newer is None or max(memory.occurred_at_us, memory.last_seen_us) < age(newer)[0]:
+        return False
+    against = least(command.origins_of.get(newer.memory_id, ()))
+    return LEVELS.index(least(command.origins)) >= LEVELS.index(against)
+
+
+# --- the kind
+
+
+class LongTermKind(CompactedBase[LongTerm, Row]):
+    """The facts of a user."""
+
+    NAME = "long_term"
+    MISSING = (
+        "it was never there, deleted, or compressed into a summary; `why` tells what became of it"
     )
+    UPDATE, DELETE, RESTORE = UpdateMemory, DeleteMemory, RestoreMemories
+    COMPRESS, UNDO, ADD_SUMMARY = CompressMemories, UndoCompaction, AddSummary
+    DELETED = MemoryDeleted
+    UNDONE = CompactionUndone
+    UPDATED = MemoryUpdated
+    SUMMARIES = (MemoriesCompressed, SummaryAdded)
+    BOUNDS = Bounds("memories", "long_term_memories", "long_term_bytes")
+    ROW = Row
+    Dump = Dumped
+    registry = registry
+    initial = LongTerm()
 
+    # --- fold
 
-def rows(state: LongTerm) -> Iterable[Row]:
-    """Return the living memories."""
-    return state.held.rows.values()
+    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
+        """Return the row of a memory, or of a summary."""
+        event, began = recorded.data, recorded.version
+        if isinstance(event, Summary):
+            return summary_row(Row, recorded, session_id=None, role=None, began=began)
+        parts = cut.digests(event.content, event.role)
+        return new_row(Row, recorded, began=began, digests=parts)
 
+    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+        """Return a row after an event about it alone."""
+        return changed(row, recorded)
 
-def passages(row: Row) -> Sequence[Passage]:
-    """Return one passage, the memory; of a summary or a long text, its parts."""
-    if row.original_count:
-        return summary_passages(row)
-    if row.digests:
+    def dump(self, state: LongTerm) -> Dumped:
+        """Return the state as plain data."""
+        held, sums = state.held, state.summaries
+        told = {"summaries": tuple(sorted(sums.ids)), "pruned": state.pruned}
+        return derived(Dumped, held, sums, rows=state.rows.packed(), **told)
+
+    def load(self, dumped: Dumped) -> LongTerm:
+        """Return the state back."""
+        rows = PackedRows.unpacked(ROWS, dumped.rows)
+        summaries = derived(Summaries, dumped, ids=Map(dict.fromkeys(dumped.summaries)))
+        held = derived(Held, dumped, rows=rows)
+        return LongTerm(held=held, pruned=dumped.pruned, summaries=summaries)
+
+    def in_one_piece(self, state: LongTerm) -> LongTerm:
+        """Return the same state with all rows packed, in less room. Slow: for a thread."""
+        return replace(state, held=replace(state.held, rows=state.rows.in_one_piece()))
+
+    def over(self, now: LongTerm, then: LongTerm, packed: LongTerm) -> LongTerm:
+        """Return a state as changes of a packed one, which is the one that there was `then`."""
+        return replace(now, held=replace(now.held, rows=now.rows.over(then.rows, packed.rows)))
+
+    # --- decide
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {
+            **super().decisions(),
+            AddMemories: self._add,
+            RestoreMemories: self._restore,
+            SupersedeMemories: self._supersede,
+        }
+
+    def _add(self, command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
+        events, needed = _added_or_seen(command, state)
+        fresh = [event.size_bytes for event in events if isinstance(event, MemoryAdded)]
+        may_go = (row for row in self.rows(state) if row.memory_id not in needed)
+        victims = self.make_room(
+            state, limits, len(fresh), sum(fresh), may_go=may_go if command.auto_prune else None
+        )
+        return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
+
+    def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Any]:
+        """Bring back memories, and let those hold again that live and were superseded."""
+        back, rows = self._bring_back(command, state, limits), state.held.rows
+        found = [rows[one] for one in dict.fromkeys(command.memory_ids) if one in rows]
+        marked = [row for row in found if newer_ones(row, rows)]
+        return [*back, *(MemoryReinstated(memory_id=row.memory_id) for row in marked)]
+
+    def _supersede(
+        self, command: SupersedeMemories, state: LongTerm, _limits: Limits
+    ) -> Sequence[Event]:
+        """Record which memories hold no more, if they are as they were compared."""
+        pairs = {(one.memory_id, one.superseded_by_id): one for one in command.pairs}
         return [
-            Passage(kind.label(row.version, n), digest, row.began)
-            for n, digest in enumerate(row.digests)
+            derived(MemorySuperseded, pair, digest=pair.newer_digest)
+            for pair in pairs.values()
+            if _is_as_compared(pair, state.held.rows)
         ]
-    return (Passage(kind.label(row.version), row.digest, row.began),)
+
+    # --- compaction
+
+    def compressed(self, _rows: Sequence[Row], fields: Mapping[str, Any]) -> MemoriesCompressed:
+        """Return the event that puts a summary with these fields in the place of memories."""
+        return MemoriesCompressed(**fields)
+
+    def behind_summary(self, summary: MemoriesCompressed, state: LongTerm) -> Sequence[Event]:
+        """Put the summary in the place of originals that speak against other memories."""
+        rows, gone = state.held.rows, set(summary.compressed_from_ids)
+        return [
+            MemorySuperseded(
+                memory_id=row.memory_id,
+                superseded_by_id=summary.memory_id,
+                digest=summary.digest,
+                similarity=0.0,
+                evidence=f"the summary has {newest.memory_id}",
+            )
+            for row in rows.values()
+            if row.superseded
+            and row.memory_id not in gone
+            and (newest := next(iter(newer_ones(row, rows)), None)) is not None
+            and newest.memory_id in gone
+        ]
+
+    def told(self, row: Row, events: Events) -> str:
+        """Return a memory as a summariser reads it: with its speaker."""
+        return spoken(self.content(row, events), row.role)
+
+    def is_own(self, event: Any) -> bool:
+        """Say whether an event has the text of one memory, and is about nothing else."""
+        return isinstance(event, MemoryAdded | MemoryUpdated)
+
+    def text_of(self, row: Row) -> Row:
+        """Return the row: it has one text."""
+        return row
+
+    # --- the way back, and purges
+
+    def back(self, life: Life[Row], _limits: Limits) -> tuple[Row, list[Any]]:
+        """Return the last row of a memory, and the event by which it comes back."""
+        return life.row, [_as_it_was(life)]
+
+    def without(
+        self, past: TaintedPast, row: Row, _state: LongTerm, _limits: Limits
+    ) -> list[MemoryUpdated] | None:
+        """Return the event that makes a memory say what others have said of it last."""
+        then = self._left(past)
+        if then is None or isinstance(then, SummaryAdded):
+            return None
+        # Said again even where nothing changes: what is not in its log was not purged.
+        if then.digest == row.digest:
+            return [MemoryUpdated(memory_id=row.memory_id, metadata=then.metadata)]
+        return [derived(MemoryUpdated, then, same=b"", pinned=None)]
+
+    def returning(self, past: TaintedPast, _limits: Limits) -> list[Restored] | None:
+        """Return the event that brings an original back with what others have said of it."""
+        then = self._left(past)
+        return None if then is None else [then]
+
+    def _left(self, past: TaintedPast) -> Restored | None:
+        try:
+            return _as_it_was(self.last(past.memory_id, past.cleaned(MemoryAdded)))
+        except NotFoundError:
+            return None
+
+    # --- reads
+
+    def held_bytes(self, state: LongTerm) -> int:
+        """Return the memory that the state takes: its rows are packed."""
+        return state.rows.size_bytes
+
+    def chain(self, row: Row) -> str | None:
+        """Return the session."""
+        return row.session_id
+
+    def passages(self, row: Row) -> Sequence[Passage]:
+        """Return one passage, the memory; of a summary or a long text, its parts."""
+        if row.original_count:
+            return self.summary_passages(row)
+        digests = row.digests or (row.digest,)
+        return [Passage(label(row.version, n), one, row.began) for n, one in enumerate(digests)]
+
+    def passage_text(self, row: Row, passage_label: int, events: Events) -> str:
+        """Return the memory with its speaker; of a summary or a long text, the part."""
+        if row.original_count:
+            return self.summary_text(row, passage_label, events)
+        return cut.passages(self.content(row, events), row.role)[index_of(passage_label)]
+
+    def data(self, row: Row, events: Events) -> Any:
+        """Return what a summary was made of; None for any other memory."""
+        return self.summary_data(row, events) if row.original_count else None
 
 
-def passage_text(row: Row, label: int, events: Events) -> str:
-    """Return the memory with its speaker; of a summary or a long text, the part."""
-    if row.original_count:
-        return summary_text(row, label, events)
-    return cut.passages(its_content(row, events), row.role)[kind.index_of(label)]
+def _added_or_seen(
+    command: AddMemories, state: LongTerm
+) -> tuple[list[MemoryAdded | MemorySeen], set[str]]:
+    """Return what becomes of the memories, in their order, and whom they need to stay for it.
+
+    Nothing becomes of one that is skipped: the one that stands for it stays. Nor of one that was
+    added before under an id of the caller's own, even if deleted since.
+    """
+    events: list[MemoryAdded | MemorySeen] = []
+    needed: set[str] = set()
+    fresh: dict[str, MemoryAdded] = {}
+    first: dict[Identity, MemoryAdded] = {}
+    for memory in command.memories:
+        if _is_known(command, memory, fresh.get(memory.memory_id), state):
+            continue
+        living = duplicate_of(command, memory, state, first)
+        if living is None:
+            fresh[memory.memory_id] = memory
+            first.setdefault(identity(memory), memory)
+            events.append(memory)
+            continue
+        needed.add(living)
+        if command.on_duplicate == "count":
+            events.append(MemorySeen(memory_id=living, occurred_at_us=memory.occurred_at_us))
+    return events, needed
 
 
-def data(row: Row, events: Events) -> Any:
-    """Return what a summary was made of; None for any other memory."""
-    return summary_data(row, events) if row.original_count else None
+def _is_known(
+    command: AddMemories, memory: MemoryAdded, fresh: MemoryAdded | None, state: LongTerm
+) -> bool:
+    """Say whether this very memory is there, or was.
+
+    :raises InvalidInputError: its id stands for another one.
+    """
+    memory_id, digest = memory.memory_id, memory.digest
+    if isinstance(command.used.get(memory_id), Dropped):
+        return True  # what it said is gone: nobody can tell, and an id is never used again
+    if added_before(command, memory_id, MemoryAdded, "digest", digest):
+        return True
+    known = fresh or state.held.rows.get(memory_id)
+    if known is not None and known.digest != digest:
+        refuse_id(memory_id)
+    return known is not None
 
 
-at_hand = none_at_hand
-indexed_rows = rows
-chain = its_session
-sources = own_version
-content = its_content
-exported = by_age(rows)
-worded = find
-deleted = deleting(MemoryDeleted)
-
-# --- compaction
-
-UNDONE = CompactionUndone
+def _is_as_compared(pair: Pair, rows: Mapping[str, Row]) -> bool:
+    """Say whether both are as they were compared, and it is not known yet."""
+    older, newer = rows.get(pair.memory_id), rows.get(pair.superseded_by_id)
+    if older is None or newer is None or older.settled or age(older) >= age(newer):
+        return False
+    marks = [(mark.by, mark.digest) for mark in older.superseded]
+    same = (older.digest, newer.digest) == (pair.older_digest, pair.newer_digest)
+    return same and (newer.memory_id, newer.digest) not in marks
 
 
-def whose(_row: Row) -> None:
-    """Return nothing: all memories are the user's."""
+def _as_it_was(life: Life[Row]) -> Restored:
+    """Return the event by which a memory comes back, or a summary."""
+    row, began = life.row, life.events[0].data
+    if isinstance(began, Summary):
+        return summary_again(SummaryAdded, began, row)
+    content = life.by_version[row.version].data.content
+    return derived(MemoryRestored, row, content=content, keep=row.keep or life.compressed)
 
 
-def summaries(state: LongTerm) -> Iterable[Row]:
-    """Return the living summaries."""
-    return map(state.held.rows.__getitem__, state.summaries.ids)
-
-
-def compressed(_rows: Sequence[Row], fields: Mapping[str, Any]) -> MemoriesCompressed:
-    """Return the event that puts a summary with these fields in the place of memories."""
-    return MemoriesCompressed(**fields)
-
-
-def told(row: Row, events: Events) -> str:
-    """Return a memory as a summariser reads it: with its speaker."""
-    return spoken(its_content(row, events), row.role)
-
-
-def is_own(event: Any) -> bool:
-    """Say whether an event has the text of one memory, and is about nothing else."""
-    return isinstance(event, MemoryAdded | MemoryUpdated)
+KIND = LongTermKind()

@@ -10,54 +10,27 @@ made of all that must be the same, which is compared in full afterwards.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
-from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.base.errors import NotFoundError
-from memory_actors.base.quota import Limits
 from memory_actors.kinds import passages
-from memory_actors.kinds.compacting import (
-    Compactable,
-    CompactedDraft,
-    Summaries,
-    summary_again,
-    summary_row,
-)
-from memory_actors.kinds.last_rows import Life, Lives
+from memory_actors.kinds.compacting import Compactable, Compacted
 from memory_actors.kinds.long_term.events import (
-    CompactionUndone,
-    Event,
-    MemoriesCompressed,
-    MemoriesPruned,
-    MemoryAdded,
-    MemoryDeleted,
     MemoryReinstated,
-    MemoryRestored,
     MemorySeen,
-    MemorySuperseded,
     MemoryUnmarked,
     MemoryUpdated,
-    SummaryAdded,
-    SummaryEvent,
     Superseded,
-    registry,
 )
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
-from memory_actors.kinds.rows import Held, derived, new_row, updated_row
-from memory_actors.kinds.tainted import TaintedPast
+from memory_actors.kinds.rows import Held, updated_row
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
-AboutOne: TypeAlias = (
-    MemoryUpdated | MemorySeen | MemorySuperseded | MemoryUnmarked | MemoryReinstated
-)
-"""Changes one living memory."""
-
 # --- which say the same
 
 Identity: TypeAlias = tuple[bytes, str | None, bytes]
@@ -107,12 +80,10 @@ def _key(row: Row) -> int:
 ROWS = Form(Row, _key)
 
 
-class LongTerm(msgspec.Struct, frozen=True):
+class LongTerm(Compacted[Row], frozen=True):
     """The living memories, and how many were pruned so far."""
 
     held: Held[Row] = Held(PackedRows(ROWS))
-    pruned: int = 0
-    summaries: Summaries = Summaries()
 
     def named(self, one: Any) -> list[str]:
         """Return the memories that may say the same as a row, or a `MemoryAdded`, by their ids."""
@@ -125,80 +96,9 @@ class LongTerm(msgspec.Struct, frozen=True):
         return self.held.rows
 
 
-initial = LongTerm()
-
-
-def fold(state: LongTerm, events: Iterable[Recorded[Event]]) -> LongTerm:
-    """Fold many events into the state."""
-    draft = _Draft(state)
-    for recorded in events:
-        _FOLD[type(recorded.data)](draft, recorded.data, recorded)
-    return draft.folded()
-
-
-class _Draft(CompactedDraft[Row]):
-    """The rows of a state that change in place."""
-
-    __slots__ = ("pruned",)
-
-    def __init__(self, state: LongTerm):
-        super().__init__(state.held, state.summaries)
-        self.pruned = state.pruned
-
-    def folded(self) -> LongTerm:
-        """Return what has become of the state."""
-        return LongTerm(self.finish(), self.pruned, self.summaries)
-
-
-def _add(draft: _Draft, event: MemoryAdded, recorded: Recorded[Event]) -> None:
-    parts = passages.digests(event.content, event.role)
-    draft.put(new_row(Row, recorded, began=recorded.version, digests=parts))
-
-
-def _change(draft: _Draft, event: AboutOne, recorded: Recorded[Event]) -> None:
-    row = draft.rows.get(event.memory_id)
-    if row is not None:
-        draft.put(_changed(row, event, recorded))
-
-
-def _delete(draft: _Draft, event: MemoryDeleted | CompactionUndone, _: Recorded[Event]) -> None:
-    draft.discard(event.memory_id)
-
-
-def _prune(draft: _Draft, event: MemoriesPruned, _recorded: Recorded[Event]) -> None:
-    for memory_id in event.memory_ids:
-        draft.discard(memory_id)
-    draft.pruned += len(event.memory_ids)
-
-
-def _compress(draft: _Draft, event: MemoriesCompressed, recorded: Recorded[Event]) -> None:
-    for memory_id in event.compressed_from_ids:
-        draft.discard(memory_id)
-    _summarise(draft, event, recorded)
-
-
-def _summarise(draft: _Draft, _event: SummaryEvent, recorded: Recorded[Event]) -> None:
-    draft.put(summary_row(Row, recorded, session_id=None, role=None, began=recorded.version))
-
-
-_FOLD: Mapping[type, Callable[[_Draft, Any, Recorded[Any]], None]] = {
-    MemoryAdded: _add,
-    MemoryRestored: _add,
-    MemoryUpdated: _change,
-    MemorySeen: _change,
-    MemorySuperseded: _change,
-    MemoryUnmarked: _change,
-    MemoryReinstated: _change,
-    MemoryDeleted: _delete,
-    CompactionUndone: _delete,
-    MemoriesPruned: _prune,
-    MemoriesCompressed: _compress,
-    SummaryAdded: _summarise,
-}
-
-
-def _changed(row: Row, event: AboutOne, recorded: Recorded[Any]) -> Row:
+def changed(row: Row, recorded: Recorded[Any]) -> Row:
     """Return a row after an event about it alone."""
+    event = recorded.data
     if isinstance(event, MemoryUpdated):
         # What it says now was said once.
         parts = () if event.content is None else passages.digests(event.content, row.role)
@@ -221,7 +121,7 @@ def _changed(row: Row, event: AboutOne, recorded: Recorded[Any]) -> Row:
 # --- snapshot
 
 
-class Dump(msgspec.Struct, frozen=True):
+class Dumped(msgspec.Struct, frozen=True):
     """The state as it is held, in one piece."""
 
     rows: Packed = Packed()
@@ -234,36 +134,7 @@ class Dump(msgspec.Struct, frozen=True):
     bytes_after: int = 0
 
 
-def dump(state: LongTerm) -> Dump:
-    """Return the state as plain data."""
-    held, sums = state.held, state.summaries
-    told = {"summaries": tuple(sorted(sums.ids)), "pruned": state.pruned}
-    return derived(Dump, held, sums, rows=state.rows.packed(), **told)
-
-
-def load(dumped: Dump) -> LongTerm:
-    """Return the state back."""
-    rows = PackedRows.unpacked(ROWS, dumped.rows)
-    summaries = derived(Summaries, dumped, ids=Map(dict.fromkeys(dumped.summaries)))
-    return LongTerm(derived(Held, dumped, rows=rows), dumped.pruned, summaries)
-
-
-def in_one_piece(state: LongTerm) -> LongTerm:
-    """Return the same state with all rows packed, which take less room so. Slow: for a thread."""
-    return replace(state, held=replace(state.held, rows=state.rows.in_one_piece()))
-
-
-def over(now: LongTerm, then: LongTerm, packed: LongTerm) -> LongTerm:
-    """Return a state as changes of a packed one, which is the one that there was `then`."""
-    return replace(now, held=replace(now.held, rows=now.rows.over(then.rows, packed.rows)))
-
-
 # --- look-ups
-
-
-def find(state: LongTerm, memory_id: str) -> Row | None:
-    """Return a living memory's row."""
-    return state.held.rows.get(memory_id)
 
 
 def age(row: Row) -> tuple[int, int]:
@@ -288,44 +159,3 @@ def newer_ones(row: Row, rows: Mapping[str, Row], as_of_us: int | None = None) -
         if (newer := rows.get(mark.by)) is not None and newer.digest == mark.digest
     ]
     return sorted(found, key=_true_since_us, reverse=True)
-
-
-# --- a memory that has gone
-
-LIVES = Lives("memory", registry, initial, fold, find)
-Restored: TypeAlias = MemoryRestored | SummaryAdded
-
-
-def as_it_was(life: Life[Row]) -> Restored:
-    """Return the event by which a memory comes back, or a summary."""
-    row, began = life.row, life.events[0].data
-    if isinstance(began, SummaryEvent):
-        return summary_again(SummaryAdded, began, row)
-    content = life.by_version[row.version].data.content
-    return derived(MemoryRestored, row, content=content, keep=row.keep or life.compressed)
-
-
-def without(
-    past: TaintedPast, row: Row, _state: LongTerm, _limits: Limits
-) -> list[MemoryUpdated] | None:
-    """Return the event that makes a memory say what others have said of it last."""
-    then = _left(past)
-    if then is None or isinstance(then, SummaryAdded):
-        return None
-    # Said again even where nothing changes: what is not in its log was not purged.
-    if then.digest == row.digest:
-        return [MemoryUpdated(memory_id=row.memory_id, metadata=then.metadata)]
-    return [derived(MemoryUpdated, then, same=b"", pinned=None)]
-
-
-def returning(past: TaintedPast, _limits: Limits) -> list[Restored] | None:
-    """Return the event that brings an original back with what others have said of it."""
-    then = _left(past)
-    return None if then is None else [then]
-
-
-def _left(past: TaintedPast) -> Restored | None:
-    try:
-        return as_it_was(LIVES.last(past.memory_id, past.cleaned(MemoryAdded)))
-    except NotFoundError:
-        return None

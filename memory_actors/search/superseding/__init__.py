@@ -2,7 +2,7 @@
 
 `ByRules` is the default: the forms of facts, no model. `OpenAISuperseding` asks a language model
 (extra `llm`), `CallableSuperseding` a function of yours. What comes of it is recorded as an event:
-see kinds/long_term/superseding.py.
+see kinds/long_term/__init__.py.
 """
 
 from memory_actors.search.superseding.llm import OpenAISuperseding

@@ -208,7 +208,7 @@ class ContextDocument(ContextWriting):
         """
         text_bytes(query, "query", QUERY_BYTES_MAX)
         check_top_k(top_k)
-        with self._scope.measured("SearchArchive", context.NAME):
+        with self._scope.measured("SearchArchive", context.KIND.NAME):
             async with self._scope.searching() as live:
                 hits = await self._hits(live, query, top_k)
         return [_hit(hit) for hit in hits[:top_k]]
@@ -218,7 +218,7 @@ class ContextDocument(ContextWriting):
         asked = top_k
         while True:
             now_us = self._scope.now_us()
-            request = Query(query, [context], asked, now_us, folds=False)
+            request = Query(query, [context.KIND], asked, now_us, folds=False)
             hits = await retrieval.retrieve(self._scope.services, live, request)
             mine = [hit for hit in hits if hit.data["document"] == self.name]
             if len(mine) >= top_k or len(hits) < asked:
@@ -251,7 +251,7 @@ class ContextDocument(ContextWriting):
         """
         check_name(entry_id, "entry_id")
         state = await self._scope.state()
-        row = context.find(state.context, entry_id)
+        row = context.KIND.find(state.context, entry_id)
         if row is None or row.document != self.name:
             raise NotFoundError(f"no entry {entry_id!r} in {self.name}: never there, or removed")
         await self.note_read(entry_id)
@@ -299,7 +299,7 @@ class ContextDocument(ContextWriting):
 
     async def _read(self, rows: Sequence[Row]) -> list[ContextEntry]:
         """Return archived entries, their texts from the log."""
-        found = [Found(context, row) for row in rows]
+        found = [Found(context.KIND, row) for row in rows]
         events = await texts(self._scope.services.log, self._scope.stream, found)
         return [
             _entry(

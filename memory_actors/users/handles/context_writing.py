@@ -64,9 +64,8 @@ class BlockData(msgspec.Struct, frozen=True, kw_only=True):
 class ContextWriting(Handle):
     """Makes and carries out the commands about context documents."""
 
-    kind: ClassVar[Kind] = context
+    kind: ClassVar[Kind] = context.KIND
     takes = taken(BlockInserted, "key")
-    _delete_command = commands.DeleteEntry
 
     # --- as all kinds
 

@@ -25,7 +25,7 @@ from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.ordering import SortKey, ordering
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.structured.state import (
+from memory_actors.kinds.structured import (
     DocumentPut,
     DocumentUpdated,
     Row,
@@ -46,10 +46,8 @@ Valued = tuple[Row, Any]
 class Documents(Handle):
     """JSON objects by collection and key, at most 5,000 and 50 MB by default."""
 
-    kind: ClassVar[Kind] = structured
+    kind: ClassVar[Kind] = structured.KIND
     takes = taken(DocumentPut)
-    _delete_command = structured.DeleteDocument
-    _restore_command = structured.RestoreDocuments
     _content_bytes_max = LONG_BYTES_MAX
 
     async def put(
@@ -100,8 +98,8 @@ class Documents(Handle):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self.lasting(ttl_s)._write(command, [text])  # noqa: SLF001 - this handle
-        known = structured.find_key(written.reply.before.structured, collection, key)
-        row = structured.find_key(written.reply.state.structured, collection, key)
+        known = written.reply.before.structured.held.named(collection, key)
+        row = written.reply.state.structured.held.named(collection, key)
         return self._receipt_of_put(new.memory_id, known, row, written)
 
     async def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> Document:
@@ -166,7 +164,7 @@ class Documents(Handle):
 
     async def collections(self) -> dict[str, int]:
         """Return how many documents each collection has, by name."""
-        return dict(structured.collections((await self._scope.state()).structured))
+        return dict(structured.KIND.collections((await self._scope.state()).structured))
 
     # --- as all kinds
 
@@ -207,14 +205,14 @@ class Documents(Handle):
         """Return the documents that match, in order, and the state that they are of."""
         async with self._scope.live() as live:
             state = live.state
-            rows = list(structured.rows_of(state.structured, check_name(collection, "collection")))
+            rows = list(state.structured.held.of_group(check_name(collection, "collection")))
             values = await live.values.of(rows)
         choose = partial(_chosen, rows, values, matches, by)
         return await anyio.to_thread.run_sync(choose), state
 
     def _row(self, state: Structured, collection: str, key: str) -> Row:
-        row = structured.find_key(state, collection, check_name(key, "key"))
-        row = row or structured.find(state, key)
+        row = state.held.named(collection, check_name(key, "key"))
+        row = row or structured.KIND.find(state, key)
         if row is None:
             raise NotFoundError(f"no document {key!r} in collection {collection!r}")
         return row

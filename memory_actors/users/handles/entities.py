@@ -35,10 +35,6 @@ from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived
-from memory_actors.users.handles.entity_parts import (
-    observation_of,
-    resolve,
-)
 from memory_actors.users.handles.handle import Handle, New
 from memory_actors.users.handles.item_fields import taken
 
@@ -53,11 +49,8 @@ class EntityGraph(Handle):
     Where an entity is asked for, its id or its name will do. Times are when something was true.
     """
 
-    kind: ClassVar[Kind] = entity
+    kind: ClassVar[Kind] = entity.KIND
     takes = taken(EntityAdded, "key")
-    _update_command = entity.UpdateEntity
-    _delete_command = entity.DeleteEntity
-    _restore_command = entity.RestoreEntities
 
     # --- write
 
@@ -144,7 +137,7 @@ class EntityGraph(Handle):
         self._scope.check_writable()
         new, from_us = self._new(memory_id), time_us(valid_from, "valid_from")
         state = (await self._scope.state()).entity
-        ends = resolve(state, source), resolve(state, target)
+        ends = _resolve(state, source), _resolve(state, target)
         relation = check_name(relation, "relation")
         if fact is not None:
             content_bytes(fact)
@@ -184,7 +177,7 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         state = await self._scope.state()
-        row = entity.find(state.entity, check_name(relationship_id, "relationship_id"))
+        row = entity.KIND.find(state.entity, check_name(relationship_id, "relationship_id"))
         if not isinstance(row, graph.RelationshipRow):
             raise NotFoundError(f"no relationship {relationship_id!r}: never there, or deleted")
         now_us, at_us = self._scope.now_us(), time_us(at, "at")
@@ -203,7 +196,7 @@ class EntityGraph(Handle):
         """
         self._scope.check_writable()
         state = await self._scope.state()
-        row = entity.find(state.entity, check_name(entity_ref, "entity"))
+        row = entity.KIND.find(state.entity, check_name(entity_ref, "entity"))
         return await self._delete(row or await self._entity(entity_ref))
 
     # --- read
@@ -216,7 +209,7 @@ class EntityGraph(Handle):
         """
         check_optional_name(type, "type")
         state = await self._scope.state()
-        row = resolve(state.entity, entity_ref, type)
+        row = _resolve(state.entity, entity_ref, type)
         (found,) = await self._read_as(Entity, [row], state.provenance)
         return found
 
@@ -240,7 +233,7 @@ class EntityGraph(Handle):
         walk = partial(
             graph.relationships,
             state.entity.graph,
-            resolve(state.entity, entity_ref).memory_id,
+            _resolve(state.entity, entity_ref).memory_id,
             as_of_us=at_us,
             relation=relation,
             direction=way,
@@ -271,7 +264,7 @@ class EntityGraph(Handle):
         walk = partial(
             graph.neighbours,
             state.entity.graph,
-            resolve(state.entity, entity_ref).memory_id,
+            _resolve(state.entity, entity_ref).memory_id,
             depth,
             relation=relation,
             direction=way,
@@ -280,7 +273,7 @@ class EntityGraph(Handle):
         )
         found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
         ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
-        known = (entity.find(state.entity, memory_id) for memory_id in ids)
+        known = (entity.KIND.find(state.entity, memory_id) for memory_id in ids)
         rows = [row for row in known if row is not None]
         read = {one.memory_id: one for one in await self._read_rows(rows, state.provenance)}
         return [
@@ -319,7 +312,7 @@ class EntityGraph(Handle):
     # --- how
 
     async def _entity(self, entity_ref: str) -> entity.EntityRow:
-        return resolve((await self._scope.state()).entity, entity_ref)
+        return _resolve((await self._scope.state()).entity, entity_ref)
 
     def _time(self, as_of: Time | None) -> int:
         at_us = time_us(as_of, "as_of")
@@ -345,7 +338,7 @@ class EntityGraph(Handle):
         known = entity.named(state.entity, name, type)
         if known is not None:  # it is found by the spelling that it was given first
             name, type = known.name, known.type  # noqa: A001 - the field's own word
-        checked = tuple(observation_of(name, text) for text in observations)
+        checked = tuple(_observation_of(name, text) for text in observations)
         command = entity.AddEntity(
             now_us=new.now_us,
             own_ids=new.own_ids,
@@ -372,3 +365,32 @@ class EntityGraph(Handle):
     def _exclusive(self, relation: str) -> bool:
         known = self._scope.services.settings.exclusive_relations
         return relation_key(relation) in map(relation_key, known)
+
+
+def _resolve(state: entity.Entities, entity_ref: str, type: str | None = None) -> entity.EntityRow:  # noqa: A002
+    """Return the entity with this id or name.
+
+    :raises NotFoundError: there is none.
+    :raises InvalidInputError: several have this name.
+    """
+    row = entity.KIND.find(state, check_name(entity_ref, "entity"))
+    if isinstance(row, entity.EntityRow):
+        return row
+    found = entity.find_named(state, entity_ref, type)
+    if not found:
+        raise NotFoundError(f"no entity {entity_ref!r}: add it first, with add_entity")
+    if len(found) > 1:
+        types = ", ".join(sorted(one.type for one in found))
+        raise InvalidInputError(
+            f"several entities are named {entity_ref!r} (types {types}): give the id of one"
+        )
+    return found[0]
+
+
+def _observation_of(name: str, text: str) -> entity.Observation:
+    """Return an observation of an entity, checked."""
+    size_bytes = content_bytes(text)
+    text = plain(text)
+    return entity.Observation(
+        text=text, size_bytes=size_bytes, digest=text_digest(observation_text(name, text))
+    )

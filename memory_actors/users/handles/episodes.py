@@ -57,14 +57,8 @@ class Episodes(Summarized):
     the rest. When an agent has too many episodes, its oldest finished one leaves, failed ones last.
     """
 
-    kind: ClassVar[CompactedKind] = episodic
+    kind: ClassVar[CompactedKind] = episodic.KIND
     takes = taken(EpisodeStarted)
-    _update_command = episodic.UpdateEpisode
-    _delete_command = episodic.DeleteEpisode
-    _restore_command = episodic.RestoreEpisodes
-    _compress_command = episodic.CompressEpisodes
-    _undo_command = episodic.UndoEpisodeCompaction
-    _add_summary_command = episodic.AddEpisodeSummary
 
     async def start(
         self,
@@ -170,7 +164,7 @@ class Episodes(Summarized):
         :raises NotFoundError: there is none with this id.
         """
         state = await self._scope.state()
-        row = episodic.find(state.episodic, check_name(episode_id, "episode_id"))
+        row = episodic.KIND.find(state.episodic, check_name(episode_id, "episode_id"))
         if row is None:
             raise NotFoundError(
                 f"no episode {episode_id!r}: never there, evicted, deleted, or compressed into a "
@@ -183,7 +177,7 @@ class Episodes(Summarized):
         """Return an agent's episodes, newest first."""
         count = check_count(limit, "limit")
         state = await self._scope.state()
-        rows = episodic.rows_of(state.episodic, self._agent(agent_id))
+        rows = state.episodic.held.of_group(self._agent(agent_id))
         newest = sorted(rows, key=lambda row: (-row.occurred_at_us, -row.version))
         return await self._read_as(Episode, newest[:count], state.provenance)
 

@@ -39,7 +39,7 @@ from memory_actors.base.validation import (
     plain,
     time_us,
 )
-from memory_actors.kinds.kind import Add, Command, Condition, Delete, Kind, Pruned, Restore, Update
+from memory_actors.kinds.kind import Add, Command, Condition, Kind, Pruned, Restore
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.in_flight import EmbeddingRequest
@@ -108,9 +108,6 @@ class Handle(metaclass=ABCMeta):
     kind: ClassVar[Kind]
     takes: ClassVar[frozenset[str]]
     """The optional fields of an `Item` that mean something for this kind."""
-    _update_command: ClassVar[type[Update]]
-    _delete_command: ClassVar[type[Delete]]
-    _restore_command: ClassVar[type[Restore] | None] = None
     _content_bytes_max: ClassVar[int] = CONTENT_BYTES_MAX
 
     def __init__(self, scope: Scope):
@@ -125,7 +122,7 @@ class Handle(metaclass=ABCMeta):
     ) -> tuple[Command, list[str]]:
         """Return the command that replaces a memory's text, its metadata or both, and new texts."""
         texts = [] if content is None else [self._found_by(row, content)]
-        command = self._update_command(
+        command = self.kind.UPDATE(
             now_us=self._scope.now_us(),
             memory_id=row.memory_id,
             content=content,
@@ -198,7 +195,7 @@ class Handle(metaclass=ABCMeta):
 
     async def _delete(self, row: Any, matches: Predicate | None = None) -> Receipt:
         """Delete a memory, if it `matches` when that is decided."""
-        command = self._delete_command(now_us=self._scope.now_us(), memory_id=row.memory_id)
+        command = self.kind.DELETE(now_us=self._scope.now_us(), memory_id=row.memory_id)
         command = _on_condition(command, row, matches)
         return self._receipt(row.memory_id, "delete", await self._write(command), row)
 
@@ -207,9 +204,9 @@ class Handle(metaclass=ABCMeta):
 
         :raises InvalidInputError: this kind keeps nothing that could come back.
         """
-        if self._restore_command is None:
+        if self.kind.RESTORE is None:
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be restored: it is not kept")
-        return self._restore_command(now_us=self._scope.now_us(), memory_ids=tuple(memory_ids))
+        return self.kind.RESTORE(now_us=self._scope.now_us(), memory_ids=tuple(memory_ids))
 
     async def _restored(self, command: Restore) -> list[Receipt]:
         """Carry out a command that brings memories back, all or none; return a receipt for each.

@@ -37,7 +37,7 @@ from memory_actors.kinds.long_term.state import Identity, identity
 from memory_actors.kinds.passages import passages
 from memory_actors.kinds.phrasing import normalised, spoken, text_digest
 from memory_actors.kinds.short_term import AddMessage
-from memory_actors.kinds.turn import AddTurn
+from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import Written
@@ -58,15 +58,9 @@ ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 class LongTermMemory(Summarized):
     """Facts, at most 100,000 by default; old ones become summaries."""
 
-    kind: ClassVar[CompactedKind] = long_term
+    kind: ClassVar[CompactedKind] = long_term.KIND
     takes = taken(MemoryAdded, "idempotency_key", "on_duplicate")
-    _update_command = long_term.UpdateMemory
-    _delete_command = long_term.DeleteMemory
-    _restore_command = long_term.RestoreMemories
     _content_bytes_max = LONG_BYTES_MAX
-    _compress_command = long_term.CompressMemories
-    _undo_command = long_term.UndoCompaction
-    _add_summary_command = long_term.AddSummary
 
     async def add_many(
         self,

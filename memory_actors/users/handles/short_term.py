@@ -28,10 +28,8 @@ class ShortTermMemory(Handle):
     own or of the handle, a message goes to the session "default".
     """
 
-    kind: ClassVar[Kind] = short_term
+    kind: ClassVar[Kind] = short_term.KIND
     takes = taken(short_term.MessageAdded)
-    _update_command = short_term.UpdateMessage
-    _delete_command = short_term.DeleteMessage
 
     @property
     def ttl(self) -> int:
@@ -73,14 +71,15 @@ class ShortTermMemory(Handle):
 
         `ttl_s` of each says how many seconds it has left.
         """
-        with self._scope.measured("Messages", short_term.NAME):
+        with self._scope.measured("Messages", short_term.KIND.NAME):
             now_us = self._scope.now_us()
             confirmed = await self._scope.state()
-            state = short_term.at(confirmed.short_term, now_us)
+            state = short_term.KIND.at(confirmed.short_term, now_us)
             origins = confirmed.provenance
-            session = state.session(self._session(session_id))
-            first = 0 if last is None else max(0, len(session.rows) - check_count(last, "last"))
-            read = await self._read_rows(session.rows[first:], origins)
+            name = self._session(session_id)
+            rows, session = state.session(name), state.sessions.get(name, short_term.Session())
+            first = 0 if last is None else max(0, len(rows) - check_count(last, "last"))
+            read = await self._read_rows(rows[first:], origins)
             left_s = (session.expires_at_us - now_us) / 1e6
             return [msgspec.structs.replace(message, ttl_s=left_s) for message in read]
 

@@ -12,13 +12,10 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
 from memory_actors.kinds.compacting import (
-    AddAnySummary,
     AnySummaryAdded,
     CompactedKind,
-    Compress,
     Compressed,
     Summary,
-    UndoAnyCompaction,
     passages_of,
 )
 from memory_actors.kinds.kind import Row
@@ -46,9 +43,6 @@ class Summarized(Handle):
     """The handle of a kind whose old memories summaries can replace."""
 
     kind: ClassVar[CompactedKind]
-    _compress_command: ClassVar[type[Compress]]
-    _undo_command: ClassVar[type[UndoAnyCompaction]]
-    _add_summary_command: ClassVar[type[AddAnySummary]]
 
     async def _compress(self, summary: Compressed, originals: Sequence[Row]) -> Written:
         """Put a summary in the place of memories; no events if one of them has changed meanwhile.
@@ -60,7 +54,7 @@ class Summarized(Handle):
         """
         passages = _passages(summary)
         await self._scope.embeddings.embed(passages, background=True)
-        command = self._compress_command(
+        command = self.kind.COMPRESS(
             now_us=self._scope.now_us(),
             summary=summary,
             originals=tuple((row.memory_id, row.version) for row in originals),
@@ -73,7 +67,7 @@ class Summarized(Handle):
         :raises QuotaExceededError: there is no room for all of them; nothing was done.
         :raises NotFoundError: there is no such summary, or an original is in the log no more.
         """
-        command = self._undo_command(
+        command = self.kind.UNDO(
             now_us=self._scope.now_us(), memory_id=memory_id, memory_ids=tuple(originals)
         )
         return await self._restored(command)
@@ -86,7 +80,7 @@ class Summarized(Handle):
         """
         now_us, summary = self._scope.now_us(), self._checked_summary(memory)
         own_ids = (memory.memory_id,)
-        command = self._add_summary_command(now_us=now_us, summary=summary, own_ids=own_ids)
+        command = self.kind.ADD_SUMMARY(now_us=now_us, summary=summary, own_ids=own_ids)
         written = await self._write(command, _passages(summary))
         return self._receipt(memory.memory_id, "add", written, summary)
 

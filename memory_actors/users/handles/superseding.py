@@ -115,7 +115,7 @@ async def _pairs(
     for recorded in events:
         event = recorded.data
         new = type(event) is MemoryAdded or isinstance(event, MemoryUpdated)
-        row = long_term.find(live.state.long_term, event.memory_id) if new else None
+        row = long_term.KIND.find(live.state.long_term, event.memory_id) if new else None
         if row is None or event.content is None or not _is_fact(row):
             continue
         near = _near(live, row, ahead or deciding.reach(event.content))
@@ -138,14 +138,14 @@ def may_supersede(role: str | None, size_bytes: int) -> bool:
 
 def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
     """Return the facts to compare a memory that is new with, and their cosines, nearest first."""
-    index = live.indexes.get(long_term) if reach.count_max else None
+    index = live.indexes.get(long_term.KIND) if reach.count_max else None
     if index is None:
         return []
     near: list[tuple[Row, float]] = []
     for one, cosine in _nearest(index, row, reach):
         if cosine < reach.similarity_min:
             break
-        other = long_term.find(live.state.long_term, index.owner(one) or "")
+        other = long_term.KIND.find(live.state.long_term, index.owner(one) or "")
         if other is not None and other.memory_id != row.memory_id and _is_fact(other):
             near.append((other, cosine))
     return near[: min(reach.count_max, NEAR_MAX)]
@@ -173,13 +173,13 @@ async def _read(
 ) -> list[_Compared]:
     """Return a memory that is new, and behind it those near it, with their texts."""
     events = await texts(
-        scope.services.log, live.stream, [Found(long_term, one) for one, _ in near]
+        scope.services.log, live.stream, [Found(long_term.KIND, one) for one, _ in near]
     )
     itself = _Compared(row, _statement(row, text, 1.0))
     return [
         itself,
         *(
-            _Compared(one, _statement(one, long_term.content(one, events), cosine))
+            _Compared(one, _statement(one, long_term.KIND.content(one, events), cosine))
             for one, cosine in near
         ),
     ]

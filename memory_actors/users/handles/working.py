@@ -23,10 +23,8 @@ class WorkingMemory(Handle):
     Writes are acknowledged at once and on disk within 50 ms (durability `relaxed`).
     """
 
-    kind: ClassVar[Kind] = working
+    kind: ClassVar[Kind] = working.KIND
     takes = taken(working.KeySet)
-    _update_command = working.UpdateKey
-    _delete_command = working.DeleteKey
 
     async def set(
         self,
@@ -60,9 +58,9 @@ class WorkingMemory(Handle):
 
     async def get(self, key: str, default: Any = None) -> Any:
         """Return a key's value, which counts as a use of it; `default` if there is none."""
-        with self._scope.measured("GetKey", working.NAME):
+        with self._scope.measured("GetKey", working.KIND.NAME):
             async with self._scope.live() as live:
-                row = live.state.working.held.get(check_name(key, "key"))
+                row = working.KIND.named(live.state.working, check_name(key, "key"))
                 if row is None:
                     return default
                 live.touch(row.memory_id)
@@ -79,10 +77,9 @@ class WorkingMemory(Handle):
 
     async def items(self) -> dict[str, Any]:
         """Return all keys and values, in the order they were last set; a use of none of them."""
-        with self._scope.measured("Items", working.NAME):
-            state = await self._scope.state()
-            held = state.working.held
-            return {key: json_copy(row.value, "value") for key, row in held.items()}
+        with self._scope.measured("Items", working.KIND.NAME):
+            rows = working.KIND.rows((await self._scope.state()).working)
+            return {row.key: json_copy(row.value, "value") for row in rows}
 
     # --- as all kinds
 
@@ -119,6 +116,6 @@ class WorkingMemory(Handle):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command)
-        row = written.reply.state.working.held[key]
-        known = written.reply.before.working.held.get(key)
-        return self._receipt_of_put(row.memory_id, known, row, written)
+        row = working.KIND.named(written.reply.state.working, key)
+        known = working.KIND.named(written.reply.before.working, key)
+        return self._receipt_of_put(new.memory_id, known, row, written)

@@ -438,7 +438,7 @@ async def test_a_text_that_another_user_compressed_is_embedded_again(tmp_path: A
         other = memory.user("eve")
         await other.add_many([Item(content=f"{LOGIN} #{n}") for n in range(12)])
         async with memory._services.runtime.use("user:eve") as live:
-            live.indexes.get(long_term).late._bytes_max = 0
+            live.indexes.get(long_term.KIND).late._bytes_max = 0
         await other.add("leaves no room for token states")
         before = await scores(other)
         await memory.compact("ada")

@@ -114,7 +114,7 @@ async def test_fifty_topics_give_about_fifty_summaries(noted: Any) -> None:
 
 async def vectors_of_all(user: UserMemory) -> Any:
     async with user._scope.live() as live:
-        old = Old(long_term, list(long_term.rows(live.state.long_term)))
+        old = Old(long_term.KIND, list(long_term.KIND.rows(live.state.long_term)))
     return await vectors_of(user._scope, old)
 
 

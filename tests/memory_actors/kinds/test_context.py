@@ -65,7 +65,7 @@ class User:
 
     def __init__(self, limits: Limits | None = None, soft: int = 1_500, hard: int = 2_000):
         self.limits, self.budget = limits or Limits(), budget(soft, hard)
-        self.state, self.log, self.now_us = context.initial, [], 0
+        self.state, self.log, self.now_us = context.KIND.initial, [], 0
 
     def do(self, command_type: type, **fields: Any) -> list[Any]:
         self.now_us += 10
@@ -73,11 +73,11 @@ class User:
         events = self.decide(make(now_us=self.now_us, **self.filled(command_type, fields)))
         for event in events:
             self.log.append(recorded(event, len(self.log) + 1))
-            self.state = context.fold(self.state, self.log[-1:])
+            self.state = context.KIND.fold(self.state, self.log[-1:])
         return events
 
     def decide(self, command: Any) -> list[Any]:
-        return list(context.decide(command, self.state, self.limits))
+        return list(context.KIND.decide(command, self.state, self.limits))
 
     def filled(self, command_type: type, fields: dict[str, Any]) -> dict[str, Any]:
         if "room" in command_type.__struct_fields__:
@@ -93,7 +93,7 @@ class User:
         return fields
 
     def past(self, memory_id: str) -> list[Any]:
-        return [one for one in self.log if memory_id in context.registry.keys(one.data)]
+        return [one for one in self.log if memory_id in context.KIND.registry.keys(one.data)]
 
     def add(self, memory_id: str, section: str, said: str, **fields: Any) -> list[Any]:
         return self.do(
@@ -147,7 +147,7 @@ def test_text_before_the_first_heading_is_a_section(user: User) -> None:
 def test_entries_of_several_lines_are_one_entry(user: User) -> None:
     user.add("e", "Work", "one\ntwo")
     assert user.text().endswith("- one\n  two\n")
-    assert context.content(block(user.state, "e"), {}) == "one\ntwo"
+    assert context.KIND.content(block(user.state, "e"), {}) == "one\ntwo"
 
 
 def test_an_entry_added_again_changes_nothing(user: User) -> None:
@@ -221,9 +221,9 @@ def test_a_heading_is_no_entry(user: User) -> None:
     ):  # fmt: skip
         with pytest.raises(NotFoundError):
             user.do(command, **fields)
-    assert context.find(user.state, "h-a") is None
-    assert context.tally(user.state).count == 4
-    assert [row.memory_id for row in context.rows(user.state)] == ["a", "b", "c", "d"]
+    assert context.KIND.find(user.state, "h-a") is None
+    assert context.KIND.tally(user.state).count == 4
+    assert [row.memory_id for row in context.KIND.rows(user.state)] == ["a", "b", "c", "d"]
 
 
 # --- limits
@@ -461,17 +461,17 @@ def test_if_there_can_be_no_room_nothing_is_written() -> None:
     user.add("free", "", "1")
     with pytest.raises(ContextLimitError):
         user.add("new", "", "1 2 3 4", auto_archive=True)
-    assert context.find(user.state, "free").archived is False
+    assert context.KIND.find(user.state, "free").archived is False
 
 
 def test_archived_entries_are_found_by_text(user: User) -> None:
     """An archived entry is found by its text, and a living one is not."""
-    assert context.passages(block(user.state, "a")) == ()
+    assert context.KIND.passages(block(user.state, "a")) == ()
     user.archive("a")
     row = block(user.state, "a")
-    (passage,) = context.passages(row)
+    (passage,) = context.KIND.passages(row)
     events = {one.version: one for one in user.log}
-    assert context.passage_text(row, passage.label, events) == "a said"
+    assert context.KIND.passage_text(row, passage.label, events) == "a said"
     assert passage.digest == hashlib.sha256(b"a said").digest()[:16]
     assert row.section == Section("h-a", "Tastes", "## Tastes\n\n", "V")
 
@@ -499,7 +499,7 @@ def test_a_deleted_document_is_gone_with_its_archive(
     user.archive("a")
     (event,) = user.do(DeleteDocuments, documents=(DOC,))
     assert set(event.memory_ids) == {"a", "b", "c", "d", "h-a", "h-c"}
-    assert user.state == context.initial
+    assert user.state == context.KIND.initial
     user.do(RestoreEntries, memory_ids=("a", "b"))
     assert user.text() == "## Tastes\n\n- a said\n- b said\n\n"
     with pytest.raises(NotFoundError):
@@ -557,7 +557,7 @@ def test_an_imported_block_whose_rank_is_taken_stands_right_behind() -> None:
 
 
 def test_events_about_what_is_not_there_change_nothing() -> None:
-    given = Given(context, EntriesTouched(memory_ids=("none",)), DocumentCreated(document="d"))
+    given = Given(context.KIND, EntriesTouched(memory_ids=("none",)), DocumentCreated(document="d"))
     assert (given.state.entries, list(given.state.documents)) == (0, ["d"])
     before = given.state
     archived = context.events.ArchivedEntry(memory_id="none", digest=b"")
@@ -567,7 +567,7 @@ def test_events_about_what_is_not_there_change_nothing() -> None:
         context.events.EntriesPinned(memory_ids=("none",), pinned=True),
         EntriesArchived(document="d", entries=(archived,), cause="asked"),
     ):
-        assert context.fold(given.state, [recorded(event)]) == before
+        assert context.KIND.fold(given.state, [recorded(event)]) == before
 
 
 def test_the_estimate_is_the_fields_common_one() -> None:

@@ -9,7 +9,7 @@ from support.given import Given, fold, recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits
 from memory_actors.kinds import episodic
-from memory_actors.kinds.episodic.decide import (
+from memory_actors.kinds.episodic import (
     AddStep,
     DeleteEpisode,
     FinishEpisode,
@@ -88,21 +88,21 @@ def finish(name: str, *, failed: bool = False, size: int = 10) -> FinishEpisode:
 
 
 def given(*events: Any, **limits: Any) -> Given:
-    return Given(episodic, *events, limits=Limits(**limits))
+    return Given(episodic.KIND, *events, limits=Limits(**limits))
 
 
 def restore(events: list[Any], *names: str) -> RestoreEpisodes:
     """Return the command with the past that the log would find under each id."""
     log = [recorded(event, version) for version, event in enumerate(events, start=1)]
     past = {
-        name: [entry for entry in log if name in episodic.registry.keys(entry.data)]
+        name: [entry for entry in log if name in episodic.KIND.registry.keys(entry.data)]
         for name in names
     }
     return RestoreEpisodes(now_us=1, memory_ids=names, past=past)
 
 
 def kept(state: Any, name: str) -> list[int]:
-    return [step.number for step in episodic.find(state, name).steps]
+    return [step.number for step in episodic.KIND.find(state, name).steps]
 
 
 # --- start
@@ -114,7 +114,7 @@ def test_an_episode_that_starts_is_one_event() -> None:
 
 def test_an_episode_carries_its_session_metadata_and_pin() -> None:
     (event,) = given().when(start("e", session_id="s", metadata={"k": 1}, pinned=True))
-    row = episodic.find(fold(episodic, [event]), "e")
+    row = episodic.KIND.find(fold(episodic.KIND, [event]), "e")
     assert (row.session_id, row.metadata, row.pinned) == ("s", {"k": 1}, True)
     assert (row.agent_id, row.status, row.created_at_us) == ("a", "running", 1_001)
 
@@ -150,7 +150,7 @@ def test_at_the_limit_the_oldest_finished_episode_leaves_by_itself() -> None:
 
 
 def test_an_episode_that_left_finds_the_event_that_names_it() -> None:
-    assert episodic.registry.keys(started("x", evicted=("early",))) == ("x", "early")
+    assert episodic.KIND.registry.keys(started("x", evicted=("early",))) == ("x", "early")
 
 
 def test_oldest_is_by_time_then_by_arrival() -> None:
@@ -275,9 +275,9 @@ def test_a_further_step_replaces_the_oldest_but_first() -> None:
     past = [started("e"), *(stepped("e", number) for number in (1, 2, 3))]
     (event,) = given(*past, episode_steps=3).when(step("e", 4))
     assert event == stepped("e", 4, out=(2,))
-    state = fold(episodic, [*past, event])
+    state = fold(episodic.KIND, [*past, event])
     assert kept(state, "e") == [1, 3, 4]
-    (row,) = episodic.rows(state)
+    (row,) = episodic.KIND.rows(state)
     assert row.evicted == (StepMarker(2, b"h2", "act 2"),)
     assert (row.steps_evicted, row.size_bytes, row.stored_bytes) == (1, 40, 40)
 
@@ -330,14 +330,14 @@ def test_a_lowered_limit_removes_as_many_steps() -> None:
 def test_a_row_keeps_the_last_markers_and_counts_all() -> None:
     events = [started("e"), stepped("e", 1)]
     events += [stepped("e", n, out=(n - 1,)) for n in range(2, MARKERS_MAX + 12)]
-    (row,) = episodic.rows(fold(episodic, events))
+    (row,) = episodic.KIND.rows(fold(episodic.KIND, events))
     assert (len(row.evicted), row.steps_evicted) == (MARKERS_MAX, MARKERS_MAX + 10)
     assert row.evicted[-1].number == MARKERS_MAX + 10
 
 
 def test_a_snippet_is_the_first_80_characters_of_the_action() -> None:
     long = msgspec.structs.replace(stepped("e", 1), action="é" * 200)
-    (row,) = episodic.rows(fold(episodic, [started("e"), long]))
+    (row,) = episodic.KIND.rows(fold(episodic.KIND, [started("e"), long]))
     assert row.steps[0].snippet == "é" * 80
 
 
@@ -360,7 +360,7 @@ def test_an_episode_finishes_once(failed: bool) -> None:
     assert event == finished("e", failed=failed)
     after = given(started("e"), event)
     status = "failed" if failed else "done"
-    assert episodic.find(after.state, "e").status == status
+    assert episodic.KIND.find(after.state, "e").status == status
     for command in (finish("e"), step("e", 1)):
         with pytest.raises(InvalidInputError, match=rf"is finished \({status}\)"):
             after.when(command)
@@ -370,7 +370,7 @@ def test_an_episode_may_finish_without_words() -> None:
     (event,) = given(started("e")).when(
         FinishEpisode(now_us=1, end=EpisodeFinished(memory_id="e", failed=False))
     )
-    row = episodic.find(fold(episodic, [started("e"), event]), "e")
+    row = episodic.KIND.find(fold(episodic.KIND, [started("e"), event]), "e")
     assert (row.status, row.result, row.size_bytes, row.stored_bytes) == ("done", None, 10, 10)
 
 
@@ -386,16 +386,16 @@ def test_an_update_replaces_the_goal_of_a_finished_episode_too() -> None:
     command = UpdateEpisode(now_us=1, memory_id="e", content="g", size_bytes=1, digest=b"g")
     (event,) = given(*whole("e")).when(command)
     assert event == EpisodeUpdated(memory_id="e", content="g", size_bytes=1, digest=b"g")
-    state = fold(episodic, [*whole("e"), event])
-    row = episodic.find(state, "e")
+    state = fold(episodic.KIND, [*whole("e"), event])
+    row = episodic.KIND.find(state, "e")
     assert (row.version, row.size_bytes, row.goal.digest, row.status) == (3, 11, b"g", "done")
 
 
 def test_an_update_keeps_what_it_does_not_name() -> None:
     command = UpdateEpisode(now_us=1, memory_id="e", metadata={"k": 1})
     assert given(started("e")).when(command) == [EpisodeUpdated(memory_id="e", metadata={"k": 1})]
-    state = fold(episodic, [started("e"), EpisodeUpdated(memory_id="e", metadata={"k": 1})])
-    assert (episodic.find(state, "e").metadata, state.held.size_bytes) == ({"k": 1}, 10)
+    state = fold(episodic.KIND, [started("e"), EpisodeUpdated(memory_id="e", metadata={"k": 1})])
+    assert (episodic.KIND.find(state, "e").metadata, state.held.size_bytes) == ({"k": 1}, 10)
 
 
 def test_an_update_that_changes_nothing_is_satisfied() -> None:
@@ -419,7 +419,7 @@ def test_a_delete_is_one_event_and_leaves_nothing() -> None:
     assert given(*past).when(DeleteEpisode(now_us=1, memory_id="e")) == [
         EpisodeDeleted(memory_id="e")
     ]
-    assert fold(episodic, [*past, EpisodeDeleted(memory_id="e")]) == episodic.initial
+    assert fold(episodic.KIND, [*past, EpisodeDeleted(memory_id="e")]) == episodic.KIND.initial
 
 
 @pytest.mark.parametrize(
@@ -440,7 +440,7 @@ def test_an_episode_that_is_not_there_cannot_be_changed(command: Any) -> None:
 
 def brought_back(events: list[Any], *names: str, **limits: Any) -> Any:
     """Return the state after the episodes came back."""
-    return fold(episodic, events + given(*events, **limits).when(restore(events, *names)))
+    return fold(episodic.KIND, events + given(*events, **limits).when(restore(events, *names)))
 
 
 PAST = [
@@ -461,16 +461,16 @@ PAST = [
 )
 def test_an_episode_comes_back_as_it_was(gone: Any, end: list[Any]) -> None:
     events = [*PAST, *end, gone]
-    before = episodic.find(fold(episodic, events[:-1]), "e")
+    before = episodic.KIND.find(fold(episodic.KIND, events[:-1]), "e")
     back = given(*events).when(restore(events, "e"))
     log = {v: recorded(event, v) for v, event in enumerate([*events, *back], start=1)}
-    after = episodic.find(episodic.fold(episodic.initial, log.values()), "e")
+    after = episodic.KIND.find(episodic.KIND.fold(episodic.KIND.initial, log.values()), "e")
     for name in ("size_bytes", "created_at_us", "occurred_at_us", "metadata", "pinned", "status"):
         assert getattr(after, name) == getattr(before, name), name
-    assert episodic.content(after, log) == episodic.content(before, log)
-    assert episodic.data(after, log) == episodic.data(before, log)
+    assert episodic.KIND.content(after, log) == episodic.KIND.content(before, log)
+    assert episodic.KIND.data(after, log) == episodic.KIND.data(before, log)
     assert after.next_number == 5
-    assert min(episodic.sources(after)) > len(events), "its texts stand in new events"
+    assert min(episodic.KIND.sources(after)) > len(events), "its texts stand in new events"
 
 
 def test_it_comes_back_in_one_event_for_each_text() -> None:
@@ -491,7 +491,7 @@ def test_it_comes_back_a_second_time() -> None:
     events += [stepped("e", 5), finished("e"), EpisodeDeleted(memory_id="e")]
     state = brought_back(events, "e")
     assert kept(state, "e") == [1, 3, 4, 5]
-    assert episodic.find(state, "e").created_at_us == 1_001
+    assert episodic.KIND.find(state, "e").created_at_us == 1_001
 
 
 def test_an_episode_that_is_there_needs_no_restoring() -> None:
@@ -512,7 +512,7 @@ def test_a_restored_episode_keeps_a_lowered_limit() -> None:
     past = [started("e"), *(stepped("e", n) for n in (1, 2, 3, 4)), EpisodeDeleted(memory_id="e")]
     state = brought_back(past, "e", episode_steps=2)
     assert kept(state, "e") == [1, 4]
-    assert [gone.number for gone in episodic.find(state, "e").evicted] == [2, 3]
+    assert [gone.number for gone in episodic.KIND.find(state, "e").evicted] == [2, 3]
     with pytest.raises(QuotaExceededError, match="steps"):
         brought_back(past, "e", episode_steps=0)
 
@@ -525,16 +525,16 @@ def test_sums_follow_every_event() -> None:
         *whole("e"), *whole("f"), started("g", evicted=("e",)), stepped("g", 1),
         EpisodesPruned(memory_ids=("f",), cause="quota"),
     ]  # fmt: skip
-    tally = episodic.tally(fold(episodic, events))
+    tally = episodic.KIND.tally(fold(episodic.KIND, events))
     assert tally == Tally(count=1, size_bytes=20, stored_bytes=20, evicted=1, pruned=1)
 
 
 def test_quotas_are_of_one_agent_or_of_the_fullest() -> None:
     events = [started("e"), started("f", agent="b"), started("g", agent="b")]
-    state, limits = fold(episodic, events), Limits(episodes=4, episodic_bytes=100)
+    state, limits = fold(episodic.KIND, events), Limits(episodes=4, episodic_bytes=100)
 
     def used(agent_id: str | None) -> list[tuple[str, str, int, int]]:
-        found = episodic.quotas(state, limits, agent_id)
+        found = episodic.KIND.quotas(state, limits, agent_id)
         return [(use.quota, use.unit, use.used, use.limit) for use in found]
 
     assert used("a") == [("episodes", "count", 1, 4), ("bytes", "bytes", 30, 100)]
@@ -545,23 +545,23 @@ def test_quotas_are_of_one_agent_or_of_the_fullest() -> None:
 def test_the_fullest_agent_is_known_after_it_lost_episodes() -> None:
     events: list[Any] = [started("e"), started("f", agent="b"), started("g", agent="b")]
     events += [EpisodeDeleted(memory_id="f")]
-    assert fold(episodic, events).fullest == 1
+    assert fold(episodic.KIND, events).fullest == 1
     events += [EpisodeDeleted(memory_id="e"), EpisodeDeleted(memory_id="g")]
-    assert fold(episodic, events).fullest == 0
+    assert fold(episodic.KIND, events).fullest == 0
 
 
 def test_the_episodes_of_an_agent() -> None:
-    state = fold(episodic, [started("e"), started("f", agent="b")])
-    assert [row.memory_id for row in episodic.rows_of(state, "b")] == ["f"]
-    assert list(episodic.rows_of(state, "nobody")) == []
+    state = fold(episodic.KIND, [started("e"), started("f", agent="b")])
+    assert [row.memory_id for row in state.held.of_group("b")] == ["f"]
+    assert list(state.held.of_group("nobody")) == []
 
 
 def test_a_dump_loads_back_to_the_same_state() -> None:
     events = [*PAST, *whole("f", agent="b"), started("g", evicted=("f",)), finished("e")]
-    state = fold(episodic, events)
-    assert episodic.load(episodic.dump(state)) == state
-    encoded = msgspec.msgpack.encode(episodic.dump(state))
-    assert episodic.load(msgspec.msgpack.decode(encoded, type=episodic.Dump)) == state
+    state = fold(episodic.KIND, events)
+    assert episodic.KIND.load(episodic.KIND.dump(state)) == state
+    encoded = msgspec.msgpack.encode(episodic.KIND.dump(state))
+    assert episodic.KIND.load(msgspec.msgpack.decode(encoded, type=episodic.KIND.Dump)) == state
 
 
 # --- texts
@@ -579,11 +579,11 @@ LOG = {version: recorded(event, version) for version, event in enumerate(TOLD, s
 
 
 def told(*events: Any) -> Any:
-    return episodic.find(fold(episodic, events), "e")
+    return episodic.KIND.find(fold(episodic.KIND, events), "e")
 
 
 def test_an_episode_reads_as_text() -> None:
-    assert episodic.content(told(*TOLD), LOG) == (
+    assert episodic.KIND.content(told(*TOLD), LOG) == (
         "Goal: goal e\n"
         "1. look -> a door -> closed\n"
         "… 12 steps evicted\n"
@@ -595,22 +595,22 @@ def test_an_episode_reads_as_text() -> None:
 def test_one_missing_step_is_one_step() -> None:
     events = [started("e"), stepped("e", 2)]
     log = {version: recorded(event, version) for version, event in enumerate(events, start=1)}
-    assert episodic.content(told(*events), log) == "Goal: goal e\n… 1 step evicted\n2. act 2"
+    assert episodic.KIND.content(told(*events), log) == "Goal: goal e\n… 1 step evicted\n2. act 2"
 
 
 def test_a_failed_episode_says_so() -> None:
     events = [started("e"), finished("e", failed=True)]
     log = {version: recorded(event, version) for version, event in enumerate(events, start=1)}
-    assert episodic.content(told(*events), log).endswith("Result (failed): result e")
+    assert episodic.KIND.content(told(*events), log).endswith("Result (failed): result e")
     silent = EpisodeFinished(memory_id="e", failed=True)
-    assert episodic.content(told(started("e"), silent), log).endswith("Result: failed")
+    assert episodic.KIND.content(told(started("e"), silent), log).endswith("Result: failed")
 
 
 def test_an_episode_reads_as_json() -> None:
     row = msgspec.structs.replace(
         told(*TOLD), evicted=(StepMarker(2, b"\xab", "act 2"),), steps_evicted=12
     )
-    assert episodic.data(row, LOG) == {
+    assert episodic.KIND.data(row, LOG) == {
         "agent_id": "a",
         "goal": "goal e",
         "status": "done",
@@ -632,21 +632,21 @@ def test_an_episode_reads_as_json() -> None:
 
 def test_each_text_is_found_on_its_own() -> None:
     row = told(*TOLD)
-    passages = episodic.passages(row)
-    assert [episodic.passage_text(row, passage.label, LOG) for passage in passages] == [
+    passages = episodic.KIND.passages(row)
+    assert [episodic.KIND.passage_text(row, passage.label, LOG) for passage in passages] == [
         "goal e", "look -> a door -> closed", "act 14 -> error: it broke", "result e"
     ]  # fmt: skip
     assert [passage.digest for passage in passages] == [b"e", b"1", b"d14", b"r"]
-    assert [version_of(passage.label) for passage in passages] == list(episodic.sources(row))
+    assert [version_of(passage.label) for passage in passages] == list(episodic.KIND.sources(row))
     assert {index_of(passage.label) for passage in passages} == {0}
 
 
 def test_the_goal_is_found_by_its_new_words() -> None:
     row = told(*TOLD, EpisodeUpdated(memory_id="e", content="new", size_bytes=3, digest=b"n"))
     log = LOG | {5: recorded(EpisodeUpdated(memory_id="e", content="new", digest=b"n"), 5)}
-    passages = episodic.passages(row)
-    assert episodic.passage_text(row, passages[0].label, log) == "new"
-    assert 1 not in episodic.sources(row)
+    passages = episodic.KIND.passages(row)
+    assert episodic.KIND.passage_text(row, passages[0].label, log) == "new"
+    assert 1 not in episodic.KIND.sources(row)
     assert sorted(passages, key=lambda passage: passage.place) == list(passages)
 
 

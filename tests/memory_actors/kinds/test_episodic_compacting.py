@@ -11,8 +11,8 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExc
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compacting import passages_of
-from memory_actors.kinds.episodic import TOLD_CHARACTERS_MAX, told
-from memory_actors.kinds.episodic.decide import (
+from memory_actors.kinds.episodic import (
+    TOLD_CHARACTERS_MAX,
     AddEpisodeSummary,
     AddStep,
     CompressEpisodes,
@@ -87,14 +87,14 @@ def compress(*originals: tuple[str, int], agent: str = "a", size: int = 12) -> C
 
 
 def given(*events: Any, **limits: int) -> Given:
-    return Given(episodic, *events, limits=Limits(**limits))
+    return Given(episodic.KIND, *events, limits=Limits(**limits))
 
 
 def past_of(*events: Any) -> dict[str, list[Any]]:
     """Return what the log knows of each episode."""
     about: dict[str, list[Any]] = {}
     for version, event in enumerate(events, start=1):
-        for key in episodic.registry.keys(event):
+        for key in episodic.KIND.registry.keys(event):
             about.setdefault(key, []).append(recorded(event, version))
     return about
 
@@ -127,7 +127,7 @@ def test_a_summary_is_not_restored_beside_its_originals() -> None:
 def test_one_event_replaces_a_cluster() -> None:
     """A cluster is replaced by one event about all of it."""
     assert given(*ABC).when(compress(*AS_READ)) == [compressed("a", "b", "c")]
-    assert episodic.registry.keys(compressed("a", "b", "c")) == ("sum", "a", "b", "c")
+    assert episodic.KIND.registry.keys(compressed("a", "b", "c")) == ("sum", "a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -149,20 +149,22 @@ def test_what_changed_since_it_was_read_is_left_alone(meanwhile: list[Any]) -> N
 
 def test_summaries_and_restored_originals_are_not_compressed() -> None:
     """Neither a summary nor an original that came out of one is compressed."""
-    state = fold(episodic, [*ABC, compressed("a", "b")])
+    state = fold(episodic.KIND, [*ABC, compressed("a", "b")])
     back = EpisodeRestored(**msgspec.structs.asdict(started("r")), created_at_us=1, keep=True)
-    kept = episodic.fold(state, [recorded(back, 11), recorded(finished("r"), 12)])
-    rows = {row.memory_id: episodic.compressible(row) for row in episodic.rows(kept)}
+    kept = episodic.KIND.fold(state, [recorded(back, 11), recorded(finished("r"), 12)])
+    rows = {row.memory_id: episodic.KIND.compressible(row) for row in episodic.KIND.rows(kept)}
     assert rows == {"sum": False, "r": False, "c": True}
 
 
 def test_a_summary_of_failures_alone_is_one() -> None:
-    rows = [episodic.find(fold(episodic, whole("a", failed=failed)), "a") for failed in (1, 0)]
+    rows = [
+        episodic.KIND.find(fold(episodic.KIND, whole("a", failed=failed)), "a") for failed in (1, 0)
+    ]
     made = fields("a", "b")
-    assert episodic.compressed(rows[:1] * 2, made) == EpisodesCompressed(
+    assert episodic.KIND.compressed(rows[:1] * 2, made) == EpisodesCompressed(
         **made, agent_id="a", failed=True
     )
-    assert not episodic.compressed(rows, made).failed
+    assert not episodic.KIND.compressed(rows, made).failed
 
 
 def test_a_summary_must_fit_the_quota() -> None:
@@ -174,20 +176,23 @@ def test_a_summary_must_fit_the_quota() -> None:
 
 def test_a_summary_is_one_episode_of_the_agent() -> None:
     """The originals go, and the summary is one episode of the agent."""
-    state = fold(episodic, [*ABC, *whole("d", agent="b"), compressed("a", "b", "c")])
-    assert {agent: sorted(ids) for agent, ids in state.agents.items()} == {"a": ["sum"], "b": ["d"]}
-    tally = episodic.tally(state)
+    state = fold(episodic.KIND, [*ABC, *whole("d", agent="b"), compressed("a", "b", "c")])
+    assert {agent: sorted(ids) for agent, ids in state.held.groups.items()} == {
+        "a": ["sum"],
+        "b": ["d"],
+    }
+    tally = episodic.KIND.tally(state)
     assert (tally.count, tally.size_bytes) == (2, 31)
     assert (tally.summaries, tally.originals) == (1, 3)
     assert (tally.summaries_bytes_before, tally.summaries_bytes_after) == (57, 12)
-    assert [row.memory_id for row in episodic.summaries(state)] == ["sum"]
-    gone = episodic.fold(state, [recorded(EpisodeDeleted(memory_id="sum"), 14)])
-    assert episodic.tally(gone).summaries == episodic.tally(gone).originals == 0
+    assert [row.memory_id for row in episodic.KIND.summaries(state)] == ["sum"]
+    gone = episodic.KIND.fold(state, [recorded(EpisodeDeleted(memory_id="sum"), 14)])
+    assert episodic.KIND.tally(gone).summaries == episodic.KIND.tally(gone).originals == 0
 
 
 def test_a_dump_loads_back_to_the_same_state() -> None:
-    state = fold(episodic, [*ABC, *whole("d"), compressed("a", "b", "c")])
-    assert episodic.load(episodic.dump(state)) == state
+    state = fold(episodic.KIND, [*ABC, *whole("d"), compressed("a", "b", "c")])
+    assert episodic.KIND.load(episodic.KIND.dump(state)) == state
 
 
 def test_a_summary_takes_metadata_only() -> None:
@@ -234,17 +239,17 @@ def test_undoing_brings_back_episodes_with_their_steps_and_results() -> None:
     events = [*ABC, compressed("a", "b", "c")]
     undone, *came = given(*events).when(undo(*events))
     assert undone == EpisodeCompactionUndone(memory_id="sum")
-    state = fold(episodic, [*events, undone, *came])
-    before = fold(episodic, ABC)
+    state = fold(episodic.KIND, [*events, undone, *came])
+    before = fold(episodic.KIND, ABC)
     for name in ("a", "b", "c"):
-        row, was = episodic.find(state, name), episodic.find(before, name)
+        row, was = episodic.KIND.find(state, name), episodic.KIND.find(before, name)
         assert (row.status, row.size_bytes, row.created_at_us) == (
             was.status, was.size_bytes, was.created_at_us,
         )  # fmt: skip
         assert [step.digest for step in row.steps] == [step.digest for step in was.steps]
         assert row.keep
-        assert not episodic.compressible(row)
-    assert episodic.find(state, "sum") is None
+        assert not episodic.KIND.compressible(row)
+    assert episodic.KIND.find(state, "sum") is None
 
 
 def test_what_came_back_is_kept_even_after_it_went_again() -> None:
@@ -313,9 +318,9 @@ def test_a_deleted_summary_comes_back_as_a_summary() -> None:
     assert isinstance(event, EpisodeSummaryAdded)
     assert (event.agent_id, event.compressed_from_ids) == ("a", ("a", "b", "c"))
     assert (event.metadata, event.created_at_us) == ({"k": 1}, 1_010)
-    state = fold(episodic, [*events, event])
+    state = fold(episodic.KIND, [*events, event])
     assert list(state.held.rows) == ["sum"], "its originals stay where they are"
-    assert episodic.tally(state).originals == 3
+    assert episodic.KIND.tally(state).originals == 3
 
 
 def test_a_summary_of_another_store_is_added_once() -> None:
@@ -348,23 +353,25 @@ def test_an_id_whose_texts_are_gone_is_not_used_again() -> None:
 
 def test_a_summary_reads_as_an_episode_without_steps() -> None:
     event = compressed("a", "b", "c")
-    row = episodic.find(fold(episodic, [*ABC, event]), "sum")
+    row = episodic.KIND.find(fold(episodic.KIND, [*ABC, event]), "sum")
     events = {10: recorded(event, 10)}
     assert is_summary(row)
-    assert episodic.content(row, events) == TEXT
-    data = episodic.data(row, events)
+    assert episodic.KIND.content(row, events) == TEXT
+    data = episodic.KIND.data(row, events)
     assert (data["agent_id"], data["goal"], data["status"]) == ("a", TEXT, "done")
     assert (data["steps"], data["result"], data["original_count"]) == ([], None, 3)
     assert data["compressed_from_ids"] == ("a", "b", "c")
-    assert episodic.sources(row) == [10]
-    (passage,) = episodic.passages(row)
+    assert episodic.KIND.sources(row) == [10]
+    (passage,) = episodic.KIND.passages(row)
     assert passage == Passage(label(10), event.passages[0].digest)
-    assert episodic.passage_text(row, passage.label, events) == "Tea, three times."
+    assert episodic.KIND.passage_text(row, passage.label, events) == "Tea, three times."
 
 
 def told_of(*events: Any) -> str:
-    row = fold(episodic, events).held.rows["a"]
-    return told(row, {n: recorded(event, n) for n, event in enumerate(events, start=1)})
+    row = fold(episodic.KIND, events).held.rows["a"]
+    return episodic.KIND.told(
+        row, {n: recorded(event, n) for n, event in enumerate(events, start=1)}
+    )
 
 
 def test_a_summariser_is_told_goal_steps_errors_and_result() -> None:
@@ -409,11 +416,11 @@ def test_the_state_is_the_same_without_the_originals_own_events() -> None:
         compressed("e", "b"),
         *whole("d"),
     ]
-    assert [episodic.is_own(event) for event in (evicting, *whole("b"), compressed("b"))] == [
+    assert [episodic.KIND.is_own(event) for event in (evicting, *whole("b"), compressed("b"))] == [
         False, True, True, True, False,
     ]  # fmt: skip
     log = [recorded(event, version) for version, event in enumerate(events, start=1)]
-    states = fold(episodic, events)
+    states = fold(episodic.KIND, events)
     for gone in ({5}, {6}, {5, 6, 7}, {8}, {9, 10}, {5, 6, 7, 8, 9, 10}):
         left = [entry for entry in log if entry.version not in gone]
-        assert episodic.fold(episodic.initial, left) == states
+        assert episodic.KIND.fold(episodic.KIND.initial, left) == states

@@ -19,7 +19,7 @@ HOUR_US = 3_600_000_000
 def log(*events: Any) -> tuple[Any, Events]:
     """Return the state after events, and the events by version."""
     entries = {version: recorded(event, version) for version, event in enumerate(events, start=1)}
-    return entity.fold(entity.initial, entries.values()), entries
+    return entity.KIND.fold(entity.KIND.initial, entries.values()), entries
 
 
 def ids(rows: Any) -> list[str]:
@@ -34,53 +34,53 @@ def test_an_entity_reads_with_one_observation_a_line() -> None:
         memory_id="ann", occurred_at_us=0, observations=(seen("Ann", "is 30"), seen("Ann", "is in"))
     )
     state, events = log(added("Ann", "likes tea"), observed)
-    row = entity.find(state, "ann")
-    assert entity.content(row, events) == "Ann (person):\nlikes tea\nis 30\nis in"
-    assert entity.data(row, events) == {
+    row = entity.KIND.find(state, "ann")
+    assert entity.KIND.content(row, events) == "Ann (person):\nlikes tea\nis 30\nis in"
+    assert entity.KIND.data(row, events) == {
         "name": "Ann", "type": "person", "observations": ["likes tea", "is 30", "is in"],
     }  # fmt: skip
-    assert entity.sources(row) == [1, 2]
+    assert entity.KIND.sources(row) == [1, 2]
 
 
 def test_an_entity_without_observations_reads_as_its_name() -> None:
     state, events = log(added("Ann"))
-    assert entity.content(entity.find(state, "ann"), events) == "Ann (person)"
+    assert entity.KIND.content(entity.KIND.find(state, "ann"), events) == "Ann (person)"
 
 
 def test_an_entity_is_found_by_name_and_observations() -> None:
     """An entity is found by its name, and by each observation."""
     update = EntityUpdated(memory_id="bob", content="new", size_bytes=3, digest=b"n")
     state, events = log(added("Ann", "likes tea", "ann: yes"), added("Bob", "old"), update)
-    row = entity.find(state, "ann")
-    passages = entity.passages(row)
+    row = entity.KIND.find(state, "ann")
+    passages = entity.KIND.passages(row)
     assert passages[:2] == (
         Passage(label(1, 0), text_digest("Ann (person)")),
         Passage(label(1, 1), text_digest("Ann: likes tea")),
     )
-    texts = [entity.passage_text(row, passage.label, events) for passage in passages]
+    texts = [entity.KIND.passage_text(row, passage.label, events) for passage in passages]
     assert texts == ["Ann (person)", "Ann: likes tea", "ann: yes"]
-    bob = entity.find(state, "bob")
-    assert entity.passages(bob)[1:] == (Passage(label(3, 1), b"n"),)
-    assert entity.passage_text(bob, label(3, 1), events) == observation_text("Bob", "new")
+    bob = entity.KIND.find(state, "bob")
+    assert entity.KIND.passages(bob)[1:] == (Passage(label(3, 1), b"n"),)
+    assert entity.KIND.passage_text(bob, label(3, 1), events) == observation_text("Bob", "new")
 
 
 def test_a_relationship_reads_as_fact_or_names() -> None:
     """A relationship reads as its fact, or as names and relation."""
     told = related("r2", "ann", "knows", "bob", 5 * HOUR_US, valid_to_us=6 * HOUR_US, fact="Hi.")
     state, events = log(*PEOPLE, related("r1", "ann", "works_at", "bob"), told)
-    plain, fact = (entity.find(state, memory_id) for memory_id in ("r1", "r2"))
-    assert entity.content(plain, events) == "Ann works at Bob"
-    assert entity.content(fact, events) == "Hi."
-    (passage,) = entity.passages(fact)
+    plain, fact = (entity.KIND.find(state, memory_id) for memory_id in ("r1", "r2"))
+    assert entity.KIND.content(plain, events) == "Ann works at Bob"
+    assert entity.KIND.content(fact, events) == "Hi."
+    (passage,) = entity.KIND.passages(fact)
     assert passage == Passage(label(5), text_digest("Hi."))
-    assert entity.passage_text(fact, passage.label, events) == "Hi."
-    assert entity.data(fact, events) == {
+    assert entity.KIND.passage_text(fact, passage.label, events) == "Hi."
+    assert entity.KIND.data(fact, events) == {
         "source_id": "ann", "source": "Ann", "relation": "knows", "target_id": "bob",
         "target": "Bob", "fact": "Hi.", "valid_from": "1970-01-01T05:00:00+00:00",
         "valid_to": "1970-01-01T06:00:00+00:00",
     }  # fmt: skip
-    assert entity.data(plain, events)["fact"] is None
-    assert entity.data(plain, events)["valid_to"] is None
+    assert entity.KIND.data(plain, events)["fact"] is None
+    assert entity.KIND.data(plain, events)["valid_to"] is None
 
 
 def test_an_updated_fact_reads_from_the_event_that_told_it() -> None:
@@ -88,17 +88,20 @@ def test_an_updated_fact_reads_from_the_event_that_told_it() -> None:
         memory_id="r", content="New.", size_bytes=4, digest=b"n", source="Ann", target="Bob"
     )
     state, events = log(*PEOPLE, related("r", "ann", "knows", "bob"), update)
-    row = entity.find(state, "r")
-    only = {version: events[version] for version in entity.sources(row)}
+    row = entity.KIND.find(state, "r")
+    only = {version: events[version] for version in entity.KIND.sources(row)}
     assert list(only) == [5]
-    assert entity.content(row, only) == "New."
-    assert (entity.data(row, only)["source"], entity.data(row, only)["target"]) == ("Ann", "Bob")
+    assert entity.KIND.content(row, only) == "New."
+    assert (entity.KIND.data(row, only)["source"], entity.KIND.data(row, only)["target"]) == (
+        "Ann",
+        "Bob",
+    )
 
 
 def test_stored_bytes_are_those_of_all_events_about_it() -> None:
     observed = EntityObserved(memory_id="ann", occurred_at_us=0, observations=(seen("Ann", "x"),))
     state, _ = log(added("Ann"), observed)
-    assert entity.find(state, "ann").stored_bytes == 20
+    assert entity.KIND.find(state, "ann").stored_bytes == 20
 
 
 # --- validity
@@ -130,7 +133,7 @@ def test_validity_may_have_no_end_or_no_length() -> None:
 def town() -> graph.Graph:
     """Ann knows Bob knows Cid knows Dee; Ann lived in P, now in Q; Dee lives in P."""
     given = Given(
-        entity, *PEOPLE, added("Dee"), added("P", type="town"), added("Q", type="town"),
+        entity.KIND, *PEOPLE, added("Dee"), added("P", type="town"), added("Q", type="town"),
         related("ab", "ann", "knows", "bob", 1), related("bc", "bob", "knows", "cid", 2),
         related("cd", "cid", "knows", "dee", 3),
         related("ap", "ann", "lives_in", "p", 1, valid_to_us=5),

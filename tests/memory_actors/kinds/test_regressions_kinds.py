@@ -24,14 +24,14 @@ def set_key(key: str, value: Any, **more: Any) -> working.SetKey:
 
 @pytest.mark.parametrize("auto_prune", [False, True])
 def test_a_working_memory_of_no_keys_refuses_one(auto_prune: bool) -> None:
-    given = Given(working, limits=Limits(working_keys=0))
+    given = Given(working.KIND, limits=Limits(working_keys=0))
     with pytest.raises(QuotaExceededError):
         given.when(set_key("k", 1, auto_prune=auto_prune))
 
 
 @pytest.mark.parametrize("limit", ["short_term_messages", "short_term_sessions"])
 def test_a_short_term_memory_of_nothing_refuses_a_message(limit: str) -> None:
-    given = Given(short_term, limits=Limits(**{limit: 0}))
+    given = Given(short_term.KIND, limits=Limits(**{limit: 0}))
     message = short_term.MessageAdded(
         memory_id="m", session_id="s", content="a", size_bytes=1, occurred_at_us=1
     )
@@ -42,7 +42,7 @@ def test_a_short_term_memory_of_nothing_refuses_a_message(limit: str) -> None:
 @pytest.mark.parametrize("auto_prune", [False, True])
 def test_a_new_value_evicts_nobody_above_a_lowered_limit(auto_prune: bool) -> None:
     """A key above a lowered limit takes a new value, and evicts nobody."""
-    given = Given(working, *map(key_set, "abcd"), limits=Limits(working_keys=2))
+    given = Given(working.KIND, *map(key_set, "abcd"), limits=Limits(working_keys=2))
     (event,) = given.when(set_key("a", 2, auto_prune=auto_prune))
     assert (event.memory_id, event.value, event.evicted) == ("id of a", 2, ())
     with pytest.raises(QuotaExceededError):

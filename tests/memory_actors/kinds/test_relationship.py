@@ -60,7 +60,9 @@ def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:
     ]  # fmt: skip
     state = after(given, command)
     again = relate("t", "ann", "works_at", "bob", 7)
-    assert entity.decide(again, state, given.limits) == [], "without a fact it keeps the one it has"
+    assert entity.KIND.decide(again, state, given.limits) == [], (
+        "without a fact it keeps the one it has"
+    )
     (pin,) = given.when(relate("t", "ann", "works_at", "bob", 7, pinned=True))
     assert (pin.pinned, pin.content, pin.metadata) == (True, None, None)
 
@@ -79,7 +81,7 @@ def test_a_new_fact_ends_the_one_that_it_contradicts() -> None:
     command = relate("s", "ann", "Lives in", "cid", 9, exclusive=True)
     (event,) = given.when(command)
     assert (event.closed_ids, event.valid_to_us) == (("r",), None)
-    assert entity.registry.keys(event) == ("s", "r"), "the life of r is told under its id"
+    assert entity.KIND.registry.keys(event) == ("s", "r"), "the life of r is told under its id"
     state = after(given, command)
     assert (validity(state, "r"), validity(state, "s")) == ((5, 9), (9, None))
 
@@ -127,7 +129,7 @@ def test_the_last_said_of_simultaneous_facts_is_true() -> None:
     state = after(given, relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
     assert (validity(state, "r"), validity(state, "s")) == ((5, 5), (5, None))
     again = relate("r", "ann", "lives_in", "bob", 5, exclusive=True)
-    assert entity.decide(again, state, given.limits) == [], "its id was used for this before"
+    assert entity.KIND.decide(again, state, given.limits) == [], "its id was used for this before"
 
 
 def test_a_fact_true_at_no_time_bounds_nothing() -> None:
@@ -141,7 +143,7 @@ def test_a_fact_true_at_no_time_bounds_nothing() -> None:
     assert event.closed_ids == ()
     same = relate("t", "ann", "lives_in", "cid", 5, valid_to_us=5)
     for before in (given, people()):
-        assert entity.decide(same, after(before, never), before.limits) == []
+        assert entity.KIND.decide(same, after(before, never), before.limits) == []
     (event,) = given.when(relate("s", "ann", "lives_in", "cid", 5, exclusive=True))
     assert event.valid_to_us is None
 
@@ -219,7 +221,7 @@ def test_an_update_replaces_fact_or_metadata() -> None:
     assert given.when(metadata) == [RelationshipUpdated(memory_id="r", metadata={"b": 2})]
     row = after(given, fact, metadata).graph.held.rows["r"]
     assert (row.size_bytes, row.metadata) == (1, {"b": 2})
-    assert entity.decide(fact, after(given, fact), given.limits) == []
+    assert entity.KIND.decide(fact, after(given, fact), given.limits) == []
     with pytest.raises(QuotaExceededError):
         people(limits=Limits(entity_bytes=30)).when(relate("r", "ann", "knows", "bob"))
 
@@ -237,8 +239,8 @@ def test_a_relationship_comes_back_as_it_was_when_it_went() -> None:
         RelationshipEnded(memory_id="r", valid_to_us=9),
         RelationshipDeleted(memory_id="r"),
     ]
-    given = Given(entity, *events)
-    before = fold(entity, events[:-1]).graph.held.rows["r"]
+    given = Given(entity.KIND, *events)
+    before = fold(entity.KIND, events[:-1]).graph.held.rows["r"]
     now = after(given, restore("r", after=events)).graph.held.rows["r"]
     (event,) = given.when(restore("r", after=events))
     assert (event.fact, event.source, event.target) == ("x", "Ann", "Bob")
@@ -254,7 +256,7 @@ def test_a_relationship_comes_back_ended_by_what_ended_it() -> None:
         RelationshipDeleted(memory_id="r"),
         RelationshipDeleted(memory_id="s"),
     ]
-    (event,) = Given(entity, *events).when(restore("r", after=events))
+    (event,) = Given(entity.KIND, *events).when(restore("r", after=events))
     assert (event.valid_from_us, event.valid_to_us) == (0, 9)
 
 
@@ -267,7 +269,7 @@ def test_a_restored_relationship_takes_its_place() -> None:
         related("s", "ann", "lives_in", "cid", 0, exclusive=True, valid_to_us=7),
         related("t", "ann", "lives_in", "cid", 9, exclusive=True),
     ]
-    given = Given(entity, *events)
+    given = Given(entity.KIND, *events)
     (event,) = given.when(restore("r", after=events))
     assert event.closed_ids == ("s",)
     state = after(given, restore("r", after=events))
@@ -277,7 +279,7 @@ def test_a_restored_relationship_takes_its_place() -> None:
 def test_a_relationship_comes_back_with_both_its_ends_only() -> None:
     gone = EntityDeleted(memory_id="ann", relationship_ids=("r",))
     events = [*PEOPLE, related("r", "ann", "knows", "bob"), gone]
-    given = Given(entity, *events)
+    given = Given(entity.KIND, *events)
     with pytest.raises(NotFoundError, match="in the same call"):
         given.when(restore("r", after=events))
     assert len(given.when(restore("r", "ann", after=events))) == 2
@@ -291,8 +293,8 @@ def test_one_fact_after_another_does_not_get_slower() -> None:
     for index in range(300):
         target = ("bob", "cid")[index % 2]
         command = relate(f"r{index}", "ann", "lives_in", target, index, exclusive=True)
-        (event,) = entity.decide(command, state, Limits())
+        (event,) = entity.KIND.decide(command, state, Limits())
         assert event.closed_ids == ((f"r{index - 1}",) if index else ())
-        state = entity.fold(state, [recorded(event, index + 10)])
+        state = entity.KIND.fold(state, [recorded(event, index + 10)])
     looked_at = graph.alike(state.graph, "ann", "lives_in", None, since_us=299)
     assert [row.memory_id for row in looked_at] == ["r299"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from memory_actors.kinds.long_term import Row
-from memory_actors.kinds.rows import Held, oldest
+from memory_actors.kinds.rows import Draft, Held, oldest
 
 
 def row(name: str, at: int = 0, *, size: int = 10, pinned: bool = False, version: int = 1) -> Any:
@@ -57,7 +57,7 @@ def test_of_fewer_than_ten_one_goes_at_a_time() -> None:
 def test_sums_follow_rows_that_come_change_and_go() -> None:
     held = Held.of([row("a"), row("b", size=5)])
     assert (len(held), held.size_bytes, held.stored_bytes) == (2, 15, 17)
-    draft = held.draft()
+    draft = Draft(held)
     draft.put(row("a", size=7))
     assert draft.drop("b").size_bytes == 5
     held = draft.finish()

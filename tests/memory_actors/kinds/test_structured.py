@@ -12,18 +12,16 @@ from memory_actors.base.quota import MIB, Limits
 from memory_actors.kinds import structured
 from memory_actors.kinds.kind import Passage, Tally, label
 from memory_actors.kinds.structured import (
-    DeleteDocument,
-    PutDocument,
-    RestoreDocuments,
-    UpdateDocument,
-)
-from memory_actors.kinds.structured.state import (
     TEXT_CHARS_MAX,
+    DeleteDocument,
     DocumentDeleted,
     DocumentPut,
     DocumentRestored,
     DocumentsPruned,
     DocumentUpdated,
+    PutDocument,
+    RestoreDocuments,
+    UpdateDocument,
     document_text,
     value_json,
 )
@@ -63,14 +61,14 @@ def to_update(name: str, value: Any = None, size: int = 10, **how: Any) -> Updat
 
 
 def given(*events: Any, **limits: Any) -> Given:
-    return Given(structured, *events, limits=Limits(**limits))
+    return Given(structured.KIND, *events, limits=Limits(**limits))
 
 
 def restore(events: list[Any], *names: str) -> RestoreDocuments:
     """Return the command with the past that the log would find under each id."""
     log = [recorded(event, version) for version, event in enumerate(events, start=1)]
     past = {
-        name: [entry for entry in log if name in structured.registry.keys(entry.data)]
+        name: [entry for entry in log if name in structured.KIND.registry.keys(entry.data)]
         for name in names
     }
     return RestoreDocuments(now_us=1, memory_ids=names, past=past)
@@ -94,7 +92,7 @@ def test_a_put_replaces_the_value_and_keeps_the_document() -> None:
     past = [put("d", 1, key="k", metadata={"m": 1}, pinned=True)]
     (event,) = given(*past).when(to_put("new", 2, key="k", at=7, size=12))
     assert event == put("d", 2, key="k", at=7, size=12, metadata={"m": 1}, pinned=True)
-    row = structured.find_key(fold(structured, [*past, event]), "c", "k")
+    row = fold(structured.KIND, [*past, event]).held.named("c", "k")
     assert row is not None
     assert (row.memory_id, row.created_at_us, row.version, row.size_bytes) == ("d", 1_001, 2, 12)
 
@@ -140,7 +138,7 @@ def test_a_document_that_was_deleted_can_be_put_again() -> None:
     past = [put("d"), deleted("d")]
     events = given(*past).when(to_put("d", own_ids=("d",), used={"d": past[0]}))
     assert events == [put("d")]
-    row = structured.find(fold(structured, past + events), "d")
+    row = structured.KIND.find(fold(structured.KIND, past + events), "d")
     assert row is not None
     assert row.created_at_us == 1_003
 
@@ -229,7 +227,7 @@ def test_a_document_is_not_pruned_for_its_own_replacement() -> None:
 
 def test_an_update_replaces_the_value() -> None:
     assert given(put("d")).when(to_update("d", 2, 12)) == [updated("d", 2, 12)]
-    row = structured.find(fold(structured, [put("d"), updated("d", 2, 12)]), "d")
+    row = structured.KIND.find(fold(structured.KIND, [put("d"), updated("d", 2, 12)]), "d")
     assert row is not None
     assert (row.version, row.size_bytes, row.value_digest, row.key) == (2, 12, b"json 2", "d")
 
@@ -237,7 +235,7 @@ def test_an_update_replaces_the_value() -> None:
 def test_an_update_keeps_what_it_does_not_name() -> None:
     (event,) = given(put("d")).when(to_update("d", metadata={"k": 1}))
     assert event == DocumentUpdated(memory_id="d", metadata={"k": 1})
-    row = structured.find(fold(structured, [put("d"), event]), "d")
+    row = structured.KIND.find(fold(structured.KIND, [put("d"), event]), "d")
     assert row is not None
     assert (row.metadata, row.version, row.size_bytes) == ({"k": 1}, 1, 10)
 
@@ -256,7 +254,7 @@ def test_an_update_above_the_quota_may_only_shrink() -> None:
 
 def test_a_delete_is_one_event_and_leaves_nothing() -> None:
     assert given(put("d")).when(DeleteDocument(now_us=1, memory_id="d")) == [deleted("d")]
-    assert fold(structured, [put("d"), deleted("d")]) == structured.initial
+    assert fold(structured.KIND, [put("d"), deleted("d")]) == structured.KIND.initial
 
 
 @pytest.mark.parametrize(
@@ -327,14 +325,14 @@ def test_sums_follow_every_event() -> None:
         put("d"), put("e"), updated("d", 2, 7), deleted("e"), put("f"),
         DocumentsPruned(memory_ids=("f",), cause="quota"),
     ]  # fmt: skip
-    assert structured.tally(fold(structured, events)) == Tally(
+    assert structured.KIND.tally(fold(structured.KIND, events)) == Tally(
         count=1, size_bytes=7, stored_bytes=10, pruned=1
     )
 
 
 def test_quotas_are_documents_and_bytes() -> None:
-    found = structured.quotas(
-        fold(structured, [put("d")]), Limits(documents=4, structured_bytes=100), None
+    found = structured.KIND.quotas(
+        fold(structured.KIND, [put("d")]), Limits(documents=4, structured_bytes=100), None
     )
     assert [(use.quota, use.unit, use.used, use.limit) for use in found] == [
         ("documents", "count", 1, 4), ("bytes", "bytes", 10, 100)
@@ -342,24 +340,24 @@ def test_quotas_are_documents_and_bytes() -> None:
 
 
 def test_documents_are_found_by_collection_and_key() -> None:
-    state = fold(structured, [put("d"), put("e", collection="b"), put("f"), deleted("f")])
-    assert [row.memory_id for row in structured.rows_of(state, "c")] == ["d"]
-    assert list(structured.rows_of(state, "nothing")) == []
-    assert structured.collections(state) == {"b": 1, "c": 1}
-    assert structured.find_key(state, "b", "e") == structured.find(state, "e")
-    assert structured.find_key(state, "b", "d") is None
-    assert structured.find_key(state, "nothing", "d") is None
+    state = fold(structured.KIND, [put("d"), put("e", collection="b"), put("f"), deleted("f")])
+    assert [row.memory_id for row in state.held.of_group("c")] == ["d"]
+    assert list(state.held.of_group("nothing")) == []
+    assert structured.KIND.collections(state) == {"b": 1, "c": 1}
+    assert state.held.named("b", "e") == structured.KIND.find(state, "e")
+    assert state.held.named("b", "d") is None
+    assert state.held.named("nothing", "d") is None
 
 
 def test_a_collection_goes_with_its_last_document() -> None:
-    assert structured.collections(fold(structured, [put("d"), deleted("d")])) == {}
+    assert structured.KIND.collections(fold(structured.KIND, [put("d"), deleted("d")])) == {}
 
 
 def test_a_dump_loads_back_to_the_same_state() -> None:
-    state = fold(structured, [put("d"), put("e", collection="b", pinned=True), deleted("d")])
-    assert structured.load(structured.dump(state)) == state
-    encoded = msgspec.msgpack.encode(structured.dump(state))
-    assert structured.load(msgspec.msgpack.decode(encoded, type=structured.Dump)) == state
+    state = fold(structured.KIND, [put("d"), put("e", collection="b", pinned=True), deleted("d")])
+    assert structured.KIND.load(structured.KIND.dump(state)) == state
+    encoded = msgspec.msgpack.encode(structured.KIND.dump(state))
+    assert structured.KIND.load(msgspec.msgpack.decode(encoded, type=structured.KIND.Dump)) == state
 
 
 # --- texts
@@ -367,22 +365,22 @@ def test_a_dump_loads_back_to_the_same_state() -> None:
 
 @pytest.mark.parametrize("value", [{"b": 1, "a": [1.5, None, "é"]}, [], "text", 0, False, None])
 def test_the_value_comes_back_exactly(value: Any) -> None:
-    prepared = structured.registry.prepare(put("d", value))
-    event = structured.registry.decode(prepared.tag, prepared.schema, prepared.raw)[0]
-    row = structured.find(fold(structured, [event]), "d")
+    prepared = structured.KIND.registry.prepare(put("d", value))
+    event = structured.KIND.registry.decode(prepared.tag, prepared.schema, prepared.raw)[0]
+    row = structured.KIND.find(fold(structured.KIND, [event]), "d")
     log = {1: recorded(event)}
-    assert structured.data(row, log) == {"collection": "c", "key": "d", "value": value}
-    assert structured.content(row, log) == value_json(value)
-    assert msgspec.json.decode(structured.content(row, log)) == value
+    assert structured.KIND.data(row, log) == {"collection": "c", "key": "d", "value": value}
+    assert structured.KIND.content(row, log) == value_json(value)
+    assert msgspec.json.decode(structured.KIND.content(row, log)) == value
 
 
 def test_a_document_is_found_by_its_text() -> None:
     event = put("d", {"name": "Ana"})
-    row = structured.find(fold(structured, [event]), "d")
+    row = structured.KIND.find(fold(structured.KIND, [event]), "d")
     assert row is not None
-    assert structured.passages(row) == (Passage(label(1), row.digest),)
-    assert structured.sources(row) == (1,)
-    assert structured.passage_text(row, label(1), {1: recorded(event)}) == "c: d\nname: Ana"
+    assert structured.KIND.passages(row) == (Passage(label(1), row.digest),)
+    assert structured.KIND.sources(row) == (1,)
+    assert structured.KIND.passage_text(row, label(1), {1: recorded(event)}) == "c: d\nname: Ana"
 
 
 def test_a_documents_text_is_its_values_by_path() -> None:

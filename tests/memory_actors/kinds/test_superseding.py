@@ -62,7 +62,7 @@ def superseded(older: str, newer: str, digest: str | None = None) -> MemorySuper
 
 def standing(*events: Any) -> dict[str, list[str]]:
     """Return by which memories each living one is superseded, the newest first."""
-    rows = fold(long_term, events).held.rows
+    rows = fold(long_term.KIND, events).held.rows
     newer = {
         name: [one.memory_id for one in long_term.newer_ones(row, rows)]
         for name, row in rows.items()
@@ -72,19 +72,19 @@ def standing(*events: Any) -> dict[str, list[str]]:
 
 def past(*events: Any, of: str = "a") -> dict[str, list[Any]]:
     every = [recorded(event, version) for version, event in enumerate(events, start=1)]
-    return {of: [one for one in every if of in long_term.registry.keys(one.data)]}
+    return {of: [one for one in every if of in long_term.KIND.registry.keys(one.data)]}
 
 
 # --- decide
 
 
 def test_a_pair_is_one_event() -> None:
-    assert Given(long_term, A, B).when(supersede(pair("a", "b"))) == [superseded("a", "b")]
+    assert Given(long_term.KIND, A, B).when(supersede(pair("a", "b"))) == [superseded("a", "b")]
 
 
 def test_a_pair_that_is_given_twice_is_one_event() -> None:
     twice = supersede(pair("a", "b"), pair("a", "b", similarity=0.51))
-    assert len(Given(long_term, A, B).when(twice)) == 1
+    assert len(Given(long_term.KIND, A, B).when(twice)) == 1
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ def test_a_pair_that_is_given_twice_is_one_event() -> None:
     ],
 )  # fmt: skip
 def test_what_has_changed_since_it_was_compared_is_left_alone(events: tuple[Any, ...]) -> None:
-    assert Given(long_term, *events).when(supersede(pair("a", "b"))) == []
+    assert Given(long_term.KIND, *events).when(supersede(pair("a", "b"))) == []
 
 
 def test_new_metadata_change_nothing_of_what_was_compared() -> None:
     events = (A, B, MemoryUpdated(memory_id="a", metadata={"k": 1}))
-    assert len(Given(long_term, *events).when(supersede(pair("a", "b")))) == 1
+    assert len(Given(long_term.KIND, *events).when(supersede(pair("a", "b")))) == 1
 
 
 def test_restoring_a_superseded_memory_that_lives_says_that_it_holds() -> None:
-    given = Given(long_term, A, B, superseded("a", "b"))
+    given = Given(long_term.KIND, A, B, superseded("a", "b"))
     (event,) = given.when(RestoreMemories(now_us=9, memory_ids=("a", "a", "b")))
     assert event == MemoryReinstated(memory_id="a")
 
@@ -118,7 +118,7 @@ def test_restoring_a_superseded_memory_that_lives_says_that_it_holds() -> None:
 def test_a_memory_comes_back_with_what_speaks_against_it() -> None:
     events = (A, B, superseded("a", "b"), MemoryDeleted(memory_id="a"))
     restore = RestoreMemories(now_us=9, memory_ids=("a",), past=past(*events))
-    (back,) = Given(long_term, *events).when(restore)
+    (back,) = Given(long_term.KIND, *events).when(restore)
     assert isinstance(back, MemoryRestored)
     assert standing(*events, back) == {"a": ["b"]}
     events = (
@@ -129,8 +129,8 @@ def test_a_memory_comes_back_with_what_speaks_against_it() -> None:
         MemoryDeleted(memory_id="a"),
     )
     restore = RestoreMemories(now_us=9, memory_ids=("a",), past=past(*events))
-    (back,) = Given(long_term, *events).when(restore)
-    assert fold(long_term, (*events, back)).held.rows["a"].settled
+    (back,) = Given(long_term.KIND, *events).when(restore)
+    assert fold(long_term.KIND, (*events, back)).held.rows["a"].settled
 
 
 # --- said again
@@ -144,7 +144,7 @@ def said_again(at: int, *origins: Origin, **of: tuple[Origin, ...]) -> AddMemori
 
 
 def test_a_memory_said_again_after_it_was_superseded_is_added_anew() -> None:
-    given = Given(long_term, A, B, superseded("a", "b"))
+    given = Given(long_term.KIND, A, B, superseded("a", "b"))
     for at in (LATER, 2 * LATER):
         (event,) = given.when(said_again(at))
         assert isinstance(event, MemoryAdded)
@@ -163,13 +163,13 @@ def test_a_memory_said_again_after_it_was_superseded_is_added_anew() -> None:
 def test_a_memory_that_holds_or_held_then_is_only_seen_again(
     events: tuple[Any, ...], at: int
 ) -> None:
-    (event,) = Given(long_term, *events).when(said_again(at))
+    (event,) = Given(long_term.KIND, *events).when(said_again(at))
     assert event == MemorySeen(memory_id="a", occurred_at_us=at)
 
 
 def test_saying_it_again_does_not_speak_against_a_more_trusted_memory() -> None:
     page, owner = Origin("page", Trust.UNTRUSTED), Origin("owner", Trust.TRUSTED)
-    given = Given(long_term, A, B, superseded("a", "b"))
+    given = Given(long_term.KIND, A, B, superseded("a", "b"))
     (event,) = given.when(said_again(LATER, page, a=(page,), b=(owner,)))
     assert isinstance(event, MemorySeen)
     (event,) = given.when(said_again(LATER, owner, a=(owner,), b=(owner,)))
@@ -178,7 +178,7 @@ def test_saying_it_again_does_not_speak_against_a_more_trusted_memory() -> None:
 
 def test_the_memory_that_was_added_anew_is_the_one_that_is_seen_from_then_on() -> None:
     anew = msgspec.structs.replace(added("a", at=LATER), memory_id="anew")
-    given = Given(long_term, A, B, superseded("a", "b"), anew, superseded("b", "anew"))
+    given = Given(long_term.KIND, A, B, superseded("a", "b"), anew, superseded("b", "anew"))
     (event,) = given.when(said_again(2 * LATER))
     assert event == MemorySeen(memory_id="anew", occurred_at_us=2 * LATER)
 
@@ -208,7 +208,7 @@ def test_a_mark_is_taken_back_by_itself() -> None:
     taken = MemoryUnmarked(memory_id="a", superseded_by_id="c", digest=b"c")
     events = (A, B, C, superseded("a", "b"), superseded("a", "c"))
     assert standing(*events, taken) == {"a": ["b"]}
-    assert len(Given(long_term, *events, taken).when(supersede(pair("a", "c")))) == 1
+    assert len(Given(long_term.KIND, *events, taken).when(supersede(pair("a", "c")))) == 1
 
 
 def test_of_the_same_time_the_mark_recorded_last_is_the_newest() -> None:
@@ -218,12 +218,12 @@ def test_of_the_same_time_the_mark_recorded_last_is_the_newest() -> None:
     assert standing(*events) == {"a": ["c", "b"]}
     gone = (*events, MemoryDeleted(memory_id="b"))
     restore = RestoreMemories(now_us=9, memory_ids=("b",), past=past(*gone, of="b"))
-    (back,) = Given(long_term, *gone).when(restore)
+    (back,) = Given(long_term.KIND, *gone).when(restore)
     assert standing(*gone, back) == {"a": ["c", "b"]}
 
 
 def test_as_of_knows_only_what_was_recorded_by_then() -> None:
-    rows = fold(long_term, (A, B, superseded("a", "b"))).held.rows
+    rows = fold(long_term.KIND, (A, B, superseded("a", "b"))).held.rows
     at_us = recorded(A, version=3).recorded_at_us
     assert long_term.newer_ones(rows["a"], rows, at_us) == [rows["b"]]
     assert long_term.newer_ones(rows["a"], rows, at_us - 1) == []
@@ -232,7 +232,7 @@ def test_as_of_knows_only_what_was_recorded_by_then() -> None:
 def test_a_memory_has_the_last_few_marks_only() -> None:
     many = [added(f"n{number}", at=number + 1) for number in range(2 * SUPERSEDED_MAX)]
     marks = [superseded("a", one.memory_id) for one in many]
-    row = fold(long_term, (A, *many, *marks)).held.rows["a"]
+    row = fold(long_term.KIND, (A, *many, *marks)).held.rows["a"]
     assert [mark.by for mark in row.superseded] == [one.memory_id for one in many][-SUPERSEDED_MAX:]
 
 
@@ -242,9 +242,9 @@ def test_what_is_not_there_is_passed_over() -> None:
 
 
 def test_a_snapshot_has_the_marks() -> None:
-    state = fold(long_term, (A, B, superseded("a", "b")))
-    encoded = msgspec.msgpack.encode(long_term.dump(state))
-    again = long_term.load(msgspec.msgpack.decode(encoded, type=long_term.Dump))
+    state = fold(long_term.KIND, (A, B, superseded("a", "b")))
+    encoded = msgspec.msgpack.encode(long_term.KIND.dump(state))
+    again = long_term.KIND.load(msgspec.msgpack.decode(encoded, type=long_term.KIND.Dump))
     assert again == state
     assert again.held.rows["a"].superseded
 
@@ -265,20 +265,20 @@ def summary_of(*rows: Any) -> MemoriesCompressed:
 def test_a_summary_stands_in_for_the_newer_memory() -> None:
     """A summary takes the place of the newer memory, and gives it back."""
     events = [A, B, superseded("a", "b")]
-    given = Given(long_term, *events)
+    given = Given(long_term.KIND, *events)
     row = given.state.held.rows["b"]
     command = CompressMemories(now_us=9, summary=summary_of(row), originals=(("b", row.version),))
     events += given.when(command)
     assert standing(*events) == {"a": ["s"]}
     every = [recorded(event, version) for version, event in enumerate(events, start=1)]
-    about_b = [one for one in every if "b" in long_term.registry.keys(one.data)]
+    about_b = [one for one in every if "b" in long_term.KIND.registry.keys(one.data)]
     undo = UndoCompaction(now_us=9, memory_id="s", memory_ids=("b",), past={"b": about_b})
-    events += Given(long_term, *events).when(undo)
+    events += Given(long_term.KIND, *events).when(undo)
     assert standing(*events) == {"a": ["b"]}
 
 
 def test_a_summary_of_both_leaves_nothing_to_say() -> None:
-    given = Given(long_term, A, B, superseded("a", "b"))
+    given = Given(long_term.KIND, A, B, superseded("a", "b"))
     rows = [given.state.held.rows[name] for name in ("a", "b")]
     originals = tuple((row.memory_id, row.version) for row in rows)
     command = CompressMemories(now_us=9, summary=summary_of(*rows), originals=originals)
@@ -287,6 +287,6 @@ def test_a_summary_of_both_leaves_nothing_to_say() -> None:
 
 
 def test_other_commands_are_as_before() -> None:
-    given = Given(long_term, A, B, superseded("a", "b"))
+    given = Given(long_term.KIND, A, B, superseded("a", "b"))
     assert given.when(DeleteMemory(now_us=9, memory_id="a")) == [MemoryDeleted(memory_id="a")]
     assert given.when(AddMemories(now_us=9, memories=(C,))) == [C]

@@ -283,7 +283,7 @@ class Embedder(FakeTokenEmbedder):
 
 async def index_in(memory: MemorySystem) -> MemoryIndex:
     async with memory._services.runtime.use("user:u") as live:
-        index = live.indexes.get(long_term)
+        index = live.indexes.get(long_term.KIND)
         assert index is not None
         while (task := index._tasks.running("graph long_term")) is not None:
             await asyncio.wait([task])

@@ -109,8 +109,8 @@ async def test_changes_maintenance_and_reopening_keep_one_order(open_memory, see
             for _ in range(15):
                 await change(user, rng, ids)
                 if rng.random() < 0.3:
-                    await check(memory, long_term)
-            await check(memory, long_term)
+                    await check(memory, long_term.KIND)
+            await check(memory, long_term.KIND)
             every = {m.memory_id for m in await user.list_memories(limit=1_000)}
             found = {h.memory_id for h in await user.retrieve("word1", top_k=1_000)}
             assert found == every == set(ids)
@@ -124,7 +124,7 @@ async def test_a_relationship_that_ends_is_known_to_have_ended(open_memory) -> N
             await user.entities.add_entity(name)
         await user.entities.relate("Ada", "lives_in", "Bern", valid_from="2020-01-01")
         await user.entities.relate("Ada", "lives_in", "Oslo", valid_from="2022-01-01")
-        await check(memory, entity)
+        await check(memory, entity.KIND)
         then = await user.retrieve("lives_in", memory_types=["entity"], as_of="2021-01-01")
         assert [hit.content for hit in then if "lives" in hit.content] == ["Ada lives in Bern"]
         now = await user.retrieve("lives_in", memory_types=["entity"], as_of="2023-01-01")
@@ -138,7 +138,7 @@ async def test_a_filter_asked_during_changes_is_right(open_memory) -> None:
         ids = await user.add_many(
             [Item(content=f"word{n % 40} number {n}", metadata={"n": n}) for n in range(900)]
         )
-        index = await index_of(memory, long_term)
+        index = await index_of(memory, long_term.KIND)
         portions = index.fields.prepared(parsed({"n": {"lt": 1_000}}))
         next(portions)
         await user.delete(ids[0].memory_id)  # that portion has it
@@ -159,17 +159,17 @@ async def test_a_query_goes_on_with_the_rows_it_began_with(open_memory) -> None:
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         ids = await user.add_many([Item(content=f"word{n % 40} is {n}") for n in range(200)])
-        index = await index_of(memory, long_term)
+        index = await index_of(memory, long_term.KIND)
         parts = index.parts
         labels = parts.dense.view().labels[: parts.size].tolist()
         for receipt in ids[:150]:
             await user.delete(receipt.memory_id)
-        await index_of(memory, long_term)
+        await index_of(memory, long_term.KIND)
         assert index.dense is not parts.dense
         assert index.parts.size < parts.size
         assert parts.dense.view().labels[: parts.size].tolist() == labels
         assert len(parts.words.score_all("word1")[1]) == len(parts.traits.view(parts.size).asks)
-        await check(memory, long_term)
+        await check(memory, long_term.KIND)
 
 
 async def test_what_matches_no_longer_is_not_returned(open_memory) -> None:

@@ -253,7 +253,7 @@ async def test_a_long_choice_lets_the_loop_go_on(open_memory, monkeypatch) -> No
 
 async def parts(memory: MemorySystem) -> Any:
     async with memory._services.runtime.use("user:u") as live:
-        return live.indexes.get(long_term)
+        return live.indexes.get(long_term.KIND)
 
 
 async def test_deleted_memories_never_come_back(open_memory, monkeypatch) -> None:

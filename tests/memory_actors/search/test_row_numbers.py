@@ -273,7 +273,7 @@ async def test_a_table_that_is_gone_is_made_anew(store: Any, tmp_path: Path) -> 
     (tmp_path / "memory" / "derived.mdb").unlink()
     async with store() as memory:
         async with memory._services.runtime.use("user:ada") as live:
-            await live.indexes.indexed([long_term])
+            await live.indexes.indexed([long_term.KIND])
         assert sorted(await answer(memory)) == sorted(before)
 
 

@@ -276,7 +276,7 @@ async def test_what_is_forgotten_is_forgotten_beside_the_log_too(log: Faulty, tm
     async with node(log, tmp_path / "one", FakeTokenEmbedder()) as memory:
         await memory.user("ada").add_many(items(40))
         async with memory._services.runtime.use(ADA) as live:
-            digests = live.indexes.get(long_term).traits.digests()
+            digests = live.indexes.get(long_term.KIND).traits.digests()
             await live.embeddings.forget(digests[:10])
 
     assert sum(name.startswith(b"e") for name in await log.load_derived(ADA)) == 30

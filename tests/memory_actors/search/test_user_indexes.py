@@ -28,7 +28,7 @@ async def test_unindexed_rows_are_not_read_at_waking(
     async with open_memory() as memory:
         await fill(memory.user("u"))
     asked: list[str] = []
-    for kind in (working, short_term, context):
+    for kind in (working.KIND, short_term.KIND, context.KIND):
         monkeypatch.setattr(kind, "passages", lambda row: asked.append(row.memory_id) or ())
     async with open_memory() as memory:
         assert len(await memory.user("u").list_memories()) == 3 * len(KINDS)

@@ -149,7 +149,7 @@ async def test_an_index_file_that_is_behind_or_ahead_is_brought_in_step(
             assert hit.content == "plays chess"
             assert len(await ada.retrieve("anything", filters={"n": {"ne": 1}})) == 2
     async with open_memory() as memory, memory._services.runtime.use("user:ada") as live:
-        ahead = live.indexes.get(long_term)
+        ahead = live.indexes.get(long_term.KIND)
         ahead._version = lambda: 10**6
         await ahead.save_words()
     async with open_memory() as memory:
@@ -194,7 +194,7 @@ async def test_a_new_fact_is_not_compared_with_itself(open_memory) -> None:
         receipt = await ada.add("Ada lives in Oslo")
         async with memory._services.runtime.use("user:ada") as live:
             await live.snapshot()
-            row = long_term.find(live.state.long_term, receipt.memory_id)
+            row = long_term.KIND.find(live.state.long_term, receipt.memory_id)
             reach = Reach(count_max=5)
             assert _near(live, row, reach) == []
 

@@ -1,0 +1,195 @@
+"""Kinds whose memories are rows by id: one fold, one way of making room, one way back.
+
+Which rows come, change and leave is declared with the events (`events.py`), so the fold is the same
+for all of these kinds; a kind says what row an event begins, and what one makes of a row. Full
+means full: what is new is refused or, with leave, the oldest tenth of what is not pinned goes.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog import Recorded
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.base.records import QuotaUse
+from memory_actors.kinds.events import DECLARED, Effect
+from memory_actors.kinds.kind import BaseKind, R, Tally
+from memory_actors.kinds.rows import Draft, Held, Place, new_row, oldest
+
+
+class Keyed(msgspec.Struct, Generic[R], frozen=True):
+    """The living memories of a kind, and how many left so far. Never changes."""
+
+    held: Held[R] = Held()
+    evicted: int = 0
+    pruned: int = 0
+
+
+K = TypeVar("K", bound=Keyed[Any])
+T_co = TypeVar("T_co", covariant=True)
+
+
+class KeyedDraft(Draft[R]):
+    """A state that changes in place, for one fold."""
+
+    __slots__ = ("evicted", "pruned")
+
+    def __init__(self, state: Keyed[R], place: Place[R] | None):
+        super().__init__(state.held, place)
+        self.evicted = state.evicted
+        self.pruned = state.pruned
+
+    def leave(self, memory_ids: Collection[str], why: Effect) -> None:
+        """Take memories away where they are there, and count them."""
+        for memory_id in memory_ids:
+            self.discard(memory_id)
+        if why is Effect.EVICTED or why is Effect.EXPIRED:
+            self.evicted += len(memory_ids)
+        elif why is Effect.PRUNED:
+            self.pruned += len(memory_ids)
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return self.finish(), self.evicted, self.pruned
+
+
+class Bounds(NamedTuple):
+    """The limits of a kind."""
+
+    noun: str
+    """What is counted."""
+    number_limit: str
+    """The name of the limit of their number."""
+    bytes_limit: str
+    """The name of the limit of their bytes."""
+
+
+class Living(Protocol[T_co]):
+    """Rows by id."""
+
+    def get(self, memory_id: str, /) -> T_co | None:
+        """Return a row, or None."""
+        ...
+
+
+class Sized(Protocol):
+    """Something that takes room."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Its bytes."""
+        ...
+
+
+class KeyedKind(BaseKind[K, R]):
+    """A kind whose memories are rows by id."""
+
+    ROW: ClassVar[type[Any]]
+    BOUNDS: ClassVar[Bounds]
+    place: Place[Any] | None = None
+    """Gives the group of a row and its key there; None: there are no groups."""
+
+    # --- the fold
+
+    def fold(self, state: K, events: Iterable[Recorded[Any]]) -> K:
+        """Return the state after events of this kind."""
+        draft = self.draft(state)
+        for recorded in events:
+            self.apply(draft, recorded)
+        return type(state)(*draft.fields())
+
+    def apply(self, draft: Any, recorded: Recorded[Any]) -> None:
+        """Fold one event into a draft of this kind."""
+        event = recorded.data
+        effect, _, _, begins, leaving = DECLARED[type(event)]
+        for name, what in leaving:
+            draft.leave(getattr(event, name), what)
+        if effect is Effect.CHANGED:
+            row = draft.rows.get(event.memory_id)
+            if row is not None:
+                draft.put(self.changed(row, recorded))
+        elif begins:
+            draft.put(self.begun(recorded, draft.rows))
+        else:
+            ids = getattr(event, "memory_ids", None)
+            draft.leave((event.memory_id,) if ids is None else ids, effect)
+
+    def draft(self, state: K) -> KeyedDraft[R]:
+        """Return a copy of a state that changes in place."""
+        return KeyedDraft(state, self.place)
+
+    def begun(self, recorded: Recorded[Any], _rows: Living[R]) -> R:
+        """Return the row that an event begins; the rows are those that live."""
+        row: R = new_row(self.ROW, recorded)
+        return row
+
+    def changed(self, row: R, _recorded: Recorded[Any]) -> R:
+        """Return a row after an event that changes it. Of some kinds none does."""
+        return row
+
+    def of_rows(self, rows: Iterable[R], **lost: int) -> K:
+        """Return the state of these rows, which has lost so many."""
+        draft = self.draft(replace(self.initial, **lost))
+        for row in rows:
+            draft.put(row)
+        return type(self.initial)(*draft.fields())
+
+    # --- reads
+
+    def tally(self, state: K) -> Tally:
+        """Return what the state holds and has lost."""
+        held = state.held
+        return Tally(len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned)
+
+    def quotas(self, state: K, limits: Limits, _scope: str | None) -> Sequence[QuotaUse]:
+        """Return how full each limit is."""
+        noun, number_limit, bytes_limit = self.BOUNDS
+        return (
+            QuotaUse(noun, "count", len(state.held), getattr(limits, number_limit)),
+            QuotaUse("bytes", "bytes", state.held.size_bytes, getattr(limits, bytes_limit)),
+        )
+
+    def rows(self, state: K) -> Iterable[R]:
+        """Return every living row."""
+        rows: Iterable[R] = state.held.rows.values()
+        return rows
+
+    def find(self, state: K, memory_id: str) -> R | None:
+        """Return a living row by id, or None."""
+        row: R | None = state.held.rows.get(memory_id)
+        return row
+
+    # --- room
+
+    def make_room(
+        self,
+        state: K,
+        limits: Limits,
+        new: int,
+        size_bytes: int,
+        *,
+        instead_of: Sequence[Sized] = (),
+        may_go: Iterable[R] | None = None,
+    ) -> tuple[str, ...]:
+        """Return who of those that may go has to, for so many new memories to fit.
+
+        What they come instead of leaves room for them; where they take no more than that, they fit
+        also above a limit that was lowered.
+
+        :raises QuotaExceededError: there is no room, and none can or may be made.
+        """
+        noun, number_limit, bytes_limit = self.BOUNDS
+        held, more = state.held, new - len(instead_of)
+        growth = size_bytes - sum([one.size_bytes for one in instead_of])
+        over_count = len(held) + more - getattr(limits, number_limit) if more > 0 else 0
+        over_bytes = held.size_bytes + growth - getattr(limits, bytes_limit) if growth > 0 else 0
+        if over_count <= 0 and over_bytes <= 0:
+            return ()
+        gone = None if may_go is None else oldest(may_go, len(held), over_count, over_bytes)
+        if gone is None:
+            if over_count > 0:
+                refuse_count(self.NAME, noun, len(held), limits, number_limit, new=new)
+            refuse_bytes(self.NAME, held.size_bytes, limits, bytes_limit, new=size_bytes)
+        return gone

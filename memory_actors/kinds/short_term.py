@@ -1,0 +1,410 @@
+"""Short-term memory: the last messages of each session, first in, first out, gone after a while.
+
+A session expires a fixed time after its last message. What is expired is no longer read, whatever
+the state still holds; the next command of the kind names it in an event, and then it goes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from eventlog import Recorded
+from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
+from memory_actors.base.records import QuotaUse
+from memory_actors.kinds import kind
+from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Decide,
+    Delete,
+    Events,
+    Nature,
+    Passage,
+    Update,
+    Updated,
+    added_before,
+    tentative,
+)
+from memory_actors.kinds.phrasing import spoken
+from memory_actors.kinds.rows import Place, derived, new_row, update_of, updated_row
+from memory_actors.kinds.tainted import TaintedPast
+
+SECOND_US = 1_000_000
+SESSIONS_SEARCHED = 3  # when none is named: their messages are embedded on the way
+
+registry = KindRegistry()
+
+# --- events
+
+
+@registry.about("short_term.added", Effect.ADDED, others={"evicted_ids": Effect.EVICTED})
+class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A message was added to a session, and the oldest left it."""
+
+    memory_id: str
+    session_id: str
+    content: str
+    size_bytes: int
+    expires_at_us: int = 0
+    """The time at which the whole session expires."""
+    occurred_at_us: int
+    evicted_ids: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    role: str | None = None
+
+
+@registry.about("short_term.updated", Effect.CHANGED)
+class MessageUpdated(Updated, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A message got a new content, new metadata, or both; None keeps what was."""
+
+    session_id: str
+
+
+@registry.about("short_term.deleted", Effect.DELETED)
+class MessageDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A message was deleted by its user."""
+
+    memory_id: str
+    session_id: str
+
+
+@registry.about("short_term.expired", Effect.EXPIRED)
+class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
+    """Whole sessions went."""
+
+    session_ids: tuple[str, ...]
+    memory_ids: tuple[str, ...]
+    cause: str
+    """ttl: their time was up; quota: too many sessions were living."""
+
+
+Event: TypeAlias = MessageAdded | MessageUpdated | MessageDeleted | SessionsExpired
+
+# --- state
+
+
+class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A message without its text."""
+
+    session_id: str
+    role: str | None
+    began: int
+    """Version of the event that added it: its place in its session."""
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A session; its messages are the group of its name."""
+
+    size_bytes: int = 0
+    expires_at_us: int = 0
+
+
+class ShortTerm(Keyed[Row], frozen=True):
+    """The messages of all sessions that have not been named as expired."""
+
+    sessions: Map[str, Session] = Map()
+    next_expiry_us: int = 0
+    """No session expires before this; 0 when there is none."""
+
+    def session(self, session_id: str) -> list[Row]:
+        """Return the messages of a session, oldest first."""
+        return sorted(self.held.of_group(session_id), key=attrgetter("began"))
+
+    def due(self, now_us: int) -> list[str]:
+        """Return the sessions whose time is up, in order of their expiry."""
+        if not self.next_expiry_us or now_us < self.next_expiry_us:
+            return []
+        return [one for one in self.by_expiry() if self.sessions[one].expires_at_us <= now_us]
+
+    def by_expiry(self) -> list[str]:
+        """Return the sessions, the one first that expires first."""
+        return sorted(self.sessions, key=lambda one: (self.sessions[one].expires_at_us, one))
+
+
+class _Draft(KeyedDraft[Row]):
+    """A state that changes in place, for one fold."""
+
+    __slots__ = ("next_expiry_us", "sessions")
+
+    def __init__(self, state: ShortTerm, place: Place[Row]):
+        super().__init__(state, place)
+        self.sessions = state.sessions.mutate()
+        self.next_expiry_us = state.next_expiry_us
+
+    def _count(self, row: Row, sign: int) -> None:
+        super()._count(row, sign)
+        known = self.sessions.get(row.session_id, Session())
+        size_bytes = known.size_bytes + sign * row.size_bytes
+        self.sessions[row.session_id] = Session(size_bytes, known.expires_at_us)
+
+    def _part(self, group: str, key: str, memory_id: str) -> None:
+        super()._part(group, key, memory_id)
+        if group not in self.groups:
+            del self.sessions[group]
+            left = self.sessions.finish()
+            self.next_expiry_us = min((one.expires_at_us for one in left.values()), default=0)
+            self.sessions = left.mutate()
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.sessions.finish(), self.next_expiry_us)
+
+
+class DumpedSession(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A session with its messages, oldest first."""
+
+    session_id: str
+    rows: tuple[Row, ...] = ()
+    size_bytes: int = 0
+    stored_bytes: int = 0
+    expires_at_us: int = 0
+
+
+class Dumped(msgspec.Struct, frozen=True):
+    """The state as sessions, by id."""
+
+    living: list[DumpedSession] = []
+    next_expiry_us: int = 0
+    evicted: int = 0
+
+
+# --- commands
+
+
+class AddMessage(Add, frozen=True, kw_only=True):
+    """Add a message to a session."""
+
+    message: MessageAdded
+
+
+class UpdateMessage(Update, frozen=True, kw_only=True):
+    """Replace a message's content, its metadata, or both."""
+
+
+class DeleteMessage(Delete, frozen=True, kw_only=True):
+    """Delete a message."""
+
+
+def _expired(state: ShortTerm, session_ids: Sequence[str], cause: str) -> SessionsExpired:
+    return SessionsExpired(
+        session_ids=tuple(session_ids),
+        memory_ids=tuple(row.memory_id for one in session_ids for row in state.session(one)),
+        cause=cause,
+    )
+
+
+# --- the kind
+
+
+class ShortTermKind(KeyedKind[ShortTerm, Row]):
+    """The messages of a user."""
+
+    NAME = "short_term"
+    NATURE = Nature(is_indexed=False, export_place=1, expires_by_clock=True)
+    NOUN = "message"
+    MISSING = "it was never there, deleted or expired"
+    UPDATE, DELETE = UpdateMessage, DeleteMessage
+    Dump = Dumped
+    registry = registry
+    initial = ShortTerm()
+
+    # --- fold
+
+    def draft(self, state: ShortTerm) -> _Draft:
+        """Return a copy of a state that changes in place."""
+        return _Draft(state, self.place)
+
+    def apply(self, draft: _Draft, recorded: Recorded[Event]) -> None:
+        """Fold one event into a draft: a message renews the time of its session."""
+        before_us = draft.next_expiry_us
+        super().apply(draft, recorded)
+        event = recorded.data
+        if isinstance(event, MessageAdded):
+            expires_us, session = event.expires_at_us, draft.sessions[event.session_id]
+            draft.sessions[event.session_id] = replace(session, expires_at_us=expires_us)
+            draft.next_expiry_us = min(before_us or expires_us, expires_us)
+
+    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
+        """Return the row of a message."""
+        return new_row(Row, recorded, began=recorded.version)
+
+    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+        """Return a row after an update."""
+        return updated_row(row, recorded.data, recorded)
+
+    def place(self, row: Row) -> tuple[str, str]:
+        """Return the session and the id."""
+        return row.session_id, row.memory_id
+
+    def at(self, state: ShortTerm, now_us: int) -> ShortTerm:
+        """Return the state without the sessions that have expired by then."""
+        due = state.due(now_us)
+        if not due:
+            return state
+        left = self.fold(state, tentative([_expired(state, due, "ttl")]))
+        return replace(left, evicted=state.evicted)
+
+    def dump(self, state: ShortTerm) -> Dumped:
+        """Return the state as plain sessions."""
+        found = [(one, state.session(one)) for one in sorted(state.sessions)]
+        living = [
+            DumpedSession(
+                session_id=one,
+                rows=tuple(rows),
+                size_bytes=state.sessions[one].size_bytes,
+                stored_bytes=sum(row.stored_bytes for row in rows),
+                expires_at_us=state.sessions[one].expires_at_us,
+            )
+            for one, rows in found
+        ]
+        return Dumped(living, state.next_expiry_us, state.evicted)
+
+    def load(self, dumped: Dumped) -> ShortTerm:
+        """Return the state back."""
+        rows = [row for one in dumped.living for row in one.rows]
+        sessions = {
+            one.session_id: Session(one.size_bytes, one.expires_at_us) for one in dumped.living
+        }
+        next_us, state = dumped.next_expiry_us, self.of_rows(rows, evicted=dumped.evicted)
+        return replace(state, sessions=Map(sessions), next_expiry_us=next_us)
+
+    # --- decide
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {**super().decisions(), AddMessage: self._add, UpdateMessage: self._update}
+
+    def decide(self, command: Command, state: ShortTerm, limits: Limits) -> Sequence[Event]:
+        """Turn a command into events, before which the sessions go that have expired.
+
+        :raises QuotaExceededError: a message larger than a session may be.
+        :raises InvalidInputError: an id that stands for another memory.
+        :raises NotFoundError: no such message, or it has expired.
+        """
+        events = super().decide(command, self.at(state, command.now_us), limits)
+        due = state.due(command.now_us)
+        return [_expired(state, due, "ttl"), *events] if due and events else events
+
+    def _add(self, command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+        new = command.message
+        known = added_before(command, new.memory_id, MessageAdded, "content", new.content)
+        if known or new.memory_id in state.held.rows:
+            return []
+        for noun, name in (
+            ("messages", "short_term_messages"),
+            ("sessions", "short_term_sessions"),
+        ):
+            if getattr(limits, name) == 0:
+                refuse_count(self.NAME, noun, len(state.held), limits, name)
+        if new.size_bytes > limits.short_term_bytes:
+            refuse_bytes(
+                self.NAME, state.held.size_bytes, limits, "short_term_bytes", new=new.size_bytes
+            )
+        added = replace(
+            new,
+            expires_at_us=command.now_us + limits.short_term_ttl_s * SECOND_US,
+            evicted_ids=self._first_out(new, state, limits),
+        )
+        over = len(state.sessions) + 1 - limits.short_term_sessions
+        if new.session_id in state.sessions or over <= 0:
+            return [added]
+        return [_expired(state, state.by_expiry()[:over], "quota"), added]
+
+    def _first_out(self, new: MessageAdded, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
+        """Return the oldest messages, as many as have to leave the session."""
+        session = state.sessions.get(new.session_id, Session())
+        count = len(state.held.groups.get(new.session_id, ())) + 1
+        size, most = session.size_bytes + new.size_bytes, limits.short_term_messages
+        evicted: list[str] = []
+        if count <= most and size <= limits.short_term_bytes:
+            return ()
+        for row in state.session(new.session_id):
+            if count <= most and size <= limits.short_term_bytes:
+                break
+            evicted.append(row.memory_id)
+            count, size = count - 1, size - row.size_bytes
+        return tuple(evicted)
+
+    def _update(self, command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Event]:
+        row = self.living(state, command.memory_id)
+        session = state.sessions[row.session_id]
+        size = session.size_bytes - row.size_bytes + command.size_bytes
+        if command.content is not None and size > max(limits.short_term_bytes, session.size_bytes):
+            refuse_bytes(
+                self.NAME, session.size_bytes, limits, "short_term_bytes", new=command.size_bytes
+            )
+        updated = update_of(MessageUpdated, command, row, session_id=row.session_id)
+        return [] if updated is None else [updated]
+
+    def deleted(self, row: Row, _state: ShortTerm) -> list[MessageDeleted]:
+        """Return the event that takes a message away."""
+        return [MessageDeleted(memory_id=row.memory_id, session_id=row.session_id)]
+
+    def without(
+        self, past: TaintedPast, row: Row, _state: ShortTerm, _limits: Limits
+    ) -> list[MessageUpdated] | None:
+        """Return the event that makes a message say what others have said of it last."""
+        told = [one.data for one in past.cleaned(MessageAdded)]
+        texts = [event for event in told if getattr(event, "content", None) is not None]
+        if not texts:
+            return None
+        metadata = [
+            event.metadata for event in told if getattr(event, "metadata", None) is not None
+        ]
+        fields = {"session_id": row.session_id, "metadata": metadata[-1], "pinned": None}
+        return [derived(MessageUpdated, texts[-1], **fields)]
+
+    # --- reads
+
+    def quotas(
+        self, state: ShortTerm, limits: Limits, session_id: str | None
+    ) -> Sequence[QuotaUse]:
+        """Return how full a session is, or the fullest one."""
+        chosen = state.sessions if session_id is None else {session_id} & set(state.sessions)
+        count = max((len(state.held.groups[one]) for one in chosen), default=0)
+        size_bytes = max((state.sessions[one].size_bytes for one in chosen), default=0)
+        return (
+            QuotaUse("messages", "count", count, limits.short_term_messages, evicts=True),
+            QuotaUse("bytes", "bytes", size_bytes, limits.short_term_bytes, evicts=True),
+            QuotaUse(
+                "sessions", "count", len(state.sessions), limits.short_term_sessions, evicts=True
+            ),
+        )
+
+    def rows(self, state: ShortTerm) -> Iterable[Row]:
+        """Return the messages of all sessions, by session."""
+        return (row for one in sorted(state.sessions) for row in state.session(one))
+
+    def at_hand(self, state: ShortTerm, session_id: str | None) -> Sequence[Row]:
+        """Return a session's messages, or those of the sessions that were used last."""
+        if session_id is not None:
+            return state.session(session_id)
+        recent = state.by_expiry()[: -SESSIONS_SEARCHED - 1 : -1]
+        return [row for one in recent for row in state.session(one)]
+
+    def passages(self, row: Row) -> Sequence[Passage]:
+        """Return one passage: the message."""
+        return (Passage(kind.label(row.version), b"", row.began),)
+
+    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+        """Return the message with its speaker."""
+        return spoken(self.content(row, events), row.role)
+
+    def exported(self, state: ShortTerm) -> Iterable[Row]:
+        """Return the messages by session, those of the session that was used last at the end."""
+        sessions = map(state.session, state.sessions)
+        ordered = sorted(sessions, key=lambda rows: max(row.version for row in rows))
+        return [row for rows in ordered for row in rows]
+
+    def chain(self, row: Row) -> str:
+        """Return the session."""
+        return row.session_id
+
+
+KIND = ShortTermKind()

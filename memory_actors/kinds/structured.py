@@ -1,0 +1,351 @@
+"""Structured memory: JSON documents in collections, each under a key, queried by field.
+
+A put replaces the document that has its collection and key, which keeps its id. Values stay in the
+log; a query reads those of one collection. Full means full, as in long-term memory: a put beyond
+the limit is refused, or, if it asks for pruning, the oldest tenth of what is not pinned goes first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog import Recorded
+from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.quota import Limits
+from memory_actors.base.records import Document, Origin
+from memory_actors.kinds import kind
+from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
+from memory_actors.kinds.kind import (
+    Add,
+    Command,
+    Decide,
+    Delete,
+    Events,
+    Life,
+    Passage,
+    Pruned,
+    Restore,
+    label,
+    refuse_id,
+)
+from memory_actors.kinds.rows import (
+    changed_pin,
+    derived,
+    kept,
+    new_row,
+    record_data,
+    reworded,
+    same_json,
+)
+from memory_actors.kinds.tainted import TaintedPast
+
+TEXT_CHARS_MAX = 2_000  # what a document is found by: more than the model reads of it at once
+
+registry = KindRegistry()
+
+# --- events
+
+
+@registry.about("structured.put", Effect.ADDED)
+class DocumentPut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A document got a value; it is new, or another value was there."""
+
+    memory_id: str
+    collection: str
+    key: str
+    value: Any
+    size_bytes: int
+    """Of the value as JSON."""
+    digest: bytes
+    """Of the text that is indexed, which may be cut."""
+    value_digest: bytes
+    """Of the value as JSON."""
+    occurred_at_us: int
+    metadata: dict[str, Any] = {}
+    pinned: bool = False
+
+
+@registry.about("structured.restored", Effect.RESTORED)
+class DocumentRestored(DocumentPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A document that had gone came back, as it was when it went."""
+
+    created_at_us: int
+    origins: tuple[Origin, ...] = ()
+    """The sources of its words, of which the one who brought it back is none."""
+    agent_id: str | None = None
+    """The agent that wrote it first."""
+
+
+@registry.about("structured.updated", Effect.CHANGED)
+class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A document got a new value or new metadata, or was pinned or not; None keeps what was."""
+
+    memory_id: str
+    value: Any = None
+    size_bytes: int = 0
+    digest: bytes = b""
+    value_digest: bytes = b""
+    metadata: dict[str, Any] | None = None
+    pinned: bool | None = None
+
+
+@registry.about("structured.deleted", Effect.DELETED)
+class DocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A document was deleted by its user."""
+
+    memory_id: str
+
+
+@registry.about("structured.pruned", Effect.PRUNED)
+class DocumentsPruned(Pruned, frozen=True, kw_only=True):
+    """The oldest documents were deleted to make room."""
+
+
+Event: TypeAlias = (
+    DocumentPut | DocumentRestored | DocumentUpdated | DocumentDeleted | DocumentsPruned
+)
+
+# --- state
+
+
+class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A document without its value."""
+
+    collection: str
+    key: str
+    digest: bytes
+    value_digest: bytes
+    pinned: bool
+
+
+Structured: TypeAlias = Keyed[Row]
+"""The living documents; their groups are the collections."""
+
+
+class Dumped(msgspec.Struct, frozen=True):
+    """The state as rows, in the order of their values' versions."""
+
+    rows: list[Row] = []
+    pruned: int = 0
+
+
+# --- what it says
+
+
+def value_of(row: Row, events: Events) -> Any:
+    """Return a document's value, as it was put."""
+    return events[row.version].data.value
+
+
+def value_json(value: Any) -> str:
+    """Return a value as JSON, without spaces: what is counted, and what `value_digest` is of."""
+    return msgspec.json.encode(value).decode()
+
+
+def document_text(collection: str, key: str, value: Any) -> str:
+    """Return what a document is found by, at most 2,000 characters.
+
+    `collection: key`, then a line `path: value` for each value in it but null, in their order. A
+    path has no places of lists in it: what is in a list stands under the list's path.
+    """
+    text = f"{collection}: {key}"
+    for line in _lines(value, ""):
+        text += f"\n{line}"
+        if len(text) >= TEXT_CHARS_MAX:
+            break
+    return text[:TEXT_CHARS_MAX]
+
+
+def _lines(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _lines(inner, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _lines(inner, path)
+    elif value is not None:
+        said = value if isinstance(value, str) else value_json(value)
+        yield f"{path}: {said}" if path else said
+
+
+# --- commands
+
+
+class PutDocument(Add, frozen=True, kw_only=True):
+    """Put a value under a key of a collection."""
+
+    document: DocumentPut
+    """The event as it is for a new document; an existing one keeps its id."""
+    keeps: tuple[str, ...] = ()
+    """The fields of an existing document that stay as they were."""
+    auto_prune: bool = False
+
+
+class UpdateDocument(Command, frozen=True, kw_only=True):
+    """Replace a document's value, its metadata, or both."""
+
+    change: DocumentUpdated
+
+
+class DeleteDocument(Delete, frozen=True, kw_only=True):
+    """Delete a document."""
+
+
+class RestoreDocuments(Restore, frozen=True, kw_only=True):
+    """Bring back documents that were pruned or deleted."""
+
+
+# --- the kind
+
+
+class StructuredKind(KeyedKind[Structured, Row]):
+    """The documents of a user."""
+
+    NAME = "structured"
+    NOUN = "document"
+    MISSING = "it was never there, or it was deleted"
+    DELETE, RESTORE = DeleteDocument, RestoreDocuments
+    DELETED = DocumentDeleted
+    BOUNDS = Bounds("documents", "documents", "structured_bytes")
+    ROW = Row
+    Dump = Dumped
+    registry = registry
+    initial = Structured()
+
+    # --- fold
+
+    def begun(self, recorded: Recorded[Any], rows: Living[Row]) -> Row:
+        """Return the row of a document that was put or restored."""
+        old = rows.get(recorded.data.memory_id)
+        if old is None or isinstance(recorded.data, DocumentRestored):
+            return new_row(Row, recorded)
+        return new_row(Row, recorded, created_at_us=old.created_at_us)
+
+    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+        """Return a row after an update."""
+        event: DocumentUpdated = recorded.data
+        row = kept(row, event)
+        if event.value is None:
+            return row
+        return reworded(row, recorded, digest=event.digest, value_digest=event.value_digest)
+
+    def place(self, row: Row) -> tuple[str, str]:
+        """Return the collection and the key."""
+        return row.collection, row.key
+
+    def dump(self, state: Structured) -> Dumped:
+        """Return the state as plain rows."""
+        return Dumped(state.held.in_order(), state.pruned)
+
+    def load(self, dumped: Dumped) -> Structured:
+        """Return the state back."""
+        return self.of_rows(dumped.rows, pruned=dumped.pruned)
+
+    # --- decide
+
+    def decisions(self) -> Mapping[type[Command], Decide]:
+        """Return what turns a command of each type into events."""
+        return {
+            **super().decisions(),
+            PutDocument: self._put,
+            UpdateDocument: self._update,
+            RestoreDocuments: self._restore,
+        }
+
+    def _put(self, command: PutDocument, state: Structured, limits: Limits) -> Sequence[Event]:
+        put = command.document
+        old = state.held.named(put.collection, put.key)
+        if old is not None:
+            put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
+        self._refuse_foreign_id(command, put, state)
+        if old is not None and _says_the_same(put, old):
+            return []
+        others = (row for row in self.rows(state) if row is not old)
+        victims = self.make_room(
+            state, limits, 1, put.size_bytes,
+            instead_of=[] if old is None else [old],
+            may_go=others if command.auto_prune else None,
+        )  # fmt: skip
+        return [DocumentsPruned(memory_ids=victims, cause="quota"), put] if victims else [put]
+
+    def _refuse_foreign_id(self, command: PutDocument, put: DocumentPut, state: Structured) -> None:
+        """Refuse an id that stands, or stood, for anything but the document of this key."""
+        known = [command.used[own_id] for own_id in command.own_ids if own_id in command.used]
+        living = self.find(state, put.memory_id)
+        for other in [*known, *([living] if living is not None else [])]:
+            ours = isinstance(other, DocumentPut | Row)
+            if not ours or (other.collection, other.key) != (put.collection, put.key):
+                refuse_id(command.document.memory_id)
+
+    def _update(
+        self, command: UpdateDocument, state: Structured, limits: Limits
+    ) -> Sequence[Event]:
+        change = command.change
+        row = self.living(state, change.memory_id)
+        metadata = None if same_json(change.metadata, row.metadata) else change.metadata
+        pinned = changed_pin(change.pinned, row)
+        if change.value is None or change.value_digest == row.value_digest:
+            changed = DocumentUpdated(memory_id=row.memory_id, metadata=metadata, pinned=pinned)
+            return [] if metadata is None and pinned is None else [changed]
+        self.make_room(state, limits, 1, change.size_bytes, instead_of=[row])
+        return [replace(change, metadata=metadata, pinned=pinned)]
+
+    def _restore(
+        self, command: RestoreDocuments, state: Structured, limits: Limits
+    ) -> Sequence[Event]:
+        back = [self._as_it_was(life) for life in self.gone(command, state)]
+        seen: set[tuple[str, str]] = set()
+        for event in back:
+            place = (event.collection, event.key)
+            if place in seen or state.held.named(*place) is not None:
+                raise InvalidInputError(
+                    f"document {event.memory_id!r} cannot be restored: key {event.key!r} of "
+                    f"collection {event.collection!r} is now another document's. Delete that first"
+                )
+            seen.add(place)
+        self.make_room(state, limits, len(back), sum(event.size_bytes for event in back))
+        return back
+
+    def _as_it_was(self, life: Life[Row]) -> DocumentRestored:
+        return derived(DocumentRestored, life.row, value=value_of(life.row, life.by_version))
+
+    def without(
+        self, past: TaintedPast, _row: Row, _state: Structured, _limits: Limits
+    ) -> list[DocumentRestored] | None:
+        """Return the event that makes a document what others have put."""
+        events = past.cleaned(DocumentPut, text="value")
+        return [self._as_it_was(self.last(past.memory_id, events))] if events else None
+
+    # --- reads
+
+    def collections(self, state: Structured) -> Mapping[str, int]:
+        """Return how many documents each collection has, by name."""
+        return {name: len(state.held.groups[name]) for name in sorted(state.held.groups)}
+
+    def passages(self, row: Row) -> Sequence[Passage]:
+        """Return one passage: the document."""
+        return (Passage(label(row.version), row.digest),)
+
+    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+        """Return the document as it is found."""
+        return document_text(row.collection, row.key, value_of(row, events))
+
+    def content(self, row: Row, events: Events) -> str:
+        """Return the value as JSON."""
+        return value_json(value_of(row, events))
+
+    def data(self, row: Row, events: Events) -> dict[str, Any]:
+        """Return the value, and where it is."""
+        return record_data(Document, row, value=value_of(row, events))
+
+
+def _says_the_same(put: DocumentPut, row: Row) -> bool:
+    return (put.value_digest, put.pinned) == (row.value_digest, row.pinned) and same_json(
+        put.metadata, row.metadata
+    )
+
+
+KIND = StructuredKind()
