@@ -38,6 +38,10 @@ Beside = Literal[
 KINDS = ("long_term", "long_term", "long_term", "entity", "episodic", "structured")
 GOOD, BAD = "a friend", "a stranger"
 """The sources of a user's memory, one of which is purged."""
+COMPACTING = ("compacting", "episodes")
+COMPACTING_PAUSE_S = 0.1
+"""Between the writes of each writer. Without it a store grows faster than a compaction, which rests
+nine tenths of the time while others write, gets through it."""
 FACTS = 120  # of each: more than are purged in one append
 
 
@@ -57,20 +61,22 @@ def open_store(store: Path, *, encrypt: bool = False) -> Any:
 
 
 async def _live(store: Path, seed: int, beside: str) -> None:
-    if beside in ("compacting", "episodes"):
+    if beside in COMPACTING:
         dbscan(np.eye(8, dtype=np.float32), 0.3, 2)  # what it loads would take most of a short life
     async with open_store(store, encrypt=beside == "encrypting") as memory:
-        writers = [_write(memory, n % USERS, seed + n) for n in range(3 * USERS)]
+        pause_s = COMPACTING_PAUSE_S if beside in COMPACTING else 0.0
+        writers = [_write(memory, n % USERS, seed + n, pause_s) for n in range(3 * USERS)]
         others = [BESIDES[beside](memory, store, seed)] if beside in BESIDES else []
         await asyncio.gather(*writers, *others)
 
 
-async def _write(memory: MemorySystem, number: int, seed: int) -> None:
+async def _write(memory: MemorySystem, number: int, seed: int, pause_s: float) -> None:
     """Write for one user until killed; several writers share each user."""
     rng, user_id = random.Random(seed), f"user {number}"
     user = memory.user(user_id, session_id=f"session {rng.randrange(3)}")
     mine: list[str] = []
     for n in range(1_000_000):
+        await asyncio.sleep(pause_s)
         content = f"memory {seed} {n} " + "word " * rng.choice([1, 20, 600])
         choice = rng.random()
         if choice < 0.15 and mine:
