@@ -115,7 +115,8 @@ class Archive:
     def write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> WrittenBlock:
         """Write a segment, for good. Its number is `number`, or the next that has no file.
 
-        :raises DiskFull, StorageFailed: there is nothing of it.
+        :raises DiskFull: there is nothing of it.
+        :raises StorageFailed: there is nothing of it.
         """
         with storing(self.directory):
             if not self.directory.is_dir():

@@ -245,7 +245,8 @@ class BackupStore(Protocol):
         not at all.
 
         :raises LogUnavailable: there is something at `directory` already, or it cannot be made.
-        :raises DiskFull, StorageFailed: there is nothing of it.
+        :raises DiskFull: there is nothing of it.
+        :raises StorageFailed: there is nothing of it.
         :raises CorruptLog: the store, and so its copy, is damaged; there is nothing of it.
         """
         ...
@@ -265,7 +266,9 @@ class ExportingStore(Protocol):
 
         :raises LogUnavailable: there is such a file, or the store has not got so far.
         :raises PayloadDropped: retention has dropped a payload behind that position.
-        :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
+        :raises DiskFull: there is nothing of it.
+        :raises StorageFailed: there is nothing of it.
+        :raises CorruptLog: there is nothing of it.
         """
         ...
 
@@ -298,7 +301,8 @@ class ShrinkingStore(Protocol):
         """Make the store as small as what is in it; only where that is worth it, unless `force`d.
 
         :raises DiskFull: there is no room to do it; nothing was changed.
-        :raises CorruptLog, StorageFailed: see the message.
+        :raises CorruptLog: see the message.
+        :raises StorageFailed: see the message.
         """
         ...
 

@@ -322,7 +322,8 @@ def decrypted(
 ) -> bytes:
     """Return the uncompressed payload in an encrypted one. The sizes are those of the frame.
 
-    :raises KeyGone, CorruptLog: as `Cipher.decrypt` does.
+    :raises KeyGone: as `Cipher.decrypt` does.
+    :raises CorruptLog: as `Cipher.decrypt` does.
     """
     body = cipher.decrypt(data, place)
     return decompress(body, raw_bytes) if stored_bytes < raw_bytes else body

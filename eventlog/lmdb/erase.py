@@ -201,7 +201,8 @@ def finish(
 
     `forget_key` deletes the key of a stream by its id, if the log is encrypted.
 
-    :raises DiskFull, StorageFailed: they could not be finished now; they are still under way.
+    :raises DiskFull: they could not be finished now; they are still under way.
+    :raises StorageFailed: they could not be finished now; they are still under way.
     """
     with env.read() as txn:
         pending = erasing.pending(txn)

@@ -104,7 +104,8 @@ class Archiving:
     def write(self, batch: Batch) -> WrittenBlock:
         """Write a batch's payloads to a segment. Blocks.
 
-        :raises DiskFull, StorageFailed: there is nothing of it.
+        :raises DiskFull: there is nothing of it.
+        :raises StorageFailed: there is nothing of it.
         """
         return self._archive.write(batch.sid, batch.number, [event.entry for event in batch.hot])
 

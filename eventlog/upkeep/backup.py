@@ -232,7 +232,8 @@ def restore_files(
         `directory` holds something else or cannot be used.
     :raises LogLocked: the log that is there is open.
     :raises CorruptLog: the backup is damaged, or not what it says that it is.
-    :raises DiskFull, StorageFailed: nothing was changed, or see the message.
+    :raises DiskFull: nothing was changed, or see the message.
+    :raises StorageFailed: nothing was changed, or see the message.
     """
     manifest = read_manifest(backup)
     _check_names(backup, manifest, also)

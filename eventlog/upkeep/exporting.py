@@ -105,7 +105,8 @@ def write_export(
     :raises LogUnavailable: there is a file already, or there are no `since` events.
     :raises PayloadDropped: retention has dropped one of the payloads.
     :raises CorruptLog: a payload or a row is damaged.
-    :raises DiskFull, StorageFailed: there is nothing of it.
+    :raises DiskFull: there is nothing of it.
+    :raises StorageFailed: there is nothing of it.
     """
     if is_there(path):
         raise LogUnavailable(f"{path} is there already: give the export another name")

@@ -94,7 +94,8 @@ def repair(
     :raises UnknownEvent: it has events that the registry does not know.
     :raises CorruptLog: nothing of it can be read.
     :raises KeysUnavailable: `keys` are not those of the log; see the message.
-    :raises DiskFull, StorageFailed: there is nothing of the new log.
+    :raises DiskFull: there is nothing of the new log.
+    :raises StorageFailed: there is nothing of the new log.
     """
     if is_there(target) or not is_there(source / LOG):
         raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
