@@ -47,7 +47,7 @@ class SegmentId(NamedTuple):
 
 
 def parse_name(name: str) -> tuple[SegmentId, bool] | None:
-    """Return what a file of the archive is, and whether it is unfinished; None if it is not ours.
+    """Return the segment of an archive file, and whether it is unfinished; or None for other files.
 
     Only a name that `SegmentId.name` gives is ours.
     """

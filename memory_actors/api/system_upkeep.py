@@ -85,7 +85,7 @@ class SystemUpkeep:
             of the user in it. Repeat it when that is mended.
         :raises DiskFull: the disk is full. Free some space, then repeat it.
         :raises CorruptLog: the log is damaged. See the message, then repeat it.
-        :raises KeyFileError: the key file cannot be read or written. See the message, then repeat it.
+        :raises KeyFileError: the key file cannot be used. See the message, then repeat it.
         """
         return await self._erasing.erase(user_id)
 

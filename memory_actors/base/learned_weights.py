@@ -65,5 +65,5 @@ ANSWERED: Final = (
     # statement
     (3.28, -0.34, 0.50, -0.51, 1.63, -2.30),
 )
-"""Of `ranking.answer_signals`, for the logit that anything answers."""
+"""Coefficients of `ranking.answer_signals`, for the logit that anything answers."""
 # fmt: on

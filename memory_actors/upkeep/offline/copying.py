@@ -174,8 +174,8 @@ def repair_store(
     :raises UnknownEvent: another version made it.
     :raises KeysUnavailable: it is encrypted, and its keys are missing or not to be used.
     :raises CorruptLog: nothing of it can be read, or its files end the process that reads them.
-    :raises DiskFull: there is nothing of the new store.
-    :raises StorageFailed: there is nothing of the new store.
+    :raises DiskFull: the disk is full; no new store remains.
+    :raises StorageFailed: a write failed; no new store remains.
     :raises ReaderFailedError: the child failed by itself; that says nothing about `source`.
     """
     keys = default_key_file(source) if key_file is None else key_file
