@@ -50,8 +50,8 @@ class UserContext(ContextDocument):
         First the `document` (None: no document); then the last 6 messages of the session (the
         handle's, if none is named) and of no other, oldest first; then, of all sessions, the
         `limit` best long-term memories and summaries (None: 5, or what a budget holds). Duplicates
-        and the query itself are left out. Ended facts are left out, unless the query asks about the
-        past: then `until` says until when it was true. `.text` is the prompt.
+        and the query itself are left out. Facts that no longer hold are left out, unless the query
+        asks about the past: then `until` says until when it was true. `.text` is the prompt.
 
         `.text` has at most `token_budget` tokens: `Settings.token_counter` counts, an estimate as
         the most that they may be. A text of more than `max_item_tokens` (None: half of the budget)

@@ -37,7 +37,7 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     role: str | None = None
     pinned: bool = False
     same: bytes = b""
-    """Digest of the same text normalised, where that is another one: see decide.py."""
+    """Digest of the same text normalised, where that is another one: see `duplicate_of`."""
     times_seen: int = 1
     """The number of times it was said: more than one if it comes from elsewhere, or comes back."""
     last_seen_us: int = 0
