@@ -1,8 +1,7 @@
 """Learn the weights of the ranking from development sets, each of the same weight.
 
 The signals of every question are taken from the index as `user.retrieve` computes them. Each set is
-asked three times: as it is, after all of its questions were asked before, and some of its questions
-of stores that hold the evidence and a few other memories. Weights are those of
+asked twice: as it is, and after all of its questions were asked before. Weights are those of
 `memory_actors/base/weights.py`: a row of any store, and what each kind of a `Mixture` adds, fitted
 by a softmax over the candidates of a question, drawn towards few and small numbers. The chance that
 a hit answers and the chance that anything does are logistic regressions. `judged` fits again
@@ -24,7 +23,7 @@ import numpy as np
 from bench.calibration import auroc, calibration_error
 from bench.opened import live_user, opened, services_of
 from bench.recall import with_asked
-from bench.recall_sets import Question, RecallSet, Remembered, SetUser, read_set
+from bench.recall_sets import Question, RecallSet, read_set
 from bench.report import Options, Report, Table, facts
 from memory_actors import Item, MemorySystem
 from memory_actors.base.weights import OF_STATES, SIGNALS, Mixture, states_count
@@ -37,13 +36,9 @@ from memory_actors.search.ranking import EmbeddedQuery, answer_signals, rank
 
 BATCH = 200
 QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
-FEW_QUESTIONS = 40  # of a set, each asked of a store of its own
-FEW_OTHERS = 6  # memories beside the evidence there: half of them from right around it
-FEW_ASKED = 4  # questions that were asked before in every other one
 CANDIDATES_MAX = 160
 L2 = 3e-5
-SHARES = {"": 1.0, "+asked": 0.4, "+few": 0.4}
-"""How much each way of asking weighs, beside the set as it is."""
+ASKED_WEIGHT = 0.4  # of a set whose questions were asked before, beside the set as it is
 FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
 BARE = -8.0  # few questions of the sets are about names: this one is given
 SIGNS = np.array([-1 if name in ("asks", "echo", "reply", "bare") else 1 for name in SIGNALS])
@@ -74,69 +69,45 @@ class Example(NamedTuple):
 # --- collected
 
 
-class Store(NamedTuple):
-    """A user to be filled, and what is asked of it."""
-
-    label: str
-    user: str
-    memories: Sequence[Remembered]
-    asked: Sequence[Question]
-    vain: Sequence[Question]
-    """Questions that nothing answers."""
-
-
 async def collect(paths: Sequence[Path], store: Path) -> list[Example]:
-    """Return an example for each question of the sets, asked in each of the ways."""
+    """Return an example for each question of the sets, asked as it is and asked before."""
     found: list[Example] = []
-    stores = [each for path in paths for each in _stores(read_set(path))]
+    sets = [read_set(path) for path in paths]
+    users = [(one, n, again) for one in sets for n in range(len(one.users)) for again in (0, 1)]
     async with opened(store, embedder_of(None)) as memory:
         with progress_bar("Collecting signals", quiet=False) as moved:
-            for done, one in enumerate(stores, 1):
-                found += await _of_store(memory, one)
-                moved(done, len(stores))
+            for done, (one, number, again) in enumerate(users, 1):
+                found += await _of_user(memory, one, number, again=bool(again))
+                moved(done, len(users))
     return found
 
 
-def _stores(of_set: RecallSet) -> Iterable[Store]:
-    """Yield the users of a set as they are, asked before, and with a few memories each."""
-    share = QUESTIONS_MAX / max(1, sum(len(one.questions) for one in of_set.users))
-    for number, known in enumerate(of_set.users):
-        name = f"{of_set.name} {number}"
-        others = of_set.users[(number + 1) % len(of_set.users)].questions
-        own = {one.text for one in known.questions}
-        asked = _some([one for one in known.questions if one.evidence], share)
-        vain = _some([one for one in others if one.text not in own], share)
-        yield Store(of_set.name, name, known.memories, asked, vain)
-        yield Store(f"{of_set.name}+asked", f"{name} asked", with_asked(known), asked, ())
-        count = len(known.memories)
-        for place, one in enumerate(_some(asked, FEW_QUESTIONS / QUESTIONS_MAX)):
-            rng = np.random.default_rng([number, place])
-            held = [at for at, each in enumerate(known.memories) if each.id in set(one.evidence)]
-            near = [at for at in range(held[0] - 2, held[0] + 2) if 0 <= at < count]
-            far = rng.integers(count, size=FEW_OTHERS - FEW_OTHERS // 2).tolist()
-            few = [known.memories[at] for at in sorted({*held, *near, *far})]
-            user = f"{name} with few {place}"
-            if place % 2:
-                said = rng.choice(len(known.questions), FEW_ASKED).tolist()
-                few = with_asked(SetUser(user, few, [known.questions[at] for at in said]))
-                user += " asked"
-            yield Store(f"{of_set.name}+few", user, few, [one], ())
-
-
-async def _of_store(memory: MemorySystem, of: Store) -> list[Example]:
-    user = memory.user(of.user)
+async def _of_user(
+    memory: MemorySystem, of_set: RecallSet, number: int, *, again: bool
+) -> list[Example]:
+    known = of_set.users[number]
+    name = f"{of_set.name} {number}{' asked' if again else ''}"
+    memories = with_asked(known) if again else known.memories
+    user = memory.user(name)
     if not await user.count():
-        for start in range(0, len(of.memories), BATCH):
+        for start in range(0, len(memories), BATCH):
             items = [
                 Item(
                     content=one.text, role=one.role, session_id=one.session, occurred_at=one.time,
                     memory_id=f"m{place}",
                 )
-                for place, one in enumerate(of.memories[start : start + BATCH], start)
+                for place, one in enumerate(memories[start : start + BATCH], start)
             ]  # fmt: skip
             await user.add_many(items, on_duplicate="keep")
-    places = {one.id: place for place, one in enumerate(of.memories)}
-    async with live_user(memory, of.user) as live:
+    others = of_set.users[(number + 1) % len(of_set.users)].questions
+    own = {one.text for one in known.questions}
+    vain = [one for one in others if one.text not in own and not again]
+    asked = [one for one in known.questions if one.evidence]
+    share = QUESTIONS_MAX / max(1, sum(len(one.questions) for one in of_set.users))
+    asked, vain = _some(asked, share), _some(vain, share)
+    places = {one.id: place for place, one in enumerate(memories)}
+    label = of_set.name + ("+asked" if again else "")
+    async with live_user(memory, name) as live:
         index = live.indexes.get(long_term)
         assert index is not None
         while index._waiting:  # noqa: SLF001 - what an earlier run has not embedded
@@ -144,7 +115,7 @@ async def _of_store(memory: MemorySystem, of: Store) -> list[Example]:
         embeddings = services_of(memory).embeddings
         centre = live.indexes.centre(await embeddings.background_mean())
         examples = []
-        for one in [*of.asked, *of.vain]:
+        for one in [*asked, *vain]:
             embedded = await embeddings.embed_query(one.text)
             assert embedded.tokens is not None
             foreign = foreign_share(
@@ -157,8 +128,8 @@ async def _of_store(memory: MemorySystem, of: Store) -> list[Example]:
             query = Query(one.text, (long_term,), 100, now_us)
             question = EmbeddedQuery(query, embedded, centre, foreign)
             ranked = rank([(index.parts, None)], question)
-            wanted = {f"m{places[each]}" for each in one.evidence} if one in of.asked else set()
-            examples.append(_example(of.label, of.user, ranked, index, wanted))
+            wanted = {f"m{places[each]}" for each in one.evidence} if one in asked else set()
+            examples.append(_example(label, name, ranked, index, wanted))
         return examples
 
 
@@ -207,9 +178,9 @@ def _stacked(examples: Sequence[Example]) -> tuple[Any, ...]:
     signals = np.concatenate([one.signals for one in examples])
     starts = np.cumsum([0, *(len(one.signals) for one in examples)])
     mixtures = np.stack([one.mixture for one in examples])
+    shares = {True: ASKED_WEIGHT, False: 1.0}
     weights = np.array(
-        [SHARES[one.of_set[len(_plain(one)) :]] / count[one.of_set] for one in examples],
-        np.float32,
+        [shares["+" in one.of_set] / count[one.of_set] for one in examples], np.float32
     )
     answers = np.concatenate([one.answers for one in examples]).astype(np.float32)
     return signals, starts, mixtures, weights / weights.sum(), answers
@@ -370,7 +341,7 @@ def run(
 
 
 def _plain(example: Example) -> str:
-    return example.of_set.partition("+")[0]
+    return example.of_set.removesuffix("+asked")
 
 
 def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> Iterable[Any]:

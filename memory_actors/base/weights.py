@@ -140,7 +140,7 @@ def states_count(mixture: Mixture) -> float:
 
     There most tokens are of phrases that all facts share, such as "user likes".
     """
-    return 1 - mixture.facts * mixture.few**2
+    return 1 - mixture.facts * mixture.few
 
 
 @lru_cache

@@ -17,7 +17,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.events import DECLARED, Effect
 from memory_actors.kinds.kind import BaseKind, R, Tally
-from memory_actors.kinds.rows import Draft, Held, Place, new_row, oldest
+from memory_actors.kinds.rows import Draft, Held, Place, oldest
 
 
 class Keyed(msgspec.Struct, Generic[R], frozen=True):
@@ -87,7 +87,6 @@ class Sized(Protocol):
 class KeyedKind(BaseKind[K, R]):
     """A kind whose memories are rows by id."""
 
-    ROW: ClassVar[type[Any]]
     BOUNDS: ClassVar[Bounds]
     place: Place[Any] | None = None
     """Gives the group of a row and its key there; None: there are no groups."""
@@ -123,8 +122,7 @@ class KeyedKind(BaseKind[K, R]):
 
     def begun(self, recorded: Recorded[Any], _rows: Living[R]) -> R:
         """Return the row that an event begins; the rows are those that live."""
-        row: R = new_row(self.ROW, recorded)
-        return row
+        raise NotImplementedError
 
     def changed(self, row: R, _recorded: Recorded[Any]) -> R:
         """Return a row after an event that changes it. By default it stays the same."""

@@ -210,7 +210,6 @@ class StructuredKind(KeyedKind[Structured, Row]):
     DELETE, RESTORE = DeleteDocument, RestoreDocuments
     DELETED = DocumentDeleted
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
-    ROW = Row
     Dump = Dumped
     registry = registry
     initial = Structured()

@@ -342,10 +342,14 @@ def _shape(schema: Any, classes: Mapping[str, Any]) -> Any:
     }
 
 
-_schema = msgspec.json.schema(Dumped)
-SNAPSHOT_FINGERPRINT = hashlib.sha256(
-    msgspec.json.encode(_shape(_schema, _schema["$defs"]), order="sorted")
-).hexdigest()[:16]
+def fingerprint_of(packed_row: type) -> str:
+    """Return the fingerprint of a state whose long-term rows, bytes in `Dumped`, are of a class."""
+    schemas, classes = msgspec.json.schema_components((Dumped, packed_row))
+    shapes = msgspec.json.encode(_shape(list(schemas), classes), order="sorted")
+    return hashlib.sha256(shapes).hexdigest()[:16]
+
+
+SNAPSHOT_FINGERPRINT = fingerprint_of(long_term.Row)
 """Changes with any field of the state, so that a snapshot of another shape is never loaded."""
 
 

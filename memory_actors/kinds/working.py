@@ -147,7 +147,6 @@ class WorkingKind(KeyedKind[Working, Row]):
     MISSING = "never there, deleted or evicted"
     UPDATE, DELETE = UpdateKey, DeleteKey
     BOUNDS = Bounds("keys", "working_keys", "working_bytes")
-    ROW = Row
     Dump = Dumped
     registry = registry
     initial = Working()

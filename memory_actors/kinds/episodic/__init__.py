@@ -196,7 +196,6 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
     BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
     """The number is that of each agent."""
-    ROW = Row
     Dump = Dumped
     registry = registry
     initial = Episodic()

@@ -223,7 +223,6 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
     UPDATED = MemoryUpdated
     SUMMARIES = (MemoriesCompressed, SummaryAdded)
     BOUNDS = Bounds("memories", "long_term_memories", "long_term_bytes")
-    ROW = Row
     Dump = Dumped
     registry = registry
     initial = LongTerm()
