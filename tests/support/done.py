@@ -21,12 +21,12 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import SetTier
 from memory_actors.kinds.context.commands import DeleteEntry
-from memory_actors.kinds.defaults import same_json
 from memory_actors.kinds.entity.graph import name_key
-from memory_actors.kinds.episodic.decide import AddStep, FinishEpisode
+from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.kind import Delete
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.kinds.structured.state import document_text
+from memory_actors.kinds.rows import same_json
+from memory_actors.kinds.structured import document_text
 from support.deciding import Decided, living
 from support.user_rules import RESTORES
 
@@ -79,7 +79,7 @@ def _check_restored(decided: Decided) -> None:
     past = decided.command.past
     headings = {one for one in wanted if _is_heading(past.get(one, ()))}
     assert wanted - headings <= after.keys()
-    assert [one for one in born - wanted if after[one][0] is not context] == []
+    assert [one for one in born - wanted if after[one][0] is not context.KIND] == []
 
 
 def _is_heading(past: Sequence[Recorded[Any]]) -> bool:
@@ -92,20 +92,19 @@ def _check_tier(command: Any, decided: Decided) -> None:
 
 
 def _check_key(command: Any, decided: Decided) -> None:
-    told, row = command.entry, decided.after.working.held[command.entry.key]
+    told, row = command.entry, decided.after.working.held.named(working.KEYS, command.entry.key)
     assert same_json([row.value, row.metadata], [told.value, told.metadata])
 
 
 def _check_message(command: Any, decided: Decided) -> None:
     """A new message is there, the newest of its session, which lives for as long as all do."""
     told, before = command.message, decided.before.at(command.now_us).short_term
-    if told.memory_id in command.used or told.memory_id in before.session_of:
+    if told.memory_id in command.used or told.memory_id in before.held.rows:
         return
-    session = decided.after.short_term.sessions[told.session_id]
-    assert session.rows[-1].memory_id == told.memory_id
-    kept = [row.memory_id for row in session.rows[:-1]]
-    was = before.sessions.get(told.session_id)
-    earlier = [row.memory_id for row in was.rows] if was is not None else []
+    *others, last = decided.after.short_term.session(told.session_id)
+    assert last.memory_id == told.memory_id
+    kept = [row.memory_id for row in others]
+    earlier = [row.memory_id for row in before.session(told.session_id)]
     assert kept == earlier[len(earlier) - len(kept) :]
 
 
@@ -142,7 +141,7 @@ def _check_entity(command: Any, decided: Decided) -> None:
 
 def _check_document(command: Any, decided: Decided) -> None:
     told = command.document
-    row = structured.find_key(decided.after.structured, told.collection, told.key)
+    row = decided.after.structured.held.named(told.collection, told.key)
     if row is None:
         assert told.memory_id in command.used
         return

@@ -674,7 +674,7 @@ def test_an_episode_from_elsewhere_is_as_it_was_there(
         created_at_us=5,
     )  # fmt: skip
     steps = (stepped("e", 1), stepped("e", 2))
-    events = Given(episodic).when(PutEpisode(now_us=9, episode=episode, steps=steps, end=end))
-    row = fold(episodic, events).held.rows["e"]
+    events = Given(episodic.KIND).when(PutEpisode(now_us=9, episode=episode, steps=steps, end=end))
+    row = fold(episodic.KIND, events).held.rows["e"]
     assert (row.status, [step.number for step in row.steps]) == (status, [1, 2])
     assert (row.occurred_at_us, row.goal.size_bytes) == (5, 10)

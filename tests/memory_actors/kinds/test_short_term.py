@@ -55,8 +55,8 @@ def test_messages_leave_until_the_new_one_fits_by_size() -> None:
 
 def test_the_session_that_was_used_last_is_exported_last() -> None:
     used = [added("a", session="s"), added("b", session="t"), added("c", session="s")]
-    state = fold(short_term, used)
-    assert [row.memory_id for row in short_term.exported(state)] == ["b", "a", "c"]
+    state = fold(short_term.KIND, used)
+    assert [row.memory_id for row in short_term.KIND.exported(state)] == ["b", "a", "c"]
 
 
 def test_a_search_without_a_session_looks_at_those_used_last() -> None:

@@ -96,11 +96,11 @@ def test_a_key_is_deleted_by_name_or_by_id() -> None:
 
 
 def test_a_value_is_found_by_the_words_of_its_key() -> None:
-    state = fold(working, [was_set("home_town", "Porto"), was_set("id-x", "Lyon")])
-    named, own = working.rows(state)
+    state = fold(working.KIND, [was_set("home_town", "Porto"), was_set("id-x", "Lyon")])
+    named, own = working.KIND.rows(state)
     own = msgspec.structs.replace(own, memory_id="id-x")
-    assert working.passage_text(named, 0, {}) == "home town: Porto"
-    assert working.passage_text(own, 0, {}) == "Lyon", "the key is its id, which says nothing"
+    assert working.KIND.passage_text(named, 0, {}) == "home town: Porto"
+    assert working.KIND.passage_text(own, 0, {}) == "Lyon", "the key is its id, which says nothing"
 
 
 def test_a_dump_keeps_the_order_in_which_keys_were_set() -> None:
