@@ -78,7 +78,7 @@ State = TypeVar("State")
 class EventLog(LogUpkeep, TakesAppends):
     """An append-only log of streams in one directory. Open it with `EventLog.open`.
 
-    What is done to it as a whole (archive, erase, back up, shrink, ...) is in upkeep/upkeep.py.
+    upkeep/upkeep.py has the operations on the whole log (archive, erase, back up, shrink, ...).
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class EventLog(LogUpkeep, TakesAppends):
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
     ) -> Appended | None:
-        """Return what this request's idempotency key got before, None if it is new."""
+        """Return the first result of this request's idempotency key, or None if it is new."""
         check_stream_name(stream)
         check_text("idempotency key", idempotency_key)
         digest = given_digest(request)

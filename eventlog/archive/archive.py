@@ -1,10 +1,9 @@
 """The archive: a directory of segments, beside the log.
 
 A segment is there for good once `write` has returned: it was written under a temporary name,
-synced, renamed, and the directory synced. That it counts is said by its record in the log
-(tables.py), which is committed afterwards. So a crash in between leaves a file that no
-record names, and `remove_unnamed` takes it away at the next opening. It touches nothing whose name
-is not a segment's.
+synced, renamed, and the directory synced. Its record in the log (tables.py), which is committed
+afterwards, makes it valid. A crash in between leaves a file without a record, which
+`remove_unnamed` deletes at the next opening. It touches nothing whose name is not a segment's.
 
 Blocks that were read are kept decompressed, the last used of them, up to `CACHE_BYTES`. A file is
 never read on the event loop: there `entry` raises `NotInMemory`, and the caller reads in a thread.
@@ -70,7 +69,7 @@ class Archive:
     # --- read
 
     def entry(self, sid: bytes, place: Place) -> Entry:
-        """Return what lies at a place of a stream's archive.
+        """Return the entry at a place of a stream's archive.
 
         :raises NotInMemory: see `never_block_this_thread`.
         Raises as `segment.read_block` does, too.
@@ -115,7 +114,8 @@ class Archive:
     def write(self, sid: bytes, number: int, entries: Sequence[Entry]) -> WrittenBlock:
         """Write a segment, for good. Its number is `number`, or the next that has no file.
 
-        :raises DiskFull, StorageFailed: there is nothing of it.
+        :raises DiskFull: the disk is full; no file remains.
+        :raises StorageFailed: a write failed; no file remains.
         """
         with storing(self.directory):
             if not self.directory.is_dir():

@@ -39,7 +39,7 @@ _HEADER = struct.Struct(">I4sBBHII")
 _MAGIC = b"EVBK"
 _CRC_BYTES = 4
 _SLOT = struct.Struct(">QI")
-# What packing lets into one: a block is closed by the entry that makes it large enough.
+# Largest content of a block: a block is closed by the entry that makes it large enough.
 _RAW_BYTES_MAX = BLOCK_BYTES + PAYLOAD_BYTES_MAX + SLOTS_MAX * (_SLOT.size + SALT_BYTES)
 HEADER_BYTES = _HEADER.size
 
@@ -69,10 +69,10 @@ class ArchiveBlock(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     versions: list[int]
     ends: list[int]
-    """Of each payload, in `raw`. The first begins where the salts end."""
+    """The end of each payload in `raw`. The first begins where the salts end."""
 
     def entry(self, slot: int) -> Entry:
-        """Return what is in a slot.
+        """Return the entry in a slot.
 
         :raises CorruptLog: there is no such slot.
         """

@@ -47,7 +47,7 @@ class SegmentId(NamedTuple):
 
 
 def parse_name(name: str) -> tuple[SegmentId, bool] | None:
-    """Return what a file of the archive is, and whether it is unfinished; None if it is not ours.
+    """Return the segment of an archive file, and whether it is unfinished; or None for other files.
 
     Only a name that `SegmentId.name` gives is ours.
     """
@@ -87,7 +87,8 @@ def read_block(directory: Path, segment: SegmentId, offset: int) -> ArchiveBlock
 
     :raises CorruptLog: it is missing, or is not what was written there.
     :raises LogUnavailable: the system refuses to read it.
-    :raises MissingCodec, UnknownEvent: it is not for this program.
+    :raises MissingCodec: it is not for this program.
+    :raises UnknownEvent: it is not for this program.
     """
     with _opened(directory, segment) as fd:
         return _read(fd, segment, offset)[0]

@@ -1,8 +1,8 @@
 """Capabilities of a store beyond its port: one protocol for each.
 
 A store has a capability if it has its methods; nothing has to be declared. A feature that needs one
-asks for it with `require`, which refuses with an error that names it. So a store that can only
-append and read still serves everything else.
+asks for it with `require`, which refuses with an error that names it. Therefore a store that can
+only append and read still serves all other features.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,11 +69,10 @@ class CountingStore(Protocol):
     def totals_nowait(self) -> dict[str, int]:
         """Return every total that is not 0, at once: committed ones, and relaxed appends accepted.
 
-        What an append has counted is in here when it returns, so a caller stays within a limit who
-        adds what it has on its way itself, and takes that back no earlier than `append` has
-        returned. That holds when it raises too, except for a caller that was cancelled: its append
-        may still land, and is sure to have counted after `flush`. A relaxed append that is lost is
-        taken out again.
+        The result includes every append that has returned. A caller can therefore keep a limit: add
+        your own pending amounts, and subtract each no earlier than its `append` has returned. The
+        same is true if `append` raises, except for a cancelled caller: its append may still land,
+        and is sure to have counted after `flush`. A relaxed append that is lost is taken out again.
         """
         ...
 
@@ -85,7 +84,7 @@ class CappingStore(CountingStore, Protocol):
     def cap_totals(self, caps: Mapping[str, int]) -> None:
         """Refuse each later append of this process that adds to a total and would pass its cap.
 
-        Such an append raises `TotalExceeded`, and nothing of it is kept.
+        Such an append raises `TotalExceeded`, and writes nothing.
         """
         ...
 
@@ -101,7 +100,7 @@ class ArchivingStore(Protocol):
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
         """Move the payloads of these events of a stream out of the hot part of the store.
 
-        What has been moved already is passed over. No read shows that it happened.
+        Payloads that were moved already are skipped. No read shows that it happened.
 
         :raises InvalidAppend: the stream has no such event; nothing was moved.
         """
@@ -110,9 +109,9 @@ class ArchivingStore(Protocol):
     async def drop_archived(self, before_us: int, stream: str | None = None) -> DroppedPayloads:
         """Delete the payloads that were archived before a time, for good; of one stream, or of all.
 
-        What counts is when they were archived, not when they were recorded: a grace period begins
-        when they are moved. They go together as they were moved together: those of one call of
-        `archive` have one time, or a few.
+        The time of archiving counts, not the time of recording: a grace period begins when they are
+        moved. They go together as they were moved together: those of one call of `archive` have one
+        time, or a few.
         """
         ...
 
@@ -133,12 +132,12 @@ class ErasingStore(Protocol):
 
         Also its name, its snapshots, idempotency keys and index of keys, what was derived from it,
         and the checkpoints and entries of `projections`. `counted`, what the stream has added to
-        the totals, is taken out of them, down to 0. What stays of each event is its place, type,
-        times, sizes and digest, so that the chain verifies; it reads as an event whose payload was
+        the totals, is taken out of them, down to 0. Each event keeps its place, type, times, sizes
+        and digest, so that the chain still verifies; it reads as an event whose payload was
         dropped, under another name.
 
-        The stream may be written to again: it goes on behind what was erased, and `StreamHead` says
-        up to where that is. To erase what is erased is to erase nothing.
+        The stream may be written to again: its versions continue after the erased ones, and
+        `StreamHead` has the last erased version. To erase what is erased is to erase nothing.
 
         :raises Fenced: the stream has another epoch than this one; nothing was erased.
         """
@@ -149,7 +148,7 @@ class ErasingStore(Protocol):
 class DerivingStore(Protocol):
     """Keeps what was derived from a stream beside it, for whichever process has the stream next.
 
-    It is kept in pieces under names. None of it is needed: what is not there is derived again.
+    It is kept in pieces under names. All of it is optional: what is not there is derived again.
     """
 
     async def save_derived(
@@ -158,7 +157,7 @@ class DerivingStore(Protocol):
         """Keep pieces by name, all or none; None deletes one. Say whether they were kept.
 
         They are not if the stream has another epoch, or nothing to read: it never was, or it was
-        erased. So an owner that was fenced, or is late, leaves nothing behind.
+        erased. Therefore an owner that is fenced, or late, stores nothing.
 
         :raises InvalidAppend: a name is no bytes, empty, or over 400 of them; a piece is no bytes.
         """
@@ -167,7 +166,7 @@ class DerivingStore(Protocol):
     async def load_derived(
         self, stream: str, names: Sequence[bytes] | None = None
     ) -> dict[bytes, bytes]:
-        """Return those of these pieces that there are, by name; without `names`, all there are."""
+        """Return the existing pieces with these names, or all pieces without `names`."""
         ...
 
 
@@ -182,8 +181,8 @@ class SettingStore(Protocol):
     async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
         """Save a value, if the one there is the `expected` one; None: if there is none.
 
-        Say whether `value` is there now. So a save that is repeated after a lost answer says the
-        same, and of two who save different values over the same one, one is told that it did not.
+        Say whether `value` is there now. Repeating a save after a lost answer gives the same
+        result. If two callers replace the same value, one of them gets False.
 
         :raises InvalidAppend: the name is not text of 1 to 400 bytes, or the value is no bytes.
         """
@@ -199,8 +198,8 @@ class LocatingStore(Protocol):
     ) -> int:
         """Return the version of a stream's last event at or before a position, or else a time.
 
-        It is 0 if there is none. A caller may have given times that go back; then a time stands
-        for several places, and the one is returned that halving the stream comes to.
+        It is 0 if there is none. A caller may have given times that go back; then a time may match
+        several places, and the result is the one that a binary search finds.
 
         :raises CorruptLog: the events there are not what was stored.
         """
@@ -229,7 +228,7 @@ class FoldingStore(Protocol):
     ) -> tuple[State, int]:  # fmt: skip
         """Return a state after up to `limit` events behind a version, and their number.
 
-        `fold` is called in a thread. What it raises, or `read_stream` would, is raised.
+        `fold` is called in a thread. It raises the errors of `fold` and of `read_stream`.
         """
         ...
 
@@ -245,7 +244,8 @@ class BackupStore(Protocol):
         not at all.
 
         :raises LogUnavailable: there is something at `directory` already, or it cannot be made.
-        :raises DiskFull, StorageFailed: there is nothing of it.
+        :raises DiskFull: the disk is full; no file remains.
+        :raises StorageFailed: a write failed; no file remains.
         :raises CorruptLog: the store, and so its copy, is damaged; there is nothing of it.
         """
         ...
@@ -258,14 +258,16 @@ class ExportingStore(Protocol):
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
     ) -> Exported:
-        """Write what came behind a position to a new file, for `import_events` of another store.
+        """Write the events after a position to a new file, for `import_events` of another store.
 
         Streams that were erased, whenever that was, are named in it by their ids, so that they are
         erased there too.
 
         :raises LogUnavailable: there is such a file, or the store has not got so far.
         :raises PayloadDropped: retention has dropped a payload behind that position.
-        :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
+        :raises DiskFull: the disk is full; no file remains.
+        :raises StorageFailed: a write failed; no file remains.
+        :raises CorruptLog: the log is damaged; no file remains.
         """
         ...
 
@@ -278,7 +280,7 @@ class ExportingStore(Protocol):
     ) -> Imported:
         """Append what another store exported, if this one has the very same past.
 
-        What it has already is passed over, so an import that was interrupted can be repeated.
+        Events that exist already are skipped, so you can repeat an interrupted import.
         `erasing(names)` is called in a thread before streams are erased, for what is kept of them
         elsewhere.
 
@@ -298,7 +300,8 @@ class ShrinkingStore(Protocol):
         """Make the store as small as what is in it; only where that is worth it, unless `force`d.
 
         :raises DiskFull: there is no room to do it; nothing was changed.
-        :raises CorruptLog, StorageFailed: see the message.
+        :raises CorruptLog: see the message.
+        :raises StorageFailed: see the message.
         """
         ...
 

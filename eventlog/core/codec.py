@@ -4,8 +4,8 @@ The storage contract of an event is its tag, its schema version and its fields. 
 default. Anything else needs a new schema version and an upcaster from the old one: a function from
 the old fields (a dict) to the new. Upcasting happens when reading; what is stored never changes.
 
-A payload is `u16 meta length | meta | data`, both msgpack maps, compressed with zlib when the text
-of its event, or what stands beside that, is longer than 1 KiB and compression makes it shorter.
+A payload is `u16 meta length | meta | data`, both msgpack maps. It is compressed with zlib if its
+text, or its other content, is longer than 1 KiB and compression makes it shorter.
 """
 
 import os
@@ -115,11 +115,11 @@ class EventRegistry:
         return {tag: event_type.schema for tag, event_type in sorted(self._by_tag.items())}
 
     def keys(self, event: Any) -> tuple[str, ...]:
-        """Return what an event of a registered type is about."""
+        """Return the keys that an event of a registered type names."""
         return _keys(self._by_class[type(event)], event)
 
     def keys_in(self, tag: bytes, schema: int, raw: bytes) -> tuple[str, ...]:
-        """Return what the event in `raw` is about. See `decode_tagged`."""
+        """Return the keys that the event in `raw` names. See `decode_tagged`."""
         _, event, _ = self.decode_tagged(tag, schema, raw)
         return _keys(self._by_tag_bytes[tag], event)
 

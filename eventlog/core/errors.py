@@ -106,7 +106,7 @@ class LogUnavailable(EventLogError):
 
 
 class LogBusy(LogUnavailable):
-    """Nobody can read at this moment: a write has failed, or too many read. Try again."""
+    """The log is busy: a write has failed, or too many read. Try again."""
 
 
 class ClockOutOfRange(EventLogError):
@@ -114,7 +114,7 @@ class ClockOutOfRange(EventLogError):
 
 
 class DiskFull(EventLogError):
-    """No room for this write. Nothing of it was kept; reads and deletes still work."""
+    """No room for this write. Nothing of it was written; reads and deletes still work."""
 
 
 class StorageFailed(EventLogError):

@@ -86,7 +86,7 @@ class Place(NamedTuple):
     number: int
     """Of the segment."""
     offset: int
-    """Of the block in the segment."""
+    """Offset of the block in the segment."""
     slot: int
     """In the block."""
 
@@ -148,7 +148,7 @@ def chain_start(sid: bytes) -> bytes:
 
 
 def place_of(sid: bytes, version: int, schema: int, tag: bytes) -> bytes:
-    """Return what a payload is bound to when it is encrypted."""
+    """Return the place that binds an encrypted payload."""
     return _PLACE.pack(b"event", sid, version, schema) + tag
 
 
@@ -184,7 +184,7 @@ Taken: TypeAlias = tuple[bytes, int, int, int, int, int, bytes, Payload]
 
 
 def read(position: int, data: bytes) -> Taken:
-    """Return what a reader needs of a frame, its CRC checked: the hot path of every replay.
+    """Return a frame's fields after checking its CRC: the hot path of every replay.
 
     A plain tuple, because an object with names would cost a tenth of it. Raises as `unpack` does.
     """
@@ -234,12 +234,12 @@ def unpack(position: int, data: bytes) -> Frame:
 
 
 def stub(position: int, data: bytes, place: Place) -> bytes:
-    """Return what stays of a frame, whose CRC was checked, when its payload goes to `place`."""
+    """Return the stub of a frame with a valid CRC, whose payload moves to `place`."""
     return _stub(position, data, ARCHIVED | data[_FLAGS_AT] & ENCRYPTED, _POINTER.pack(*place))
 
 
 def erased(position: int, data: bytes, at_us: int) -> bytes:
-    """Return what stays of a frame when its payload is erased, whatever state that is in.
+    """Return the stub of a frame whose payload is erased, even if that is damaged.
 
     The CRC is made anew, so damage to the header no longer fails it; it breaks the chain.
 
@@ -322,7 +322,8 @@ def decrypted(
 ) -> bytes:
     """Return the uncompressed payload in an encrypted one. The sizes are those of the frame.
 
-    :raises KeyGone, CorruptLog: as `Cipher.decrypt` does.
+    :raises KeyGone: as `Cipher.decrypt` does.
+    :raises CorruptLog: as `Cipher.decrypt` does.
     """
     body = cipher.decrypt(data, place)
     return decompress(body, raw_bytes) if stored_bytes < raw_bytes else body
@@ -334,7 +335,7 @@ def digest_of(salt: bytes, raw: bytes) -> bytes:
 
 
 def follows(data: bytes, tag: bytes, payload: "Payload", prev: bytes) -> bool:
-    """Say the same as `check_chain` of a frame that `read` gave this tag and payload of."""
+    """Like `check_chain`, for a tag and payload already decoded by `read`."""
     digest = data[_DIGEST]
     covered = b"".join((prev, _FORMAT_BYTE, data[_BEHIND_FLAGS], tag, digest))
     if _sha256(covered).digest() != data[CHAIN]:
@@ -375,5 +376,5 @@ def _fold(position: int) -> int:
 
 
 def erased_name(sid: bytes) -> str:
-    """Return what an erased event has for the name of its stream."""
+    """Return the stream name that erased events have."""
     return f"erased:{sid.hex()}"

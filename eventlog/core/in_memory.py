@@ -1,7 +1,7 @@
 """The port over plain dictionaries: for tests, and the shortest statement of what a store does.
 
-Of the capabilities (capabilities.py) it counts, archives, erases, keeps what was derived and
-settings, and measures; there is no file of it to back up, export, shrink or verify.
+It can count, archive, erase, keep derived data and settings, and measure (capabilities.py); there
+is no file of it to back up, export, shrink or verify.
 
 Events still go through the registry, so what does not serialise here does not serialise on disk.
 Nothing is durable; everything else holds.
@@ -93,7 +93,7 @@ class InMemoryLog(TakesAppends):
             raise LogClosed("the log is closed: open it again")
 
     def _held(self, stream: str) -> _HeldStream:
-        """Return what is held of a stream: of one that never was, an empty one to be kept or not.
+        """Return the data of a stream: of one that never was, an empty one to be kept or not.
 
         :raises InvalidAppend: that can be no stream's name.
         """
@@ -210,7 +210,7 @@ class InMemoryLog(TakesAppends):
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
     ) -> Appended | None:
-        """Return what this request's idempotency key got before, None if it is new."""
+        """Return the first result of this request's idempotency key, or None if it is new."""
         held = self._held(stream)
         check_text("idempotency key", idempotency_key)
         return _first_result(stream, held, idempotency_key, given_digest(request))

@@ -29,7 +29,7 @@ class Cipher(Protocol):
         ...
 
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
-        """Return what was encrypted at this place.
+        """Return the plaintext of the data encrypted at this place.
 
         :raises KeyGone: it was encrypted under a key that is not there any more.
         :raises CorruptLog: it is not what was encrypted at this place.
@@ -47,7 +47,7 @@ class Keys(Protocol):
     def attach(self, identity: bytes | None, streams: Iterable[str] = ()) -> bytes:
         """Become the keys of a log that says whose it is; of a new one, if None.
 
-        Where a log has lost what it knew, it is empty: then they have to be there, whosever.
+        An empty identity means that the log has lost it: then the keys must exist, whosever.
         `streams` are those of the log that have something to read, which was acknowledged.
         Return the identity that the log remembers, empty for a log that is not to be encrypted.
 
@@ -76,14 +76,16 @@ class Keys(Protocol):
     def sync(self) -> None:
         """Make the keys durable that were made. Called before anything under them is committed.
 
-        :raises DiskFull, StorageFailed: they are not, and are forgotten.
+        :raises DiskFull: they are not, and are forgotten.
+        :raises StorageFailed: they are not, and are forgotten.
         """
         ...
 
     def forget(self, sid: bytes) -> bool:
         """Delete the key of the stream with this id, for good; say whether it had one of its own.
 
-        :raises DiskFull, StorageFailed: it may still be there: repeat it.
+        :raises DiskFull: it may still be there: repeat it.
+        :raises StorageFailed: it may still be there: repeat it.
         """
         ...
 

@@ -1,10 +1,10 @@
 """The library's loggers. No other file asks for one.
 
-Where the host has configured structlog, lines go to it; else to `logging`, under the same names,
+If the host has configured structlog, lines are sent to it; else to `logging`, under the same names,
 as the host has set that up: its levels, handlers and `logging.disable` hold.
 
 structlog brings rich with it, 5 MB and a tenth of the time that the library takes to import, and
-most processes write no line. So it is imported only by who configures it: a host, or `configure`,
+most processes write no line. Only code that configures structlog imports it: a host, or `configure`
 with the first line.
 """
 

@@ -1,8 +1,8 @@
 """Rows of events checked many at a time, where `plain_events.c` is compiled.
 
 A row is plain if its frame has the payload as it was encoded: not compressed, encrypted, archived
-or erased. What is plain and without fault is taken, and nothing else: whoever verifies looks at the
-rest himself, so that nothing is said of damage here.
+or erased. This module only accepts plain rows without a fault: whoever verifies looks at the rest
+himself, so that nothing is said of damage here.
 """
 
 import ctypes
@@ -51,7 +51,7 @@ class PackedEnds(dict[bytes, bytearray]):
 
 
 class _Addresses(dict[bytes, int]):
-    """Where the packed ends of streams lie in memory. Their size never changes, so they stay."""
+    """Memory addresses of the packed ends of streams. Their size never changes, so they stay."""
 
     def __init__(self, ends: PackedEnds):
         self._ends = ends
@@ -71,7 +71,7 @@ class PlainEvents:
         self._take = LIBRARY.function("take_plain", *_TAKE, result=LONG)
         self._rows_of_keys = LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
         self.frames: Sequence[bytes] = ()
-        """Those of the rows that are looked at."""
+        """Frames of the current rows."""
         self._keys = self._joined = self._starts = self._ends = b""
 
     def look_at(self, keys: Sequence[bytes], frames: Sequence[bytes]) -> None:

@@ -97,8 +97,8 @@ class EventStore(Protocol):
         """Return up to `limit` events of a stream behind version `after`, in order.
 
         :raises PayloadDropped: the payload of one of them was dropped by retention, or erased
-            (`PayloadErased`); with `dropped="mark"` its data is `Dropped` instead. So it is with
-            every read.
+            (`PayloadErased`); with `dropped="mark"` its data is `Dropped` instead. All reads behave
+            the same.
         """
         ...
 
@@ -131,7 +131,7 @@ class EventStore(Protocol):
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
     ) -> Appended | None:
-        """Return what this request's idempotency key got before, None if it is new.
+        """Return the first result of this request's idempotency key, or None if it is new.
 
         :raises IdempotencyConflict: the key was used for another request.
         """

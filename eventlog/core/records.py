@@ -10,7 +10,7 @@ Durability: TypeAlias = Literal["commit", "relaxed"]
 """`commit` answers after fsync; `relaxed` at once, and is on disk within 50 ms."""
 
 OnDropped: TypeAlias = Literal["raise", "mark"]
-"""Of a read, where a payload is gone: raise `PayloadDropped`, or give `Dropped` for its data."""
+"""For a missing payload, raise `PayloadDropped` or return `Dropped` as its data."""
 
 ANY_VERSION = -1
 """An expected version that every stream's version meets."""
@@ -30,7 +30,7 @@ decode_meta = msgspec.msgpack.Decoder(dict[str, str]).decode
 def to_datetime(time_us: int) -> datetime:
     """Return microseconds since 1970 as an aware UTC datetime.
 
-    What is outside of the years 1 to 9999 is the first or the last moment of them.
+    Times outside the years 1 to 9999 become the first or the last moment of that range.
     """
     try:
         return _EPOCH + timedelta(0, 0, time_us)
@@ -62,7 +62,7 @@ class Returned(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self._json(), type=dict[str, Any])
 
     def to_json(self) -> str:
-        """Return the same as JSON."""
+        """Return the report as JSON."""
         return self._json().decode()
 
     def _json(self) -> bytes:
@@ -312,7 +312,7 @@ class Imported(Returned, frozen=True):
 
     events: int
     position: int
-    """Of the last event now."""
+    """Position of the last event now."""
     erased_streams: int
 
 

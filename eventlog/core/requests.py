@@ -27,8 +27,8 @@ from eventlog.core.records import (
 I64_MAX = 2**63 - 1
 U64_MAX = 2**64 - 1
 
-# What a store commits at once; and beyond how much that waits for it callers wait, too, so that
-# memory stays bounded.
+# Limits of one commit of a store, and of the queue for it. Callers wait while the queue is full, so
+# that memory stays bounded.
 BATCH_EVENTS_MAX = 1024
 BATCH_BYTES_MAX = 4 << 20  # of payloads
 QUEUE_EVENTS_MAX = 65_536  # 64 full batches
@@ -196,7 +196,7 @@ def _check_durability(
 
 
 def _request_digest(events: Sequence[Prepared], request: bytes | None) -> bytes:
-    """Return what tells one request from another under the same idempotency key."""
+    """Return the digest that distinguishes requests under the same idempotency key."""
     if request is not None:
         return given_digest(request)
     digest = hashlib.sha256()

@@ -12,7 +12,7 @@ from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
 
 KEY_ID_BYTES = 16
-"""Of a SHA-256, or of a keyed hash: what a row has of a key or name of any length."""
+"""Bytes of a SHA-256, or of a keyed hash: what a row has of a key or name of any length."""
 _CRC = struct.Struct(">I")
 _sha256 = hashlib.sha256
 _encode = msgspec.msgpack.Encoder().encode
@@ -25,7 +25,7 @@ def seal(data: bytes, row_key: bytes = b"") -> bytes:
 
 
 def unseal(data: bytes, what: str, row_key: bytes = b"") -> bytes:
-    """Return what `seal` was given.
+    """Return the content that `seal` was given.
 
     :raises CorruptLog: these are other bytes, or they lie under another key.
     """
@@ -75,5 +75,5 @@ def blind_digest(digest: bytes, cipher: Cipher | None) -> bytes:
 
 
 def snapshot_place(sid: bytes, version: int, fingerprint: str) -> bytes:
-    """Return what a snapshot is bound to when it is encrypted."""
+    """Return the place that binds an encrypted snapshot."""
     return b"snapshot" + sid + version.to_bytes(8, "big") + fingerprint.encode()

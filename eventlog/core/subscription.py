@@ -94,7 +94,7 @@ async def version_at_time(log: EventStore, stream: str, recorded_at_us: int) -> 
 async def _halved(log: EventStore, stream: str, passes: Callable[[Recorded[Any]], bool]) -> int:
     """Return the last version that passes, 0 if none does.
 
-    All that pass must come before all that do not. Payloads that are gone are `Dropped`.
+    Versions that pass must precede those that do not. Payloads that are gone are `Dropped`.
     """
     passed, until = 0, (await log.head(stream)).version + 1
     while until - passed > 1:

@@ -59,7 +59,7 @@ def at_loop_end(release: Callable[[], object]) -> Callable[[], None]:
 async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """Await work, such as closing a file, that is not to be cut off by a cancellation.
 
-    A caller who is cancelled, however often, is told so when the work has ended.
+    Cancellations are raised after the work has ended.
     """
     task, cancelled = asyncio.ensure_future(work), None
     with anyio.CancelScope(shield=True):  # which keeps off anyio's cancellations, not asyncio's
@@ -74,10 +74,10 @@ async def to_the_end(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
 
 
 async def opened_in_thread(open_: Callable[[], T], close: Callable[[T], object]) -> T:
-    """Return what `open_` opens in a thread, or close it if the caller leaves before.
+    """Return the result of `open_`, run in a thread, or close it if the caller leaves before.
 
-    A caller who is cancelled is told so when the thread has ended. Where the loop ends first, and
-    with it all tasks, the thread closes what it has opened.
+    A cancellation is raised after the thread has ended. If the loop ends first, and cancels all
+    tasks, the thread closes the result.
     """
     made: list[T] = []
     handing, is_left = threading.Lock(), False

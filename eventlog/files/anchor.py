@@ -86,7 +86,7 @@ class Anchor:
 
 
 def read_anchor(path: Path) -> Tail:
-    """Return what the anchor at a path remembers, and close it. It is made if it is missing."""
+    """Return the content of the anchor at a path, and close it. It is made if it is missing."""
     anchor = Anchor(path)
     try:
         return anchor.read()

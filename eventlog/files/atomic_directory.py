@@ -6,8 +6,9 @@ mark goes after the rename: an empty file too many harms nobody, a directory tha
 would be in the way for ever.
 
 A restore needs two renames: the old log goes aside, then the new one comes. Between the two there
-is none, and whoever opened it would begin an empty one. So the new one says by `_READY` that it is
-whole, and `finish_restore` does the second rename for a process that died before it.
+is none, and whoever opened it would begin an empty one. Therefore the marker `_READY` says that the
+new one is complete, and `finish_restore` does the second rename for a process that crashed before
+it.
 """
 
 import shutil
@@ -45,7 +46,8 @@ def written(directory: Path, suffix: str) -> Iterator[Path]:
     """Give a new directory beside the wanted one; it is removed unless it was renamed.
 
     :raises LogUnavailable: it cannot be made.
-    :raises DiskFull, StorageFailed: what the system said of a write.
+    :raises DiskFull: what the system said of a write.
+    :raises StorageFailed: what the system said of a write.
     """
     scratch = beside(directory, suffix)
     try:
@@ -142,7 +144,7 @@ def held(directory: Path) -> Iterator[bool]:
 
 
 def _locked(directory: Path) -> int | None:
-    """Lock a log; None if there is none."""
+    """Lock a log; or return None without one."""
     if _is_empty(directory):
         directory.rmdir()
     if not directory.exists():

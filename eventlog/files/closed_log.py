@@ -24,7 +24,7 @@ class ClosedLog:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def owner(self) -> str | None:
-        """Return who has it open, and since when, or None. Holds the lock for a moment, shared."""
+        """Return its owner and opening time, or None. Takes the lock briefly, shared."""
         try:
             with opened(self._lock) as file:
                 try:

@@ -21,13 +21,12 @@ from typing import BinaryIO, Final, cast
 
 from eventlog.core.errors import DiskFull, LogLocked, LogUnavailable, StorageFailed
 
-# --- opening a file of a store: a regular file, and nothing that stands in its place
+# --- opening a file of a store: the file must be a regular one
 #
-# A pipe lets whoever opens it wait for ever, a device may be endless, a directory fails later and
-# in another way each time. So every file of a store is opened here, whoever reads or writes it:
-# without a wait, and then it is looked at before anything is read. What is refused is an `OSError`,
-# as what the system refuses is, so that each caller says in its own words which work cannot be
-# done.
+# Opening a pipe may block for ever, a device may be endless, a directory fails later and in another
+# way each time. Therefore all readers and writers open files of a store here: without a wait, and
+# then it is looked at before anything is read. A refused file raises `OSError`, like an error of
+# the system, so that each caller can name the failed work in its own message.
 #
 # A file that is read may be reached by a symbolic link: keys lie behind one where a machine mounts
 # its secrets. A file that is made or overwritten in place may not (`O_NOFOLLOW`): its content would
@@ -83,13 +82,13 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what is in a regular file. Raises as `open_regular` does."""
+    """Return the content of a regular file. Raises as `open_regular` does."""
     with opened(path) as file:
         return file.read()
 
 
 def _other_kind(path: Path, flags: int) -> str:
-    """Say what is in the place of a file that could not be opened, empty if that is not why."""
+    """Return the kind of the object at a path that could not be opened, "" for another cause."""
     try:
         return _kind(path.stat(follow_symlinks=not flags & os.O_NOFOLLOW).st_mode)
     except (OSError, ValueError):
@@ -190,7 +189,7 @@ def lock(path: Path) -> int:
 
 
 def holder(fd: int) -> str:
-    """Say who holds a lock, and since when, as the file says: it may be empty, or an older one."""
+    """Return the holder of a lock and its start time, from a file that may be outdated."""
     pid, _, since_s = os.pread(fd, 40, 0).decode(errors="replace").strip().partition(" ")
     who = f"process {pid or 'unknown'}"
     if not since_s.isdecimal():
@@ -242,8 +241,8 @@ def sync_to_disk(path: Path) -> None:
 def written_whole(path: Path, *, contested: bool = False) -> Iterator[BinaryIO]:
     """Give a file to write to, and put it at `path` when the block is left: whole, and durable.
 
-    What was there stays until then, whatever happens. It is readable by its owner only. What is not
-    finished is removed, but for that of a process that dies: this is `<name>.tmp`, and the next one
+    The old content stays until then, even after an error. It is readable by its owner only. An
+    unfinished file is removed, unless the process dies: this is `<name>.tmp`, and the next one
     writes over it, so that what it holds of a secret goes as well. Therefore one may write at a
     time; where others may, who know nothing of each other, the file is `contested` and each one has
     a name of its own.
@@ -298,7 +297,7 @@ def remove_named(directory: Path, wanted: Callable[[str], bool]) -> int:
 
 
 def bytes_under(directory: Path) -> int:
-    """Return what the files in a directory take, as far as they may be looked at."""
+    """Return the size of the files in a directory, as far as they are readable."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(OSError):  # it was replaced or removed meanwhile
@@ -343,14 +342,14 @@ LIMITS: Final = {
 
 
 def advice(error: BaseException) -> str:
-    """Return what to do about the limit of a process that an error names, or nothing."""
+    """Return advice if an error names a limit of the process, else ""."""
     said = str(error)
     return next((f": {what}" for sign, what in LIMITS.items() if sign in said), "")
 
 
 @contextmanager
 def within_limits(what: object) -> Iterator[None]:
-    """Say of an opening that meets a limit of the process which one it is.
+    """Name the limit of the process that an opening has reached.
 
     :raises LogUnavailable: it has met one.
     """
@@ -364,7 +363,7 @@ def within_limits(what: object) -> Iterator[None]:
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Say of a write to a file or a directory, which the system refuses, what that means.
+    """Translate the system's refusal of a write to a file or a directory.
 
     :raises DiskFull: there is no room for it.
     :raises StorageFailed: the disk failed.

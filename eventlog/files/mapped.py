@@ -1,8 +1,9 @@
 """The files that are mapped into this process, and letting go of their pages.
 
-What was read of a mapped file stays in the resident memory of the process, with pages around it, up
-to the whole file: so a limit on that memory is reached by files that are only read. Pages that are
-let go stay in the system's cache, and come back with the next read of each, in a microsecond.
+Pages that were read from a mapped file stay in the resident memory of the process, with pages
+around them, up to the whole file: so a limit on that memory is reached by files that are only read.
+Pages that are let go stay in the system's cache, and come back with the next read of each, in a
+microsecond.
 """
 
 import ctypes
@@ -34,7 +35,7 @@ class MappedFile(NamedTuple):
 
     inode: int
     device: int
-    """Of a subvolume of btrfs it is another one than the one in /proc/self/maps."""
+    """In a btrfs subvolume it differs from the device in /proc/self/maps."""
     path: str
 
 

@@ -2,7 +2,7 @@
 
 LMDB trusts its tree. An offset that leads out of a page, a length that leads beyond the end of the
 file or a page of another kind than it expects end the process: by SIGBUS, by SIGSEGV or by an
-assertion. Nothing can be caught then, so what LMDB takes for granted is looked at here first:
+assertion. Python cannot catch that, so this file checks LMDB's assumptions first:
 
 - from the newest meta page, every page that can be reached is in the file, says that it is that
   page, is of the kind that its depth asks for, and is reached once;
@@ -13,12 +13,12 @@ assertion. Nothing can be caught then, so what LMDB takes for granted is looked 
 A file may be shorter than its meta page says and still be whole: pages at the end that were taken
 and given back within one transaction have never been written. They are free, and nobody reads them.
 
-What keys and values say is no part of it: that is for the CRCs. Pages of one depth are looked at
-together, as arrays, so many at a time: 1 to 3 microseconds a page where the file is in memory, and
-as long as it takes to read the file where it is not. Of values with pages of their own only the
-first page is read. That is done before LMDB maps a file, where it is quick, and where the file is
-shorter than its own meta page says: it may have been cut, or have free pages at its end that were
-never written.
+The content of keys and values is not checked: that is for the CRCs. Pages of one depth are looked
+at together, as arrays, so many at a time: 1 to 3 microseconds a page where the file is in memory,
+and as long as it takes to read the file where it is not. If values have pages of their own, only
+the first page is read. That is done before LMDB maps a file, where it is quick, and where the file
+is shorter than its own meta page says: it may have been cut, or have free pages at its end that
+were never written.
 
 Layout: mdb.c of LMDB 0.9 (data version 1), in this machine's byte order.
 
@@ -180,7 +180,7 @@ def _chunks(pages: _Numbers) -> Iterator[_Numbers]:
 
 
 def _stretches(starts: _Numbers, counts: _Numbers) -> _Numbers:
-    """Return so many numbers from each start on, one stretch after another."""
+    """Return ranges of consecutive numbers: so many from each start, one range after another."""
     before = np.cumsum(counts) - counts
     stretches: _Numbers = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
     return stretches

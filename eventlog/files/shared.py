@@ -1,7 +1,7 @@
 """A file that many threads use, and that may be replaced while they do.
 
-Who comes in gets the current one and keeps it until it leaves, whatever happens meanwhile. One that
-was replaced is closed by the last who leaves it.
+A thread that enters gets the current file and keeps it until it leaves, even if the file is
+replaced meanwhile. One that was replaced is closed by the last who leaves it.
 """
 
 import threading

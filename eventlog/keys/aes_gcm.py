@@ -7,16 +7,16 @@ This file and signing.py alone import cryptography, which is an extra:
 
 From the key of an owner, 32 random bytes, three keys are derived for each stream (HMAC-SHA256 over
 a label and the stream's id): one encrypts, one hashes names, one makes the name that a ciphertext
-carries. So the streams of one owner do not share a nonce space, and a ciphertext of a key that was
-deleted and made anew is known as such: its key is gone, and it is not damaged.
+carries. Streams of one owner therefore have separate nonce spaces, and a ciphertext under a deleted
+and recreated key is recognised: its key is gone, and it is not damaged.
 
 Nonces. GCM is broken by two different messages under one nonce. A nonce that follows from the
 version of an event would repeat: an append that failed is tried again under the same version, with
 other content or at another version; a transaction that was rolled back is run again; a backup that
-was restored goes on from an earlier version, under the same key. Nothing that is stored could tell,
-because what was written before may be gone from here and kept in a backup. So each encryption draws
-96 random bits, and none is used for two. By NIST SP 800-38D at most 2**32 messages may be encrypted
-so under one key (the chance of a repetition is then 2**-33): `ENCRYPTIONS_MAX` events of a stream
+was restored goes on from an earlier version, under the same key. No stored data could reveal a
+repetition, because earlier ciphertexts may only exist in a backup. Therefore each encryption draws
+96 random bits for its own nonce. By NIST SP 800-38D at most 2**32 messages may be encrypted so
+under one key (the chance of a repetition is then 2**-33): `ENCRYPTIONS_MAX` events of a stream
 leave half of that to snapshots and to what had to be tried again.
 """
 
@@ -50,7 +50,7 @@ class StreamCipher:
         return b"".join((self._name, nonce, encrypted))
 
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
-        """Return what was encrypted at this place. Raises as the port says."""
+        """Return the plaintext of the data encrypted at this place. Raises as the port says."""
         if len(encrypted) < OVERHEAD_BYTES:
             raise CorruptLog(f"what is encrypted is cut short: {len(encrypted)} bytes")
         if encrypted[:NAME_BYTES] != self._name:

@@ -1,4 +1,4 @@
-"""The file of keys: a key for each owner of streams. Who loses it has lost the data.
+"""The file of keys: a key for each owner of streams. If you lose it, you lose the data.
 
     magic "EVKEYS01" | identity 16 | crc u32 | record | record | ...
     record: owner's stream id 16 | key 32 | crc u32
@@ -10,8 +10,8 @@ A key is made by appending a record, which is synced before anything under it is
 may leave the records of the last append cut short or unwritten, and nothing was acknowledged under
 them. A disk may damage a record in the same way. The log tells the two apart: a record is passed
 over if every stream that has something to read has its key elsewhere in the file. Otherwise the
-file is refused, and nothing is written to it. What is passed over stays where it is, and new
-records go behind it.
+file is refused, and nothing is written to it. Skipped records stay in the file, and new records
+follow them.
 
 A key is deleted by writing the whole file anew without it, synced and renamed into its place. The
 bytes of the old file are overwritten then, as well as the disk lets a program do that.

@@ -18,8 +18,8 @@ kept here:
 
 How it shrinks. LMDB never gives a page back, and its own compacting copy takes pages as they are:
 rows that became shorter leave their pages half empty, and bytes that were deleted lie on in the
-gaps. So `shrink` copies row by row, in order, into a new file, which packs its pages full and holds
-nothing but what is there. Writes wait meanwhile. Then:
+gaps. Therefore `shrink` copies row by row, in order, into a new file. It packs pages full and
+contains only current rows. Writes wait meanwhile. Then:
 
 - The copy is whole and synced before it is renamed over the file, and the directory is synced
   before anything may be written to it: whenever the process dies, one whole file is there.
@@ -236,7 +236,7 @@ class Environment:
         return _Reading(self, self._shared())
 
     def not_read(self, error: BaseException) -> Exception | None:
-        """Return what a reader is told instead of an error of LMDB; None for any other error."""
+        """Return the error for a reader instead of an error of LMDB; or None for other errors."""
         if isinstance(error, PASSING):
             return self._busy(f"{self.path}: {error}: try again in a moment")
         if isinstance(error, lmdb.Error | struct.error):
@@ -287,7 +287,7 @@ class Environment:
             file.earlier = transactions
 
     def bytes_near_limit(self, txn: Transaction, incoming_bytes: int) -> int | None:
-        """Return the bytes of all pages in use; None if so much more cannot pass the size limit.
+        """Return the bytes of pages in use, or None if the new bytes cannot pass the limit.
 
         Counting them for each small commit would cost more than writing it.
         """
@@ -299,8 +299,9 @@ class Environment:
     ) -> None:
         """Refuse a transaction that has grown the pages in use beyond the size limit.
 
-        What does not grow them, a refusal or a repeated request, always passes. `before_bytes` is
-        what `bytes_near_limit` gave at its beginning. `reserve` adds `RESERVE_BYTES` to the limit.
+        Transactions that do not grow them, such as a refusal or a repeated request, always pass.
+        `before_bytes` is what `bytes_near_limit` gave at its beginning. `reserve` adds
+        `RESERVE_BYTES` to the limit.
 
         :raises DiskFull: they are more than `size_max_bytes` now, and than before.
         """
@@ -354,7 +355,9 @@ class Environment:
 
         Reads and writes go on. `store` is called as by `shrink`. Blocks.
 
-        :raises DiskFull, CorruptLog, StorageFailed: as by `shrink`; nothing is left of the copy.
+        :raises DiskFull: as by `shrink`; nothing is left of the copy.
+        :raises CorruptLog: as by `shrink`; nothing is left of the copy.
+        :raises StorageFailed: as by `shrink`; nothing is left of the copy.
         """
         with self._shared() as file:
             copy = self._copied(file, store, path)

@@ -86,7 +86,7 @@ class StreamErasing:
         return self._mark(txn, sid, record, now_us, [key_id(name) for name in projections])
 
     def mark_id(self, txn: Transaction, sid: bytes, now_us: int) -> ErasureRecord | None:
-        """Do so with a stream whose id alone is known, and whose totals somebody else sees to."""
+        """Mark a stream of which only the id is known; its totals are the caller's work."""
         return self._mark(txn, sid, self._ledger.stream_record(txn, sid), now_us, [])
 
     def _mark(
@@ -201,7 +201,8 @@ def finish(
 
     `forget_key` deletes the key of a stream by its id, if the log is encrypted.
 
-    :raises DiskFull, StorageFailed: they could not be finished now; they are still under way.
+    :raises DiskFull: they could not be finished now; they are still under way.
+    :raises StorageFailed: they could not be finished now; they are still under way.
     """
     with env.read() as txn:
         pending = erasing.pending(txn)

@@ -6,8 +6,8 @@ covers the chains of all events in order of position. `verify` shows that the ch
 what is stored, and `check_heads` that they are those that were published. Erasing and archiving
 change no chain, so heads outlive them. A head holds no names: streams are there under their ids.
 
-A file of heads may be signed (signing.py). What is signed is the JSON of `Heads` with its keys in
-order.
+A file of heads may be signed (signing.py). The signature covers the JSON of `Heads` with sorted
+keys.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ def read_heads(env: Environment, txn: Transaction, now_us: int) -> Heads:
 
 
 def check_heads(env: Environment, txn: Transaction, heads: Heads, found: Found) -> None:
-    """Tell of every difference between the log and heads that were published of it."""
+    """Report each difference between the log and its published heads."""
     digest, count = hashlib.sha256(), 0
     with txn.cursor(env.tables["events"]) as cursor:
         for data in cursor.iternext(keys=False, values=True):

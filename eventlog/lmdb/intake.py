@@ -4,10 +4,11 @@ It bounds what is queued, by events and by bytes, and lets callers wait for room
 each caller's future when the writer has answered. And it answers relaxed appends at once, which it
 may only do when it knows where the stream will stand: either nothing of the stream is in flight, or
 all of it is relaxed appends that were checked here. Otherwise it waits until that has landed. One
-whose stream has no key in an encrypted log is answered as `commit`: the key may be gone. A
-stream whose relaxed append was lost is answered as `commit` until one has landed again: a full disk
-costs one batch of acknowledged writes, and not all that follow. So is one that counts, as long as
-an append under way could make a total refuse it, and every one while commits are stalled.
+whose stream has no key in an encrypted log is answered as `commit`: the key may be gone. A stream
+whose relaxed append was lost is answered as `commit` until one has landed again: a full disk costs
+one batch of acknowledged writes, and not all that follow. Appends that count are answered as
+`commit` if a pending append could make a total refuse them, and all appends while commits are
+stalled.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class _InFlight:
 
     appends: int = 0
     head: StreamHead | None = None
-    """The stream's end after them; None when one of them may yet be refused."""
+    """The stream's end after them; or None if one of them may still be refused."""
 
 
 class _AppendJob:
@@ -74,7 +75,7 @@ class Intake:
         self._keys = files.keys
         self._loop = asyncio.get_running_loop()
         self.position = files.position
-        """Of the last event that is durable."""
+        """Position of the last durable event."""
         self.queued_events = 0
         self.queued_bytes = 0
         self.counts: Counter[str] = Counter()

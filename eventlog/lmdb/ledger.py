@@ -41,13 +41,13 @@ from eventlog.lmdb.tables import (
 #
 # A limit over all streams needs a number that is exact, so it must not be kept beside the log: the
 # two would part at the first crash. All totals lie in one row, which is there from the file's first
-# transaction on. So damage to it, or its loss, shows as such and never as a lower number, and its
-# CRC covers the key under which it lies.
+# transaction on. Therefore damage or loss raises an error and never gives a lower number, and its
+# CRC covers the row's key.
 #
 # Three places know the totals. The row is the truth. `Counting` is what the writer's transaction
 # makes of it: it is read when the first append of a transaction counts, and written once for all of
-# them. `TotalsTally` (intake.py) is what the event loop knows without reading: what was committed,
-# and what is under way.
+# them. `TotalsTally` (intake.py) is what the event loop knows without reading: committed totals and
+# pending changes.
 
 ROW = b"totals"
 
@@ -102,7 +102,7 @@ class Counting:
         self._changed = count(before, counters)
 
     def take(self, txn: Transaction, counted: Mapping[str, int]) -> None:
-        """Take what a stream has counted out of the totals; none falls below 0."""
+        """Subtract a stream's counts from the totals; none falls below 0."""
         before = load_totals(self._env, txn) if self._changed is None else self._changed
         gone = {name: -min(number, before.get(name, 0)) for name, number in counted.items()}
         self._changed = count(before, gone)
@@ -198,7 +198,7 @@ class Ledger:
         self.counting.begin()
 
     def finish(self, txn: Transaction) -> dict[str, int] | None:
-        """Put all that was accepted; return the totals if the transaction has changed them."""
+        """Put all accepted appends; return the totals if the transaction has changed them."""
         self.put_accepted(txn)
         return self.counting.finish(txn)
 
@@ -283,7 +283,7 @@ class Ledger:
         return None if self._keys is None else self._keys.cipher(stream.name)
 
     def cipher_to_write(self, txn: Transaction, stream: StreamRecord) -> Cipher | None:
-        """Return the same for a write; the key of a stream that has nothing to read may be made.
+        """Return the cipher for a write; the key of a stream that has nothing to read may be made.
 
         :raises KeyGone: its key is not here.
         :raises BeingErased: its key is still to be deleted.

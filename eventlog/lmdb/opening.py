@@ -59,7 +59,7 @@ class Files(msgspec.Struct, frozen=True):
     """Of the last event."""
     totals: dict[str, int]
     keys: Keys | None = None
-    """None if the log is not encrypted."""
+    """The keys, or None if the log is not encrypted."""
 
     @classmethod
     def open(
@@ -190,7 +190,7 @@ def _finish_erasures(env: Environment, erasing: StreamErasing, keys: Keys | None
 def _clear(env: Environment, archive: Archive) -> None:
     """Remove segments that a crash has left without a record.
 
-    Where a record is damaged, its segment may look so: then nothing is removed.
+    If a record is damaged, its segment may look unnamed: then nothing is removed.
     """
     with env.read() as txn:
         try:
@@ -234,7 +234,7 @@ def check_format(env: Environment, txn: Transaction) -> FormatRecord | None:
 
 
 def load_keys_identity(env: Environment, txn: Transaction) -> bytes | None:
-    """Return whose the keys of an encrypted store are; None for one that is not encrypted.
+    """Return the identity of an encrypted store's keys; or None without encryption.
 
     :raises CorruptLog: the row is damaged, or is missing in an encrypted store.
     """

@@ -1,15 +1,15 @@
 """Reading events, inside one transaction: from rows to what callers get, checked on the way.
 
 An event whose payload is in the archive reads as any other: its stub says where the payload is, and
-the digest in the stub says whether what came back is what was taken there. Where retention has
-dropped it, the record of its segment says so, and the caller has said what to do about it.
+the digest in the stub says whether what came back is what was taken there. If retention has dropped
+it, the record of its segment says so, and the caller has chosen how to handle that.
 
-So it is with an event that was erased. Its stub says so; while the erasure is under way, and the
-payload may still be there, the record of its stream does. Such an event does not carry the name of
-its stream, which may be what had to be erased.
+The same is true of an erased event. Its stub says so; while the erasure is under way, and the
+payload may still be there, the record of its stream does. Such an event does not carry its stream's
+name, because the name may have been the reason to erase it.
 
-Of a log that is encrypted (keys.py) a payload is decrypted here, and nowhere else. There nothing is
-read that is not encrypted: it would have come from somebody without the key.
+Payloads of an encrypted log (keys.py) are decrypted only here. There nothing is read that is not
+encrypted: it would have come from somebody without the key.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -81,8 +81,8 @@ class LogReading:
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`.
 
-        Of an encrypted log, marked as dropped are also those of a stream whose key is gone: others
-        go on to be read.
+        In an encrypted log, events of a stream without a key count as dropped: others are
+        still read.
         """
         streams: dict[bytes, StreamRecord] = {}
         found = []
@@ -238,13 +238,13 @@ class LogReading:
         return self._keys is not None and self._keys is not NO_KEYS
 
     def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]] | None:
-        """Return what `EventRegistry.keys_by_type` does; None if this log is encrypted."""
+        """Return what `EventRegistry.keys_by_type` does; or None if this log is encrypted."""
         return self._registry.keys_by_type() if self._keys is None else None
 
     def rows_of(
         self, txn: Transaction, taken: frame.Taken, payload: bytes | frame.Encrypted
     ) -> list[bytes]:
-        """Return what `key_rows` does of an event whose stream's name is not at hand."""
+        """Return `key_rows` of an event, after looking up its stream's name."""
         name = "" if self._keys is None else self._ledger.stream_record(txn, taken[0]).name
         return self.key_rows(name, taken, payload)
 
@@ -362,7 +362,7 @@ class LogReading:
 def _rows_at(cursor: Cursor, places: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Return the rows at these packed positions, those that are there.
 
-    Where positions follow each other, as where one stream was written alone, they are walked along:
+    If positions are consecutive, as in one stream written alone, a cursor walks along them:
     half of what it takes to search for each.
     """
     count = len(places)

@@ -50,7 +50,7 @@ def put_snapshot(
 
 
 def snapshot_keys(env: Environment, txn: Transaction, sid: bytes) -> list[bytes]:
-    """Return the keys of a stream's snapshots, the oldest first. None of their bytes are read."""
+    """Return the keys of a stream's snapshots, the oldest first. This reads only keys."""
     with txn.cursor(env.tables["snapshots"]) as cursor:
         there = cursor.iternext(keys=True, values=False) if cursor.set_range(sid) else ()
         return list(takewhile(lambda key: key.startswith(sid), there))

@@ -60,13 +60,13 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     erased_at_us: int = 0
 
     def head(self) -> StreamHead:
-        """Return it as callers see it."""
+        """Return the record in its public form."""
         return StreamHead(
             self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
         )
 
     def after(self, taken: Frame) -> "StreamRecord":
-        """Return it behind one more event, as another log had it: whole, or the stub of one."""
+        """Return the record after one more event from another log: whole, or the stub of one."""
         erased = self.erased_version, self.erased_at_us
         if taken.gone is not None:
             erased = taken.version, taken.gone.erased_at_us
@@ -128,14 +128,14 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def key_check(row_key: bytes) -> bytes:
-    """Return what a row of `keys` holds, so that a bit that moves it elsewhere shows."""
+    """Return the check value of a row of `keys`, which reveals a bit flip in the key."""
     return _CRC.pack(zlib.crc32(row_key))
 
 
 class EventRows:
     """The rows of events that go to the end of the log, in one call a table.
 
-    Those of the indexes are put in order of their keys, so that each page is looked for once.
+    Rows of the indexes are sorted by key, so that each page is looked up once.
     """
 
     def __init__(self) -> None:
@@ -250,7 +250,7 @@ def all_segments(
 
 
 def unpack_segment(key: bytes, value: bytes) -> tuple[SegmentId, SegmentRecord]:
-    """Return what a row of the table says.
+    """Return the id and the record of a row of the table.
 
     :raises CorruptLog: it is damaged.
     """
@@ -264,7 +264,7 @@ def next_number(env: Environment, txn: Transaction, sid: bytes) -> int:
 
 
 def archive_statistics(env: Environment, txn: Transaction, sid: bytes) -> ArchiveStatistics:
-    """Return what is in the archive of a stream, of all streams if none is given."""
+    """Return statistics of a stream's archive, or of the whole archive without a stream."""
     records = [record for _, record in all_segments(env, txn, sid)]
     kept = [record for record in records if record.dropped_at_us is None]
     return ArchiveStatistics(

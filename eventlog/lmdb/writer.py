@@ -6,8 +6,9 @@ in a single wake-up; waking the loop once per caller would halve the throughput.
 
 A job that is refused by a rule (wrong version, fenced, conflict) has written nothing and fails
 alone. A transaction that fails for want of room, or through a job that breaks off half-way, is
-tried again job by job, so that nobody falls with another. Only a failing disk fails everybody. What
-it kept is then looked up, so that the loop never goes on with less than there is.
+tried again job by job, so that nobody falls with another. Only a failing disk fails everybody.
+After a disk failure the writer reads the log again, so that the loop never assumes less than the
+log contains.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import load_totals
 
-# What the rules of the log refuse, before anything is put.
+# Errors that the rules of the log raise before anything is put.
 REFUSALS = (
     WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend, BeingErased, KeyGone,
 )  # fmt: skip
@@ -57,7 +58,7 @@ class Work(Protocol):
         ...
 
     def done(self, outcome: Outcome, /) -> None:
-        """Take what `run` returned or raised. Called on the loop."""
+        """Accept the result or the exception of `run`. Called on the loop."""
         ...
 
 
@@ -182,7 +183,7 @@ class Writer:
         return outcomes, last
 
     def _look_up(self) -> Landed | None:
-        """Return what stands in the log after a write whose outcome is unknown, if it tells."""
+        """Return the end of the log after a write with an unknown outcome, if it is readable."""
         with suppress(EventLogError), self._env.read() as txn:
             return Landed(self._tail(txn), load_totals(self._env, txn))
         return None

@@ -1,7 +1,7 @@
 """The calls of a node: one at a time, and whatever becomes of connections, each has one outcome.
 
 A call whose connection is lost has landed or not. Each batch of a node has a number, which commits
-with it. So the node connects again, as a new incarnation, after which no call of the old one can
+with it. Therefore the node reconnects as a new incarnation, after which no call of the old one can
 land; and the number says whether the batch is there. Only if the database cannot be reached in time
 is the outcome unknown.
 """
@@ -118,7 +118,7 @@ class Calls:
         return None
 
     async def run(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Return what a statement returns that may be carried out twice.
+        """Run a statement that may be carried out twice, and return its rows.
 
         :raises LogUnavailable: the database cannot be reached.
         """
@@ -197,7 +197,7 @@ class Calls:
         return Landed(position, refused)
 
     async def _recover(self, seq: int) -> Landed | None:
-        """Return where a batch began whose connection was lost; None if it did not land."""
+        """Return where a batch began whose connection was lost; or None if it did not land."""
         try:
             last = await patiently(self._join, PATIENCE_S)
         except LogUnavailable as error:

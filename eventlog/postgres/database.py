@@ -51,7 +51,7 @@ POLL_S = 1.0  # a notification may be lost with its connection: so the tail is a
 T = TypeVar("T")
 Row = tuple[Any, ...]
 Connection: TypeAlias = psycopg.AsyncConnection[Row]
-# What a link that is dead without a word is found out by; a URL that says otherwise wins.
+# Keep-alives that detect a dead link; a URL that says otherwise wins.
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -63,7 +63,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 # The server ends the connection with what it says: transactions that take or wait too long.
 _ENDED = ("25P03", "25P04")
-# Of a server or a pooler that refuses to connect psycopg has a text alone.
+# If a server or a pooler refuses a connection, psycopg only gives a text.
 _TOO_MANY = ("too many", "connection slots", "no more connections")
 _ENOUGH = (
     f"A node takes up to {CONNECTIONS_MAX} connections: have the database, the role and the pooler "
@@ -114,7 +114,7 @@ class DatabasePlace(NamedTuple):
             url, named = _without_schema(url)
             given = conninfo_to_dict(url)
         except (ValueError, psycopg.Error):
-            # What they say may quote the password, where that is what is wrong with the URL.
+            # The error may quote the password, if that is the invalid part of the URL.
             raise LogUnavailable(
                 "this is no URL of a database: write postgresql://user@host:port/name?schema=name, "
                 "and percent-encode what is special in a password"
@@ -154,7 +154,8 @@ def _without_schema(url: str) -> tuple[str, str]:
 def hosts_of(url: str) -> list[tuple[str, str]]:
     """Return host and port of each server that a URL leads to, as libpq finds them; [] for sockets.
 
-    What the URL does not say is in variables, as `PGHOST`, or in the service of `PGSERVICE`.
+    Environment variables, such as `PGHOST`, or the service in `PGSERVICE` add the parts that the
+    URL lacks.
 
     :raises LogUnavailable: it is no URL of a database.
     """
@@ -246,7 +247,7 @@ async def _configure(connection: Connection, place: DatabasePlace, *, calls: boo
 async def listening(
     place: DatabasePlace,
 ) -> AsyncIterator[Callable[[float], Awaitable[str | None]]]:
-    """Listen to the channel of a store; what is yielded waits for what is said next there.
+    """Listen to the channel of a store; yield a function that waits for the next message.
 
     It returns None if nothing was, in so many seconds.
     """
@@ -268,7 +269,7 @@ async def listening(
 
 
 async def run(connection: Connection, query: str, values: Any = ()) -> list[Row]:
-    """Return what one statement returns.
+    """Run one statement and return its rows.
 
     :raises Lost: the connection went, or there was no answer in time.
     """
@@ -343,14 +344,14 @@ def _failure(error: psycopg.Error) -> Exception:
 
 
 def away(error: Lost | Busy, then: str = "") -> LogUnavailable:
-    """Return what callers are told of a database that cannot be reached, and what to do then."""
+    """Return the error for a database that cannot be reached, with the next step."""
     hint = f". {_ENOUGH}" if any(sign in str(error) for sign in _TOO_MANY) else ""
     return LogUnavailable(f"the database cannot be reached: {error}{then and ': '}{then}{hint}")
 
 
 @contextmanager
 def reaching(then: str) -> Iterator[None]:
-    """Say of a connection that is lost, or of a lock that is held, what to do then.
+    """Raise an error with the next step if the connection is lost or a lock is held.
 
     :raises LogUnavailable: the connection is lost, or another session holds the lock.
     """
@@ -408,7 +409,7 @@ class Database:
             await self._pool.close()
 
     async def run(self, query: str, values: Any = ()) -> list[Row]:
-        """Return what one statement returns, which may be carried out twice.
+        """Run one statement that may be carried out twice, and return its rows.
 
         :raises LogUnavailable: the database cannot be reached.
         """
@@ -424,7 +425,7 @@ class Database:
 
 
 async def patiently(attempt: Callable[[], Awaitable[T]], patience_s: float) -> T:
-    """Return what an attempt returns that may be made again, as long as the database is away.
+    """Return the result of a repeatable attempt; repeat it while the database is away.
 
     :raises LogUnavailable: it stays away.
     """

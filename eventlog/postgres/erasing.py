@@ -2,12 +2,13 @@
 
 Only the mark (`mark_erased` in schema.sql) goes through the writer, in the order of appends: from
 its commit on nothing of the stream is read any more. Its rows go afterwards, on connections of the
-pool, without the lock of the tail, a page a commit. So appends of everybody go on while a large
+pool, without the lock of the tail, a page a commit. Other appends therefore continue while a large
 stream is erased, and no single statement takes long. Whatever interrupts it, erasing the stream
 again does the rest: each page says by itself what is left to do in it.
 
-What was derived from the stream must be gone with the mark, or a second life would find it. Most of
-it is deleted before, page by page, if the epoch is right; the mark deletes what has come since.
+The mark's commit must also delete data derived from the stream, because a stream with the same name
+would find it. Most of it is deleted before, page by page, if the epoch is right; the mark deletes
+what has come since.
 """
 
 from collections.abc import Iterator

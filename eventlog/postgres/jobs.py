@@ -50,7 +50,7 @@ class Batch:
 
     jobs: list[Append] = field(default_factory=list)
     plan: BatchPlan | None = None
-    """None if it was not planned ahead."""
+    """The plan, or None if it was not planned ahead."""
     events: int = 0
     payload_bytes: int = 0
 

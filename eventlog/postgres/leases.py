@@ -2,10 +2,10 @@
 
 A node renews one row, by the clock of the database alone. A stream belongs to the node that claimed
 it for as long as that row is not expired; a claim by another node raises the epoch of the stream.
-So safety rests on the append, which carries the epoch and is fenced, and never on a lease. A lease
-only says who is asked, and when a node that cannot reach the database has to stop answering from
-what it holds: after `VOUCH_SHARE` of the time, by its own monotonic clock, counted from before the
-renewal was sent. Whoever takes its streams over has to wait for all of the time.
+Safety therefore rests on the append, which carries the epoch and is fenced, and never on a lease. A
+lease only says who is asked, and when a node that cannot reach the database has to stop answering
+from what it holds: after `VOUCH_SHARE` of the time, by its own monotonic clock, counted from before
+the renewal was sent. Whoever takes its streams over has to wait for all of the time.
 """
 
 import asyncio
@@ -181,7 +181,8 @@ class PgLeases:
         landed after that: then a lease that this node did not know to hold until now counts as
         expired.
 
-        :raises Lost, Busy: it may not be renewed.
+        :raises Lost: it may not be renewed.
+        :raises Busy: it may not be renewed.
         """
         asked_s, was_lost, self._is_unanswered = _now_s(), self._is_unanswered, True
         values = [self._node, self._address, self._lease_s]

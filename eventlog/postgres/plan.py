@@ -1,10 +1,10 @@
 """A batch of appends as the node expects it to go: decided here, by the rules of the log.
 
-The database decides nothing. It is told where each stream was believed to be, and refuses a stream
-that is elsewhere, or of which an idempotency key is taken, with all that the batch has of it. Of a
-stream that was believed rightly, every outcome holds that was decided here, a refusal as well.
+The database decides nothing. It gets the assumed end of each stream. It refuses all appends of a
+stream that has another end, or whose idempotency key exists. If the assumption is right, every
+outcome decided here is valid, refusals included.
 
-So a batch is one call, and whoever owns its streams needs only that one.
+A batch therefore needs one call only, if the node owns its streams.
 """
 
 import struct
@@ -49,7 +49,7 @@ class Believed(NamedTuple):
         return cls(0, 0, 0, frame.chain_start(sid))
 
     def head(self) -> StreamHead:
-        """Return it as callers see it."""
+        """Return the end in its public form."""
         return StreamHead(
             self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
         )
@@ -127,7 +127,7 @@ class BatchPlan:
         self._decided.append(decided)
 
     def after(self, sid: bytes) -> Believed | None:
-        """Return where a stream is after this batch; None if the batch has nothing of it."""
+        """Return where a stream is after this batch; or None if the batch has nothing of it."""
         stream = self._streams.get(sid)
         return None if stream is None else stream.now
 
@@ -149,7 +149,7 @@ class BatchPlan:
     ) -> list[Appended | EventLogError | None]:
         """Return the outcome of each append of a batch that began behind a position.
 
-        None for those of streams that were refused: nothing is known of them.
+        Appends of refused streams have None: nothing is known of them.
         """
         if not refused:
             return [decided.placed(position + decided.event) for decided in self._decided]
@@ -167,7 +167,7 @@ class BatchPlan:
         return position + sum(stream not in refused for stream in self._events)
 
     def streams_after(self, refused: Collection[int]) -> Iterable[tuple[bytes, Believed | None]]:
-        """Yield where each stream is after the batch; None for those that were refused."""
+        """Yield where each stream is after the batch; with None for refused streams."""
         for sid, stream in self._streams.items():
             yield sid, None if stream.number in refused else stream.now
 
@@ -230,7 +230,7 @@ class BatchPlan:
         outcome: Appended,
         cipher: Cipher | None,
     ) -> None:
-        """Put what goes with the events: idempotency key, checkpoint, counters."""
+        """Put the rows that belong to the events: idempotency key, checkpoint, counters."""
         rows = self.rows
         if request.idempotency_key is not None:
             key = blind_id(request.idempotency_key, cipher)

@@ -32,7 +32,7 @@ AFTER = """
 async def prepare(
     connection: Connection, place: DatabasePlace, make_identity: Callable[[], bytes]
 ) -> tuple[bytes, list[str]]:
-    """Make the tables that are not there. Of two who come at once, one makes them.
+    """Make the tables that are not there. If two processes start at once, one makes them.
 
     Return the identity of the keys that the store has, and if it has keys, the names of the streams
     that have something to read.
@@ -90,7 +90,7 @@ async def found_format(place: DatabasePlace, connection: Connection) -> int | No
 async def make_tables(
     connection: Connection, place: DatabasePlace, identity: bytes, made_format: int = FORMAT
 ) -> None:
-    """Make what is missing in one transaction, behind a lock of its own.
+    """Create missing tables in one transaction, under a lock of its own.
 
     A move makes them with the format `MOVING`. A store that is there stays as it is.
     """

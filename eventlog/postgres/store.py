@@ -6,9 +6,9 @@ locks, checks, inserts and commits (schema.sql). Acknowledged means committed by
 whatever standbys it waits for. `relaxed` appends are no faster: what another node may read must not
 vanish again.
 
-Of the capabilities (core/capabilities.py) it counts, archives, erases, keeps what was derived and
-settings, verifies and measures.
-To copy and shrink itself is the database's own work: `pg_dump`, replication, vacuum.
+It can count, archive, erase, keep derived data and settings, verify and measure
+(core/capabilities.py). To copy and shrink itself is the database's own work: `pg_dump`,
+replication, vacuum.
 """
 
 import os
@@ -248,8 +248,8 @@ class PgEventStore(SideTables, TakesAppends):
     ) -> Erased:
         """Erase a stream. See `ErasingStore`.
 
-        Its rows are gone for every query. What PostgreSQL itself keeps of rows that are gone, until
-        it vacuums and recycles its own log, is said in docs/internals/postgres.md.
+        Its rows are gone for every query. docs/internals/postgres.md describes the deleted data
+        that PostgreSQL keeps until it vacuums and recycles its own log.
         """
         check_stream_name(stream)
         self._writer.check_open()
@@ -366,7 +366,7 @@ class PgEventStore(SideTables, TakesAppends):
     async def find_request(
         self, stream: str, idempotency_key: str, request: bytes
     ) -> Appended | None:
-        """Return what this request's idempotency key got before, None if it is new."""
+        """Return the first result of this request's idempotency key, or None if it is new."""
         check_stream_name(stream)
         check_text("idempotency key", idempotency_key)
         digest, sid = given_digest(request), frame.stream_id(stream)

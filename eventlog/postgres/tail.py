@@ -95,7 +95,8 @@ class LogTail:
     def counting(self) -> Iterator[None]:
         """Let the totals tell of nothing that a batch of this node counts until it has an answer.
 
-        Who has set room aside for it is told in the same step, or it would be counted twice.
+        A caller with a reservation for the batch gets the result in the same step, to avoid
+        counting it twice.
         """
         self._is_counting = True
         try:
@@ -116,7 +117,7 @@ class LogTail:
         self.advance(position)
 
     async def look_again(self) -> None:
-        """Do so for a batch that has landed without an answer."""
+        """Read the totals of a batch that has landed without an answer."""
         _, *totals = await self._ask()
         self.count(*totals)
 

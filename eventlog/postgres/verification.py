@@ -118,7 +118,7 @@ class PgVerification:
         return chain
 
     async def _compare(self, heads: Heads) -> None:
-        """Tell of every difference between the log and heads that were published of it."""
+        """Report each difference between the log and its published heads."""
         digest, count = await digest_until(self._database, heads.position)
         if count < heads.position:
             self._found(count, b"", f"the log has {count} events of the {heads.position} published")

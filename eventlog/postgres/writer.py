@@ -1,15 +1,16 @@
 """The writer: one task that sends what waits as one call, and tells everybody what became of it.
 
 It takes an append, adds whatever else waits (no lingering: an idle log commits at once, a busy one
-fills its batches by itself), and plans the batch (plan.py). What the database refuses, because this
-node believed a stream elsewhere, is looked up and goes into the next call, before what came later.
+fills its batches by itself), and plans the batch (plan.py). If the database refuses a stream,
+because this node assumed another end, its appends are looked up and sent in the next call, before
+later ones.
 
 While a batch is on its way, the next one is planned from where the streams are to be after it. If
 it does not land whole, that plan is thrown away, and made again from what is so. No answer is given
 before its own batch has landed, so the plan needs no trust: the database compares it as any other.
 
 While the database is away, nothing is planned: everybody waits in the queue for `PATIENCE_S`,
-however many are before them. What becomes of a call whose connection is lost, calls.py finds out.
+however many are before them. If a call's connection is lost, calls.py determines the outcome.
 """
 
 import asyncio
@@ -206,7 +207,7 @@ class PgWriter:
         return True
 
     def _take(self) -> Batch | OtherWork:
-        """Return what is next: what was planned ahead, or else a share of what waits."""
+        """Return what is next: the pre-planned batch, or up to half of the queue."""
         batch, self._ahead = self._ahead, Batch()
         while not batch.plan and (job := self._waiting_for(batch)):
             batch.put(job)
@@ -247,7 +248,7 @@ class PgWriter:
             self._queue.popleft()
 
     def _throw_plan_away(self) -> None:
-        """Have what was planned ahead planned again, for it rests on what has not happened."""
+        """Discard the plan of the next batch, because its assumptions failed."""
         self._queue.extendleft(reversed(self._ahead.jobs))
         self._ahead = Batch()
 
@@ -293,10 +294,10 @@ class PgWriter:
                 self._settle(job, error)
 
     def _fail_late(self, error: Exception) -> None:
-        """Tell those who have waited for `PATIENCE_S`, while the database was away for as long.
+        """Fail appends that have waited for `PATIENCE_S`, if the database was away for as long.
 
-        Nothing of theirs was sent. To try them one batch after another would take as long again for
-        each batch.
+        They were never sent. To try them one batch after another would take as long again for each
+        batch.
         """
         until_s = self._loop.time() - PATIENCE_S
         if self._began_s > until_s:
@@ -323,7 +324,7 @@ class PgWriter:
         self._turns.wake(1)
 
     async def _land(self, batch: Batch) -> None:
-        """Send a batch, and plan what comes behind it meanwhile. What is refused is next again."""
+        """Send a batch, and plan the next one meanwhile. Refused appends are sent again."""
         plan = batch.plan or await self._plan(batch.jobs)
         if self._keys is not None:
             await anyio.to_thread.run_sync(self._keys.sync)
@@ -377,7 +378,7 @@ class PgWriter:
             self._believed[sid] = Believed(*place)
 
     async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, FirstResult]:
-        """Return what is known of the idempotency keys of these appends."""
+        """Return the known first results for the idempotency keys of these appends."""
         keys = (request_key(job.request, self._keys) for job in batch)
         sought = [key for key in keys if key is not None]
         if not sought:

@@ -1,4 +1,4 @@
-"""Moving payloads out of the log: what is read, what is written, what one transaction changes.
+"""Moving payloads out of the log: reads, writes and the changes of one transaction.
 
     take      read the payloads, a segment's worth, and check each against its digest
     write     the segment, in a file that is on disk for good
@@ -52,7 +52,7 @@ class Batch:
 
     sid: bytes
     number: int
-    """Of the segment, unless a file has it."""
+    """Number of the segment, unless a file has it."""
     hot: list[Hot] = field(default_factory=list)
     asked: int = 0
     """The number of versions that were looked at: the others wait."""
@@ -104,7 +104,8 @@ class Archiving:
     def write(self, batch: Batch) -> WrittenBlock:
         """Write a batch's payloads to a segment. Blocks.
 
-        :raises DiskFull, StorageFailed: there is nothing of it.
+        :raises DiskFull: the disk is full; no file remains.
+        :raises StorageFailed: a write failed; no file remains.
         """
         return self._archive.write(batch.sid, batch.number, [event.entry for event in batch.hot])
 

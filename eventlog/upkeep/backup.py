@@ -1,6 +1,6 @@
 """Backup and restore: a directory that holds a log as it was at one moment.
 
-Of a log that is encrypted both are made without its keys, and no keys are in a backup.
+Backing up and restoring an encrypted log needs no keys, and a backup contains none.
 
 A backup is made while the log is in use: the tables are copied row by row in one read transaction,
 then the archive's segments that these tables name, then an anchor of their own. It is written under
@@ -80,7 +80,7 @@ class Manifest(msgspec.Struct, frozen=True):
     made_at_us: int
     position: int
     chain: str
-    """Of the last event, in hex digits."""
+    """Chain of the last event, in hex digits."""
     files: list[BackupFile]
 
 
@@ -161,7 +161,7 @@ def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> Tail:
 
 
 def read_manifest(backup: Path) -> Manifest:
-    """Return what a backup says that it is.
+    """Return the manifest of a backup.
 
     :raises LogUnavailable: there is no backup, or of a newer format.
     """
@@ -224,15 +224,16 @@ def restore_files(
 ) -> Restored:
     """Put a backup in the place of a log that is closed, or of none. Blocks.
 
-    `also` names what a backup may have beside the log: what was put there by who made it. What is
-    there is moved to `<directory>.before-<time>`; files of it named in `kept` are copied into the
-    new one. Nothing is changed before the copy of the backup has been verified.
+    `also` names what a backup may have beside the log: what was put there by who made it. An
+    existing log is moved to `<directory>.before-<time>`; files of it named in `kept` are copied
+    into the new one. A copy of the backup is verified before anything changes.
 
     :raises LogUnavailable: `backup` is none, or `directory` itself, or cannot be read; or
         `directory` holds something else or cannot be used.
     :raises LogLocked: the log that is there is open.
     :raises CorruptLog: the backup is damaged, or not what it says that it is.
-    :raises DiskFull, StorageFailed: nothing was changed, or see the message.
+    :raises DiskFull: nothing was changed, or see the message.
+    :raises StorageFailed: nothing was changed, or see the message.
     """
     manifest = read_manifest(backup)
     _check_names(backup, manifest, also)

@@ -182,7 +182,7 @@ class EventWalk:
         self.rows = 0
         """Rows of the table, those included whose key is no position."""
         self.ends: dict[bytes, StreamEnd] = {}
-        """Of the streams that have events; known when all are checked."""
+        """Ends of the streams that have events; known when all are checked."""
         self.stubs: Counter[SegmentId] = Counter()
         self.erased = 0
 
@@ -216,7 +216,7 @@ class EventWalk:
                 at += 1
 
     def _take(self, plain: PlainEvents, first: int) -> int:
-        """Take what is plain from a row on; return how many rows that are."""
+        """Take plain rows from an index on; return how many rows that are."""
         taken = plain.take(first, self._expected)
         self.index.add_plain(plain, taken, first, self._expected)
         self._expected += len(taken)

@@ -5,9 +5,9 @@
 A message is `length u32 | msgpack`: where it begins, each stream with something new, each event as
 a frame with its payload (also from the archive) or as the stub of an erased one, idempotency keys,
 and where it ends. `digest` at the end is that of published heads (heads.py): SHA-256 over the
-chains of all events from the first one on, in order. So the other log can tell before it writes
-anything whether it has the very same past and the file continues it without a gap. What it has
-already of the file is passed over: an import that was interrupted is repeated.
+chains of all events from the first one on, in order. The importing log can therefore check before
+any write that it has the same past, and that the file continues it without a gap. Events that it
+has already are skipped: an import that was interrupted is repeated.
 
 An erasure travels with the next export: the stream is erased there as well, up to the same version.
 """
@@ -50,7 +50,7 @@ _DIGEST_BYTES = 32
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True):
-    """Behind which position a file goes on."""
+    """The start of a file: the position after which it continues the log."""
 
     format: int
     since: int
@@ -98,14 +98,15 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 def write_export(
     files: Files, path: Path, since: int, now_us: int, progress: Progress | None = None
 ) -> Exported:
-    """Write what came behind a position to a new file. Blocks.
+    """Write the events after a position to a new file. Blocks.
 
     `progress(done, total)` counts the events of the whole log, for all of them are read.
 
     :raises LogUnavailable: there is a file already, or there are no `since` events.
     :raises PayloadDropped: retention has dropped one of the payloads.
     :raises CorruptLog: a payload or a row is damaged.
-    :raises DiskFull, StorageFailed: there is nothing of it.
+    :raises DiskFull: the disk is full; no file remains.
+    :raises StorageFailed: a write failed; no file remains.
     """
     if is_there(path):
         raise LogUnavailable(f"{path} is there already: give the export another name")
@@ -206,7 +207,7 @@ def unpacked(path: Path, event: Event) -> Frame:
 
 @contextmanager
 def found_in(path: Path) -> Iterator[None]:
-    """Say of damage in which file it is."""
+    """Add the file's name to errors about damage."""
     try:
         yield
     except CorruptLog as error:

@@ -1,7 +1,7 @@
 """Import of an export (exporting.py) into a log that has the same past.
 
-First the whole file is read and compared with the log, and nothing is written. What the file says
-is not believed where it can be checked: names of streams must be those of their ids, each event
+First the whole file is read and compared with the log, and nothing is written. Statements in the
+file are checked where that is possible: names of streams must be those of their ids, each event
 must follow from the one before it, bring its payload unless it is erased, and fit the log's own
 stream, and idempotency keys must be about events that are there. (Whoever can write an export can
 still write events of their own making: heads that were published show that.) Then erasures are
@@ -254,7 +254,7 @@ class Importing:
 
 
 def gap(path: Path, since: int, position: int) -> WrongExpectedVersion:
-    """Return what to raise about a file that begins behind the end of a log."""
+    """Return the error for a file that begins after the end of a log."""
     return WrongExpectedVersion(
         WHOLE_LOG, since, position,
         f"{path} begins behind position {since}, and this store ends at {position}: import what "

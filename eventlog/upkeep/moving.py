@@ -8,9 +8,10 @@ are whole, checkpoints with their entries, and totals.
 
 The source is read in chunks, each in a transaction and a thread of its own: nobody may write to it
 meanwhile. Each transaction of the target puts a chunk, and in the same commit how far the move has
-come. So one that is killed goes on behind its last commit, and nothing is lost or put twice. At
-the end the target is verified, against the heads of the source. Until then its format is `MOVING`,
-which nobody opens. A lock of the session keeps a second move out while the first one lives.
+come. A move that is killed therefore continues after its last commit, without losing or repeating
+rows. At the end the target is verified, against the heads of the source. Until then its format is
+`MOVING`, which nobody opens. A lock of the session keeps a second move out while the first one
+lives.
 """
 
 from collections import defaultdict
@@ -226,7 +227,7 @@ class Moving:
     # --- from the source
 
     def _chunk(self, reached: MoveProgress) -> tuple[dict[str, list[Row]], MoveProgress]:
-        """Return what comes next, and how far the move has come with that.
+        """Return the next rows, and the progress after them.
 
         :raises CorruptLog: a row is damaged, or there are more or fewer than the table says.
         """

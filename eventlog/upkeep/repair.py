@@ -1,11 +1,11 @@
 """Repair: the valid beginning of each stream of a damaged log, in a new one.
 
-Nothing is repaired in place, and nothing is guessed. The damaged file is copied first and only the
-copy is opened. Event by event, in order of position, what is whole (CRC, digest, chain, payload in
-the archive) and follows from what was kept of its stream goes into a new log, at the next position
-that is free there. The first event that is not ends its stream; what is behind it is left behind
-and reported. Stubs of dropped and erased payloads are whole. Snapshots, checkpoints and projections
-can be made again, and are left out; totals are for the caller to count.
+Repair never changes the source and never guesses. The damaged file is copied first and only the
+copy is opened. Each event, in order of position, is copied to the next free position of a new log,
+if it is valid (CRC, digest, chain, payload in the archive) and continues the copied part of its
+stream. The first event that is not ends its stream; what is behind it is left behind and reported.
+Stubs of dropped and erased payloads are whole. Snapshots, checkpoints and projections can be made
+again, and are left out; totals are for the caller to count.
 
 A log that is encrypted stays so, under the same keys. An event whose key is not here is kept, and
 is not found by what it is about.
@@ -83,7 +83,7 @@ def repair(
     recount: Callable[[Path], Mapping[str, int]] | None = None,
     also: Callable[[Path], object] | None = None,
 ) -> RepairReport:
-    """Write what is whole of the log in `source` to a new one in `target`. Blocks.
+    """Copy the readable events of the log in `source` to a new log in `target`. Blocks.
 
     `keys` are those of the log, if it is encrypted. `recount(path)` and `also(path)` are called
     with the new log, closed, before it is given its name: `target` is there with all of it, or not
@@ -94,7 +94,8 @@ def repair(
     :raises UnknownEvent: it has events that the registry does not know.
     :raises CorruptLog: nothing of it can be read.
     :raises KeysUnavailable: `keys` are not those of the log; see the message.
-    :raises DiskFull, StorageFailed: there is nothing of the new log.
+    :raises DiskFull: the disk is full; no new log remains.
+    :raises StorageFailed: a write failed; no new log remains.
     """
     if is_there(target) or not is_there(source / LOG):
         raise LogUnavailable(f"there is no log in {source}, or {target} is there already")
@@ -139,7 +140,7 @@ class _Repair:
         self._position = 0
         self._unreadable = 0
         self._last: int | None = None
-        """Of the old log; None if it cannot be told."""
+        """Last position of the old log, or None if unknown."""
 
     def run(self, target: Path) -> RepairReport:
         try:

@@ -1,7 +1,7 @@
 """Upkeep of a log while it is in use: archiving, retention, erasure, and a smaller file.
 
-One piece of upkeep is under way at a time. Each goes on to its end once it has begun: a caller who
-is cancelled stops what has not begun. Closing the log waits for it.
+One piece of upkeep is under way at a time. Each goes on to its end once it has begun: a cancelled
+caller only stops work that has not begun. Closing the log waits for it.
 
 A log whose file is being replaced commits nothing for as long as the copy takes. Appends wait in
 their queue, and relaxed ones are answered when they are on disk, because what is acknowledged at
@@ -65,14 +65,14 @@ class LogUpkeep:
         self._is_closing = False
 
     async def _end_upkeep(self) -> None:
-        """Let nothing more begin, and return when nothing is under way."""
+        """Refuse new upkeep, and return when the current work has ended."""
         self._is_closing = True
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
         """Move the payloads of these events of a stream to the archive. See `ArchivingStore`.
 
-        What is asked goes in segments of up to 512 events, each for itself: a caller who is
+        The versions are archived in segments of up to 512 events, one by one: a caller who is
         cancelled, or gets an error, has archived whole segments, and asks again for the rest.
 
         :raises DiskFull: no room for a segment.
@@ -175,7 +175,7 @@ class LogUpkeep:
         )  # fmt: skip
 
     async def _erase_payloads(self, sid: bytes) -> int:
-        """Do what is left of an erasure but key and copy; return how many archive files went."""
+        """Do the rest of an erasure except for key and copy; return how many archive files went."""
         step = partial(self._erasing.step, sid=sid)
         while await self._intake.submit(step, payload_bytes=STEP_BYTES, use_reserve=True):
             pass
@@ -211,7 +211,7 @@ class LogUpkeep:
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
     ) -> Exported:
-        """Write what came behind a position to a new file. See `ExportingStore`.
+        """Write the events after a position to a new file. See `ExportingStore`.
 
         `progress(done, total)` is called in a thread; it counts the events of the whole log.
         Upkeep waits meanwhile; appends and reads go on.
@@ -229,7 +229,7 @@ class LogUpkeep:
     ) -> Imported:
         """Append what another log exported. See `ExportingStore`.
 
-        Nobody else may append meanwhile. Nothing is written before the whole file has been checked.
+        No other append may run meanwhile. The whole file is checked before anything is written.
         `progress(done, total)` counts the events that are new.
         """
         return await self._alone(partial(self._import, Path(file), progress, erasing))
@@ -271,9 +271,9 @@ class LogUpkeep:
     ) -> Moved:
         """Move the whole log to an empty schema of a PostgreSQL database, with settings in it.
 
-        Nobody may append meanwhile, and nothing is changed here. It goes on where it was, if it was
-        cut off; until it is whole and verified the schema opens as no store. `progress(done,
-        total)` is called from a thread. It needs the extra `postgres`.
+        No append may run meanwhile, and this log stays unchanged. It goes on where it was, if it
+        was cut off; until it is whole and verified the schema opens as no store.
+        `progress(done, total)` is called from a thread. It needs the extra `postgres`.
 
         :raises LogUnavailable: the database cannot be reached or used, or has something else there.
         :raises CorruptLog: this log is damaged, or the copy is another one than this.
@@ -289,7 +289,7 @@ class LogUpkeep:
             return read_heads(self._env, txn, self._clock())
 
     async def archive_statistics(self, stream: str | None = None) -> ArchiveStatistics:
-        """Return what is in the archive, of one stream or of all."""
+        """Return statistics of the archive, of one stream or of all."""
         sid = b"" if stream is None else stream_id(stream)
 
         def read() -> ArchiveStatistics:
@@ -302,8 +302,8 @@ class LogUpkeep:
         """Replace the file of the log by one that holds nothing but what is there.
 
         Reads go on. Appends wait, relaxed ones too: 5 to 10 ms for each MB that is left. A crash at
-        any point leaves the old file or the new one, whole. Nothing is done, unless `force`d, where
-        less than a tenth of the file is known to go.
+        any point leaves the old file or the new one, whole. Unless `force`d, it does nothing if
+        less than a tenth of the file would be freed.
 
         :raises DiskFull: there is no room for a copy; nothing was changed.
         :raises CorruptLog: a table is damaged; nothing was changed.
@@ -345,7 +345,7 @@ class LogUpkeep:
         return await asyncio.shield(task)
 
     async def _alone_in_thread(self, work: Callable[..., T]) -> T:
-        """Do so with blocking work that takes `now_us`, once all that was accepted is durable."""
+        """Run blocking work that takes `now_us`, alone, once all accepted appends are durable."""
 
         async def flushed() -> T:
             await self._intake.flush()

@@ -7,10 +7,10 @@ payload against the digest in its stub. The third goes over every other table an
 itself and against the events: a row that leads nowhere, a record that disagrees, a table with more
 or fewer rows than it should have. An index whose rows are as many as the events should have, and
 each of these found by a search, has no others: no row of it is looked at again. Findings are
-collected, not raised: a report of all the damage is worth more than the first of it. What retention
-has dropped is no damage; it is counted. So is, in a log that is encrypted, what there is no key
-for: its digest and its place in the chain are over the ciphertext and are verified; what the index
-of keys should have of it is unknown.
+collected, not raised: a report of all the damage is worth more than the first of it. Dropped
+payloads are no damage; they are counted. The same is true, in an encrypted log, of payloads without
+a key: their digests and places in the chain are over the ciphertext and are verified; their rows in
+the index of keys are unknown.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -196,7 +196,7 @@ class Verification:
                 self._found(0, sid, "the stream has events and no record")
 
     def _check_unread(self) -> None:
-        """Tell of streams whose key should be among those that were given."""
+        """Report streams whose key is missing in the given key file."""
         if self._reading.has_keys:
             for sid, events in self._walk.index.unread.items():
                 self._found(

@@ -109,7 +109,7 @@ class Actor(Generic[S]):
         return len(self._mailbox)
 
     async def post(self, request: Request, deadline_s: float = DEADLINE_S) -> asyncio.Future[Reply]:
-        """Put a command into the mailbox; return the future of what comes of it.
+        """Put a command into the mailbox; return the future of its reply.
 
         :raises DeadlineExceededError: no room, or no answer, in time; it may still be carried out.
         :raises QuarantinedError: this actor takes no commands any more.
@@ -286,7 +286,7 @@ class Actor(Generic[S]):
         return prepared, events, self._decider.fold(events, state)
 
     async def _first_reply(self, request: Request) -> Reply | None:
-        """Return what this request's key led to before, None if it is new."""
+        """Return the reply to the first request with this key, or None if the key is new."""
         assert request.idempotency_key is not None
         first = await self._log.find_request(self.stream, request.idempotency_key, request.digest)
         if first is None:

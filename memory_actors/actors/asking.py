@@ -41,7 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """True if it is decided in a batch of its own: it has to see all before it in the log."""
     idempotency_key: str | None = None
     digest: bytes = b""
-    """Of what the caller asked: the same key with another digest is a conflict."""
+    """The digest of what the caller asked: the same key with another digest is a conflict."""
     accepted: Callable[[], object] | None = None
     """Called once it is decided that the command is carried out, before its events are appended."""
 
@@ -76,7 +76,7 @@ class Behaviour(Protocol[Seen]):
         ...
 
     def admit(self, before: Seen, after: Seen) -> Mapping[str, int]:
-        """Return what a decision changes the totals over all streams by, and claim room for it.
+        """Claim room for a decision's changes to the totals over all streams; return them.
 
         :raises MemoryActorsError: there is no room for it; nothing is claimed.
         """
@@ -131,14 +131,14 @@ def _over(error: TotalExceeded) -> GlobalQuotaExceededError:
 
 
 def crashed(error: Exception) -> CommandCrashedError:
-    """Return what a caller is told of an exception that should not have been."""
+    """Return the error for a command that raised an unexpected exception."""
     translated = CommandCrashedError(f"the command crashed: {error!r}; nothing of it was kept")
     translated.__cause__ = error
     return translated
 
 
 def late(deadline_s: float) -> DeadlineExceededError:
-    """Return what a caller is told whose deadline has passed."""
+    """Return the error for a call whose deadline has passed."""
     return DeadlineExceededError(
         f"no answer within {deadline_s:g} s: it may still be carried out; read, then retry"
     )

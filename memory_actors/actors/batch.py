@@ -29,7 +29,7 @@ class QueuedRequest:
     """The mark of who asks, for whoever traces. See steps.py."""
 
     def settle(self, outcome: Reply | Exception) -> None:
-        """Answer who waits, if anybody still does."""
+        """Answer the caller, if they still wait."""
         self.alarm.cancel()
         settle(self.answer, outcome)
 
@@ -56,7 +56,7 @@ class CommandBatch(Generic[S]):
         )
 
     def total_changes(self) -> dict[str, int]:
-        """Return what all commands together change the totals by."""
+        """Return by how much all commands together change the totals."""
         total: dict[str, int] = {}
         for change in self.changes:
             for name, amount in change.items():

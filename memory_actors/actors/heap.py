@@ -2,8 +2,8 @@
 
 The heap of the C library keeps for itself what was freed: after a large load, or after many users
 have left memory, glibc holds tens of megabytes of free pages. And files that are mapped stay in the
-resident memory as far as they were read (mapped.py). So the process looks as large as before, to
-the operating system and to our own memory limits.
+resident memory as far as they were read (mapped.py). To the operating system, and to our own memory
+limits, the process then looks as large as before.
 """
 
 import ctypes
@@ -32,10 +32,10 @@ def give_back() -> None:
 class HeapTrimming:
     """Tells from time to time whether giving back pays, by what is held in the heap.
 
-    What is held changes as users come, grow and leave. On the way as much again is allocated and
-    freed: snapshots, files, rows made anew. So it pays after a change of `LOOSE_BYTES`, or of
-    `LOOSE_SHARE` if that is more, for a larger heap takes longer; and once all is quiet, after one
-    of `LOOSE_SHARE` of that.
+    The size of the heap changes as users come, grow and leave. On the way as much again is
+    allocated and freed: snapshots, files, rows made anew. Trimming pays after a change of
+    `LOOSE_BYTES`, or of `LOOSE_SHARE` if that is more, because a larger heap takes longer to trim;
+    and once all is quiet, after one of `LOOSE_SHARE` of that.
     """
 
     def __init__(self) -> None:

@@ -5,9 +5,9 @@ it was idle for long, or when all live actors together hold more than the byte b
 recently used first; never while somebody uses it. A key that is wanted while its actor leaves waits
 and gets a new one, so there is never more than one actor a key.
 
-Where several processes share a store, an actor is claimed before it is live and given up when it
-has left (placement.py). One that another process may have taken over is forgotten at once: who
-holds it is told so, whatever they found, and whoever comes claims it anew.
+If several processes share a store, a process claims an actor before it is live and gives it up
+after it has left (placement.py). One that another process may have taken over is forgotten at once:
+callers that use it get an error, whatever they read, and the next caller claims it again.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ class Runtime(Generic[L]):
 
         :raises SystemClosedError: the runtime is closing.
         :raises MovedError: another process has the actor, or may have had it meanwhile: nothing
-            that was read from it holds. What was written and acknowledged does.
+            that was read from it holds. Acknowledged writes are kept.
         """
         return _ActorUse(self, key)
 
@@ -166,7 +166,7 @@ class Runtime(Generic[L]):
                 await asyncio.wait([slot.leaving])
 
     async def forget_all(self) -> None:
-        """Forget every actor: others may have any of them. Nothing is left when it returns."""
+        """Forget every actor: others may have any of them. No actor is live when it returns."""
         slots = list(self._slots.items())
         for key, slot in slots:
             self._forget(key, slot)
@@ -345,7 +345,7 @@ class Runtime(Generic[L]):
             raise
 
     def _measure(self) -> None:
-        """Ask those for their size that were used meanwhile: all parts of them are walked."""
+        """Measure the actors used since the last measurement: this walks all their parts."""
         for slot in self._unmeasured.values():
             size = slot.activation.result().size_bytes
             self._live_bytes += size - slot.size_bytes

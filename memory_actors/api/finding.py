@@ -52,7 +52,7 @@ def found_in(state: UserState, memory_id: str, now_us: int) -> Found:
 
 
 async def full_id(scope: Scope, beginning: str) -> str:
-    """Return the only id that begins so: of what is there or, if none of it does, of what was.
+    """Return the only id with this prefix: of a current memory, else of a former one.
 
     :raises NotFoundError: none does.
     :raises InvalidInputError: several do.
@@ -146,7 +146,7 @@ def chosen(
     min_trust: Trust | str | None,
     agent_id: str | None,
 ) -> Chosen:
-    """Return which memories a caller means.
+    """Return the validated selection of memories.
 
     :raises InvalidInputError: an unknown type, a bad filter, source, trust or agent.
     """

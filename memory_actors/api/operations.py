@@ -1,8 +1,8 @@
 """Every public operation, read from the method that declares it.
 
-A method's signature, types and docstring are the one declaration of an operation. What offers it in
-another way (HTTP, the tools of a model, the fault matrix, the reference) takes names, fields and
-words from here, and adds only what is its own: how a result is shown, say.
+A method's signature, types and docstring are the one declaration of an operation. Other
+presentations of an operation (HTTP, a model's tools, the fault matrix, the reference) take its
+names, fields and words from here. They add only their own part: how a result is shown, say.
 
     OPERATIONS["documents.put"].parameters      its parameters, with types and defaults
     OPERATIONS["documents.put"].arguments       a struct of them, to be read from JSON
@@ -131,7 +131,7 @@ class Operation:
 
 
 def member_of(target: Any, name: str, document: str | None = None) -> Any:
-    """Return what a user's memory, or the system, has under the name of an operation."""
+    """Return the member of a user's memory, or of the system, that an operation names."""
     *owners, member = name.removeprefix("system.").split(".")
     for owner in owners:
         target = getattr(target, owner)
@@ -183,7 +183,7 @@ def in_answers(returned: Any) -> Any:
 
 
 def in_json(kind: Any) -> Any:
-    """Return the type that JSON has for values of a type; None if it has none.
+    """Return the type that JSON has for values of a type; or None if JSON has no such type.
 
     A time is ISO 8601 or a number of seconds, an enumeration its string, a sequence a list.
     """

@@ -56,7 +56,7 @@ async def _as_they_were(
 ) -> tuple[list[Any], Dropped | None, Provenance]:
     """Return the rows of memories after these events, since when others are gone, and origins.
 
-    What happened to a memory before an event of it that was dropped says nothing of it any more.
+    Ignore the events of a memory before its last event that retention dropped.
     """
     state, gone, origins = await _folded(scope, kind, about)
     if gone:

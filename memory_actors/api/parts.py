@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StoreParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a store; None where nothing was chosen. See `MemorySystem.open`."""
+    """The parts of a store; fields are None if nothing was chosen. See `MemorySystem.open`."""
 
     embedder: "Embedder | str | None" = None
     summarizer: "Summarizer | None" = None

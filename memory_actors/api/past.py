@@ -13,9 +13,9 @@ from memory_actors.users.services import Services
 class PastMemory(UserMemory):
     """One user's memory as it was. It is read like any other, and takes no writes.
 
-    What expires is decided at `moment`, limits and prices are those of today's settings. Every
-    write raises `ReadOnlyError`. A read whose answer rests on a text that retention has dropped
-    raises `PayloadDropped`.
+    Expiry is computed at `moment`; limits and prices come from today's settings. Every write raises
+    `ReadOnlyError`. A read whose answer rests on a text that retention has dropped raises
+    `PayloadDropped`.
     """
 
     moment: Moment

@@ -1,6 +1,6 @@
 """The prompt that was asked for, made of memories: nothing twice, and within a budget of tokens.
 
-Of a text that is too long for its budget the part is taken that the query is about, as whole
+If a text exceeds its budget, the prompt contains the part that the query is about, in whole
 sentences where they fit.
 """
 
@@ -169,7 +169,7 @@ def _text(parts: Sequence[ContextPart]) -> str:
 def _worded(
     one: _Said, ask: Ask, counter: TokenCounter, tokens_max: int | None
 ) -> ContextPart | None:
-    """Return a part with its speaker, cut to a number of tokens; None if not even a word fits."""
+    """Return a part with its speaker, cut to a number of tokens; or None if no word fits."""
     text = one.part.text
     if tokens_max is not None:
         by = 0 if one.role is None else most(counter, f"{one.role}:")

@@ -29,7 +29,7 @@ _logger = get_logger("memory_actors.api.purging")
 async def purge(
     scope: Scope, source: str | None, trust: Trust | str | None, *, dry_run: bool
 ) -> Purged:
-    """Take what came from a source, or of a trust, out of memory. See `UserMemory.purge`."""
+    """Remove everything from a source, or of a trust level, from memory. See `UserMemory.purge`."""
     named, level = checked(source, trust)
     check_flag(dry_run, "dry_run")
     started_us = scope.now_us()
@@ -59,7 +59,7 @@ async def purge_users(
     dry_run: bool,
     progress: Progress | None,
 ) -> PurgeReport:
-    """Take the same out of the memory of many users, one by one. See `MemorySystem.purge`."""
+    """Purge many users by source or trust, one by one. See `MemorySystem.purge`."""
     checked(source, trust)
     check_flag(dry_run, "dry_run")
     receipts, failed = [], []
@@ -79,7 +79,7 @@ async def purge_users(
 
 
 def checked(source: str | None, trust: Trust | str | None) -> tuple[str | None, Trust | None]:
-    """Return what is to be purged.
+    """Return the validated source and trust.
 
     :raises InvalidInputError: neither is given, or one is not what it must be.
     """

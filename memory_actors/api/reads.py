@@ -88,19 +88,20 @@ class UserReads:
         min_trust: Trust | str | None = None,
         agent_id: str | None = None,
     ) -> Hits:
-        """Return the `top_k` memories that best answer a query; None is 5, or what a budget holds.
+        """Return the `top_k` memories that best answer a query.
 
-        `memory_types` None means all but context documents: named, their archives are searched;
-        `memory_type` names one. The best comes first. Where several kinds are named, they come kind
-        by kind, working memory first, the best of each among the `top_k`; `order` ("score", "kind")
-        says otherwise. Short-term memory is searched in `session_id`, the handle's session, or the
-        three used last.
+        `top_k` defaults to 5, or with a `token_budget` to as many as fit. `memory_types` None means
+        all but context documents: named, their archives are searched; `memory_type` names one. The
+        best comes first. If you name several kinds, results are grouped by kind, working memory
+        first, with the best of each among the `top_k`; `order` ("score", "kind") says otherwise.
+        Short-term memory is searched in `session_id`, the handle's session, or the three used
+        last.
 
-        What narrows a query down is exact and comes before ranking: `filters` on metadata (see
-        filters.py), `since` and `until` on when a memory was true (first, last, or in between; a
-        summary from the first of its originals to the last), `as_of` (what was recorded by then;
-        relationships that were true at it), `exclude_ids` and `exclude_session` (the message that
-        was just stored is no answer to itself).
+        Filters are exact and apply before ranking: `filters` on metadata (see filters.py), `since`
+        and `until` on when a memory was true (first, last, or in between; for a summary, from its
+        first original to its last), `as_of` (memories recorded until then; relationships that were
+        true at it), `exclude_ids` and `exclude_session` (the message that was just stored is no
+        answer to itself).
 
         Messages and facts that say the same are one hit; `near_duplicates` names the others.
         `token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four
@@ -224,7 +225,7 @@ class UserReads:
     async def history(self, memory_id: str) -> list[HistoryEntry]:
         """Return every event that touched a memory, oldest first; also of one that is deleted.
 
-        Of an event whose payload retention has dropped, `data` says since when it is gone.
+        If retention has dropped an event's payload, `data` says since when.
 
         :raises NotFoundError: no event ever named it.
         """
@@ -235,17 +236,17 @@ class UserReads:
         return history(await log.read_versions(stream, versions, dropped="mark"))
 
     async def extractions(self, *, limit: int = 100) -> list[Extraction]:
-        """Return what the extractor found in messages, and which, the newest extraction first.
+        """Return past extractions with the facts they found, newest first.
 
-        Of an extraction that was undone, `undone_at` says when.
+        `undone_at` is set if an extraction was undone.
         """
         return await extractions(self._scope, limit)
 
     async def why(self, memory_id: str) -> Why:
         """Return why a memory is there, or no longer is: each event of its life in words.
 
-        Of a memory that was compressed, with what became of its summary; of a summary, with the ids
-        of its originals. Entities, relationships, episodes and documents alike.
+        For a compressed memory it includes the fate of its summary; for a summary, the ids of
+        its originals. Entities, relationships, episodes and documents alike.
 
         :raises NotFoundError: no event ever named it.
         """
@@ -258,7 +259,7 @@ class UserReads:
         return usage(self.user_id, state, self._scope.limits(state), to_datetime(now_us))
 
     async def estimate_monthly_cost(self) -> CostEstimate:
-        """Return what this user's memory would cost a month at the prices in the settings."""
+        """Return the monthly cost of this user's memory at the prices in the settings."""
         settings = self._scope.services.settings
         async with self._scope.searching() as live:
             vector_bytes = live.indexes.vector_bytes

@@ -73,8 +73,8 @@ class MemorySystem(SystemUpkeep):
     async def close(self) -> None:
         """Close the system, as the end of its block does; once is enough, and more does no harm.
 
-        It takes nothing new on, waits for work in hand and closes the files. It goes on when the
-        caller is cancelled, who is told so at the end.
+        It takes nothing new on, waits for work in hand and closes the files. If the caller is
+        cancelled, closing continues, and the cancellation is raised at the end.
 
         :raises WrongLoopError: it was opened on another event loop.
         """
@@ -122,8 +122,8 @@ class MemorySystem(SystemUpkeep):
         then. Opening it reads the nearest snapshot before it and the events since; the first
         search makes its index, in memory. The live user is not touched.
 
-        Where retention has dropped the text of a memory that was there then, it cannot be told what
-        there was: `dropped="mark"` opens what is left, and `lost` says how much is not.
+        If retention has dropped the text of a memory that existed then, opening it raises
+        `PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.
 
         :raises NotFoundError: there is no such user, or what they had at that moment is erased.
         :raises InvalidInputError: the log has no such position, it is no time, or `dropped` is
@@ -146,7 +146,7 @@ class MemorySystem(SystemUpkeep):
     async def diff(
         self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise"
     ) -> Diff:
-        """Return what happened to a user's memories between two moments, `a` the earlier one.
+        """Return the changes of a user's memories between two moments, `a` the earlier one.
 
         Each memory that was added, changed or lost, as it was before and after, with every event
         about it in between: by whom, and why. Moments are given as in `replay`.
@@ -195,7 +195,7 @@ class MemorySystem(SystemUpkeep):
         until: Time | None = None,
         limit: int = 100,
     ) -> list[Recall]:
-        """Return which memories of a user were returned to whom for which query, newest first.
+        """Return the audit of a user's searches, newest first: query, caller and returned memories.
 
         Kept by `Settings(recall_audit="hashed")` or "plain", for `recall_audit_days`; see
         recalls.py. `query` and `memory_id` ask for one query, as it was written, or one memory,
@@ -252,7 +252,7 @@ class MemorySystem(SystemUpkeep):
         )
 
     async def compaction_stats(self, user_id: str | None = None) -> CompactionStats:
-        """Return what compaction has come to: exact, and for all without looking at any user.
+        """Return the totals of compaction: exact, and for all without looking at any user.
 
         :raises NotFoundError: there is no such user.
         """
@@ -265,7 +265,7 @@ class MemorySystem(SystemUpkeep):
         return system_usage(counted.now(), users, counted.quotas(), to_datetime(now_us))
 
     def statistics(self) -> SystemStatistics:
-        """Return what the parts have done since the system was opened."""
+        """Return counters of each part since the system was opened."""
         services = self._services
         return SystemStatistics(
             log=require(self._eventlog, MeasuredStore).statistics(),

@@ -83,7 +83,9 @@ class SystemUpkeep:
         :raises LogUnavailable: the archive cannot be read now, so that nothing was begun.
         :raises StorageFailed: a file could not be looked for, removed or written: there may be more
             of the user in it. Repeat it when that is mended.
-        :raises DiskFull, CorruptLog, KeyFileError: see the message, then repeat it.
+        :raises DiskFull: the disk is full. Free some space, then repeat it.
+        :raises CorruptLog: the log is damaged. See the message, then repeat it.
+        :raises KeyFileError: the key file cannot be used. See the message, then repeat it.
         """
         return await self._erasing.erase(user_id)
 
@@ -95,7 +97,7 @@ class SystemUpkeep:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> PurgeReport:
-        """Take all that came from a source, or was of a trust, out of every user's memory.
+        """Remove everything from a source, or of a trust level, from every user's memory.
 
         User by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.
         A user who cannot be read or written is in `failed`. After a crash, repeat it.
@@ -121,7 +123,8 @@ class SystemUpkeep:
 
         :raises LogUnavailable: there is something at `directory`, or it cannot be made.
         :raises CorruptLog: what is backed up is damaged.
-        :raises DiskFull, StorageFailed: there is nothing of it.
+        :raises DiskFull: the disk is full; no backup was made.
+        :raises StorageFailed: a file cannot be read or written; no backup was made.
         """
 
         def also(scratch: Path) -> None:
@@ -134,29 +137,32 @@ class SystemUpkeep:
     async def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
         """Put a backup in the place of a data directory that is closed, or of none.
 
-        Nothing is changed before a copy of the backup has been verified. What is there is moved
-        aside, and never deleted: see the result. Its API keys are kept. Who was erased since the
-        backup was made is back, and has to be erased again.
+        A copy of the backup is verified before anything changes. Existing files are moved aside and
+        never deleted: see the result. Its API keys are kept. Users erased since the backup was made
+        exist again: erase them again.
 
         :raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds
             something else.
         :raises LogLocked: `directory` is open.
         :raises CorruptLog: the backup is damaged, or not what it says that it is.
-        :raises DiskFull, StorageFailed: see the message.
+        :raises DiskFull: the disk is full; see the message.
+        :raises StorageFailed: a file cannot be read or written; see the message.
         """
         return await restore(backup, directory, event_registry(), also=[DERIVED], kept=[API_KEYS])
 
     async def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
     ) -> Exported:
-        """Write what came behind a position to a new file, for `import_events` of another store.
+        """Write the events after a position to a new file, for `import_events` of another store.
 
         0 is the beginning; the result says where the next one goes on. Reads and writes go on
-        meanwhile. API keys are not in it. Who was erased, whenever that was, is erased there too.
+        meanwhile. API keys are not in it. Users who were erased at any time are erased there too.
 
         :raises LogUnavailable: there is such a file, or the log has not got so far.
         :raises PayloadDropped: retention has dropped a text behind that position.
-        :raises DiskFull, StorageFailed, CorruptLog: there is nothing of it.
+        :raises DiskFull: the disk is full; no file was made.
+        :raises StorageFailed: a file cannot be read or written; no file was made.
+        :raises CorruptLog: the log is damaged; no file was made.
         """
         return await require(self._log, ExportingStore).export_since(
             position, file, progress=progress
@@ -172,9 +178,10 @@ class SystemUpkeep:
     ) -> Imported:
         """Append what another store exported to one that is closed, or to a new one.
 
-        It must have the very same past: a restored backup, say. Nothing is written before the file
-        has been checked. What is there already is passed over: one that was cut off is repeated.
-        What an encrypted store exported needs its keys: in `key_file`, or in `<directory>.keys`.
+        It must have the very same past: a restored backup, say. The file is checked before anything
+        is written. Events that exist already are skipped: repeat an import that
+        was cut off. An export of an encrypted store needs its keys: in `key_file`,
+        or in `<directory>.keys`.
 
         :raises KeysUnavailable: the keys are missing or not to be used.
         :raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.

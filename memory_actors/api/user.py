@@ -115,15 +115,15 @@ class UserMemory(UserReads):
     ) -> Receipt:
         """Add one memory, given as a text.
 
-        What the text is depends on the type: a fact (long_term), a message (short_term), the value
-        of `key` (working; without one, kept under its own id), an entity's name (entity; with
+        The meaning of the text depends on the type: a fact (long_term), a message (short_term), the
+        value of `key` (working; without one, kept under its own id), an entity's name (entity; with
         `key`, that is the name and the text an observation), the goal of a new episode (episodic),
         a JSON document (structured; a text that is no JSON object becomes {"text": …}), or an entry
-        of MEMORY.md (context; in the section `key`).
-        `session_id` and `role` are for messages and facts, `pinned` for what can be pruned,
-        `idempotency_key` for long-term memory; what means nothing for a type is refused. All but
-        working memory is durable when this returns; that is on disk within 50 ms. `auto_prune`
-        makes room as `add_with_auto_prune` does (None: as the handle says).
+        of MEMORY.md (context; in the section `key`). `session_id` and `role` are for messages and
+        facts, `pinned` for what can be pruned, `idempotency_key` for long-term memory; what means
+        nothing for a type is refused. All but working memory is durable when this returns; that is
+        on disk within 50 ms. `auto_prune` makes room as `add_with_auto_prune` does (None: as the
+        handle says).
 
         A fact in the words of one that is there, of the same session, metadata and source, is that
         one: it was seen once more (`times_seen`), the receipt's operation is `seen`, and its id the
@@ -132,8 +132,8 @@ class UserMemory(UserReads):
         your own is kept.
 
         `ttl_s` is the time to live in seconds: after it the memory is deleted, and until then
-        compaction leaves it alone. None is the default of its kind (`Settings.ttl_s`), infinity
-        keeps it. A fact that is said again lives as long as the longer of the two.
+        compaction leaves it alone. By default (None) the kind's default applies (`Settings.ttl_s`);
+        infinity keeps it. A fact that is said again lives as long as the longer of the two.
 
         :raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …
         :raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).
@@ -270,10 +270,10 @@ class UserMemory(UserReads):
     ) -> Receipt:
         """Replace what a memory says or its metadata (as a whole); pin it, or let it go again.
 
-        What is pinned is never pruned; of working and short-term memory nothing can be pinned, and
-        entries of context documents are with `user.context.pin`.
-        With `filters` on its metadata (see filters.py) it is changed only if it matches them at the
-        moment of the change: what somebody else has written since it was read is not overwritten.
+        Pinned memories are never pruned; of working and short-term memory nothing can be pinned,
+        and entries of context documents are with `user.context.pin`. With `filters` on its metadata
+        (see filters.py) it is changed only if it matches them at the moment of the change: what
+        somebody else has written since it was read is not overwritten.
 
         :raises NotFoundError: there is no such memory, or it does not match.
         :raises InvalidInputError: nothing is given, or it cannot be pinned.
@@ -300,7 +300,7 @@ class UserMemory(UserReads):
     async def full_id(self, beginning: str) -> str:
         """Return the id that begins so, of a memory that is there or, if none is, that was.
 
-        Where no living memory's id does, all events of the user are read.
+        If no living memory matches, this reads all events of the user.
 
         :raises NotFoundError: none does.
         :raises InvalidInputError: several do.
@@ -318,10 +318,10 @@ class UserMemory(UserReads):
     ) -> list[Receipt]:
         """Delete the memories that match; return a receipt for each. `count` says how many do.
 
-        The arguments choose as in `list_memories`. It is done in batches: each memory is deleted
-        or not, and after a crash, or an error, repeat it. One that is changed meanwhile, and no
-        longer matches `filters`, stays. What goes with another one (the relationships of an entity)
-        has no receipt of its own.
+        The arguments choose as in `list_memories`. It is done in batches: each memory is deleted or
+        not, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer
+        matches `filters`, stays. Memories that are deleted along with another (an entity's
+        relationships) have no receipt.
 
         :raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which
             matches everything, without `memory_types`.
@@ -338,7 +338,7 @@ class UserMemory(UserReads):
     async def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
         """Bring back memories that were pruned, evicted or deleted, as they were.
 
-        All or none: what is refused leaves all as it was. What lives is left as it is. Working and
+        All or none: a refused call changes nothing. Living memories stay unchanged. Working and
         short-term memory does not come back. Each kind is one append: where the process dies
         between two of them, or another write takes the room meanwhile, those of the first kinds are
         back; repeat it.
@@ -359,7 +359,7 @@ class UserMemory(UserReads):
         trust: Trust | str | None = None,
         dry_run: bool = False,
     ) -> Purged:
-        """Take all that came from a source, or was of a trust, or both, out of memory.
+        """Remove everything from a source, of a trust level, or both, from memory.
 
         Each memory becomes what it would be had the source not spoken: what it wrote goes, what it
         changed says again what others have said. Summaries that have anything of it go, and their
@@ -385,17 +385,17 @@ class UserMemory(UserReads):
         """Have the extractor find facts in the messages that are new, and remember them.
 
         Messages are those of short-term memory, and long-term memories with a role; of a session
-        (None: the handle's, or all), or only those of `message_ids`. Each is read once. What is
-        found becomes long-term memories with the origins of the messages and with `metadata`; older
-        facts are superseded or forgotten where the extractor proposes that, and `undo` takes it all
-        back. `within` is metadata that sets facts apart from others: those that are found have it,
-        and only facts that have it are shown to the extractor, changed, or the same as a new one.
+        (None: the handle's, or all), or only those of `message_ids`. Each is read once. Facts
+        become long-term memories with the origins of the messages and with `metadata`; older facts
+        are superseded or forgotten where the extractor proposes that, and `undo` takes it all back.
+        `within` is metadata that sets facts apart from others: those that are found have it, and
+        only facts that have it are shown to the extractor, changed, or the same as a new one.
         `batches_max` bounds how often the extractor is asked, with up to 20 messages at a time.
         With `dry_run` nothing changes: what is returned is what would be remembered.
 
         A batch is whole or not at all: where one fails, those before it stand, and its messages are
-        read by the next call. Where the answer makes no sense, fewer messages at a time are tried;
-        one that makes none alone counts as read, and is told as refused.
+        read by the next call. If the extractor's answer is invalid, it is asked again with fewer
+        messages; one that makes none alone counts as read, and is told as refused.
 
         :raises InvalidInputError: the store was opened without an extractor, or an argument is not
             what it must be.
@@ -410,8 +410,8 @@ class UserMemory(UserReads):
     async def undo(self, extraction_id: str) -> Undone:
         """Take back what an extraction has done, all or none; its messages stay read.
 
-        Facts that it added go, unless somebody has reworded them since. Those that it superseded
-        hold again, those that it forgot come back. Once is enough, and more does no harm.
+        Facts that it added go, unless somebody has reworded them since. Superseded facts become
+        current again, and forgotten facts are restored. Once is enough, and more does no harm.
 
         :raises NotFoundError: there is no such extraction.
         :raises QuotaExceededError: there is no room for what comes back.

@@ -45,13 +45,13 @@ class UserContext(ContextDocument):
         max_item_tokens: int | None = None,
         document: str | None = DEFAULT_DOCUMENT,
     ) -> Prompt:
-        """Return what to paste into a prompt: MEMORY.md, the last messages, what is remembered.
+        """Return text for a prompt: MEMORY.md, the last messages, and related memories.
 
         First the `document` (None: no document); then the last 6 messages of the session (the
         handle's, if none is named) and of no other, oldest first; then, of all sessions, the
-        `limit` best long-term memories and summaries (None: 5, or what a budget holds). Nothing
-        is there twice, nor is the query. What is over is left out, unless the query asks of the
-        past: then `until` says until when it was true. `.text` is the prompt.
+        `limit` best long-term memories and summaries (None: 5, or what a budget holds). Duplicates
+        and the query itself are left out. Facts that no longer hold are left out, unless the query
+        asks about the past: then `until` says until when it was true. `.text` is the prompt.
 
         `.text` has at most `token_budget` tokens: `Settings.token_counter` counts, an estimate as
         the most that they may be. A text of more than `max_item_tokens` (None: half of the budget)
@@ -68,7 +68,7 @@ class UserContext(ContextDocument):
         return await self._ask_prompt(ask)
 
     async def _part(self, name: str) -> ContextPart | None:
-        """Return a document as part of a prompt; None if there is none, or an empty one."""
+        """Return a document as part of a prompt; or None if it is missing or empty."""
         state = await self._scope.state()
         rows = blocks(state.context, check_name(name, "document"))
         if not (said := text(rows).strip()):
@@ -91,7 +91,7 @@ class UserContext(ContextDocument):
         return ContextDocument(self._scope, check_name(name, "document"))
 
     async def documents(self) -> list[DocumentInfo]:
-        """Return what documents there are, by name."""
+        """Return the list of documents, by name."""
         state = (await self._scope.state()).context
         counter = self._budget.counter
         return await anyio.to_thread.run_sync(partial(_infos, state, counter))

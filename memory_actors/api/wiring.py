@@ -1,7 +1,7 @@
 """The parts of an open memory system, opened in order and closed in reverse.
 
-The composition root. What is opened here is closed by the stack that it is pushed on: the schedule
-first, then the job it runs, then users, alerts, derived data and, last, the log.
+The composition root. Each part is closed by the stack that it was pushed on: the schedule first,
+then the job it runs, then users, alerts, derived data and, last, the log.
 """
 
 import asyncio

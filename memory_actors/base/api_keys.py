@@ -12,10 +12,10 @@ readable by its owner only and is replaced as a whole, so a reader sees all of a
 of a new one. Whoever changes it holds a lock meanwhile: `memory-actors keys` may run beside the
 server, which notices a new version at its next request.
 
-Of a store that several processes share they are kept in the store itself, as one setting, which is
-replaced if it is still what it was. A server looks for a new version once a second, if it is asked
-for anything, and at once when a user is erased. While the store is away it believes the keys that
-it has read, but not for long: a key that is revoked meanwhile is let in for no longer than that.
+If several processes share a store, the store keeps the keys as one setting, which is replaced only
+if it is unchanged. A server looks for a new version once a second, if it is asked for anything, and
+at once when a user is erased. While the store is away it believes the keys that it has read, but
+not for long: a key that is revoked meanwhile is let in for no longer than that.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ BELIEVED_S = 60.0
 restarted, or whose standby is promoted, is back by then, and users of other databases need not
 wait. Much longer would be too long for who revokes a key."""
 LOOK_S = 0.5
-"""A look that takes longer goes on while what is believed answers."""
+"""A look-up that takes longer continues in the background while cached keys are used."""
 KEYS_MAX = 10_000  # the file is written as a whole: 3 MB
 ID_BYTES, SECRET_BYTES = 8, 32
 _PATTERN: Final = re.compile(r"ma_([0-9a-f]{16})_[0-9a-f]{64}")
@@ -145,7 +145,7 @@ class _InFile:
         """Return: each look at the file is a fresh one."""
 
     def version(self) -> _Version:
-        """Return what changes whenever the file does."""
+        """Return a value that changes whenever the file does."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -153,7 +153,7 @@ class _InFile:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def read(self) -> bytes | None:
-        """Return what is in the file."""
+        """Return the content of the file, or None if it is missing."""
         try:
             return read_bytes(self.path)
         except FileNotFoundError:
@@ -176,7 +176,7 @@ class _InFile:
 
 
 def _heard(look: asyncio.Task[None]) -> None:
-    """Take what a look raised that nobody waited for to the end."""
+    """Retrieve the exception of a finished look-up, so that asyncio does not warn about it."""
     if not look.cancelled():
         look.exception()
 
@@ -200,7 +200,7 @@ class _InStore:
     async def refresh(self) -> None:
         """Look for a new version, if the last look was a second ago. Who comes meanwhile waits.
 
-        Where that takes long, or fails, what was seen is believed for a while.
+        If that takes long, or fails, the cached keys stay valid for a while.
 
         :raises LogUnavailable: the store is away, and was for longer.
         """
@@ -254,9 +254,8 @@ class _InStore:
 class KeyStore:
     """The API keys of one data directory, or of a store that is open and keeps settings.
 
-    Safe to use from several threads and processes. Of an open store it is to be made on the loop
-    that the store is open on; there `find` knows what the last `refresh` found, and all else is for
-    other threads.
+    Safe to use from several threads and processes. For an open store, create it on the loop of that
+    store; there `find` knows what the last `refresh` found, and all else is for other threads.
     """
 
     def __init__(self, where: str | Path | SettingStore):

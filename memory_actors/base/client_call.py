@@ -7,8 +7,8 @@ from typing import Final
 class ClientCall:
     """A call of another process: its name is in the meta of every event that comes of it.
 
-    Such a call may be asked again, of another owner of the store; the log then says what had come
-    of it. Each command of a call has a number, in the order in which they are given.
+    A client may repeat such a call to another owner of the store; the log then has the result of
+    the first attempt. Each command of a call has a number, in the order in which they are given.
     """
 
     def __init__(self, name: str):

@@ -1,4 +1,4 @@
-"""Derived data in fewer bytes. What an older version wrote as it is, is read as well."""
+"""Derived data in fewer bytes. It reads uncompressed data of older versions, too."""
 
 import zlib
 from typing import Final

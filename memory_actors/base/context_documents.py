@@ -52,7 +52,7 @@ class ContextReceipt(Returned, frozen=True, kw_only=True):
     """add, edit, remove, touch, pin, change, archive, restore, create, rename, delete, or
     unchanged (it was so already)."""
     entry_ids: tuple[str, ...]
-    """Of the blocks that the write was about."""
+    """Ids of the blocks that the write changed."""
     tokens: int
     limit: int
     """The soft one."""

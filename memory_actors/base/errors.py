@@ -102,7 +102,7 @@ class MovedError(UnavailableError):
     def __init__(self, message: str, *, address: str | None = None):
         super().__init__(message)
         self.address = address
-        """Of the process that has it, if that is known."""
+        """Address of the process that has it, if known."""
 
 
 class DeadlineExceededError(UnavailableError, TimeoutError):
@@ -130,7 +130,7 @@ class NotOpenError(MemoryActorsError, AttributeError):
 
 
 class CommandCrashedError(MemoryActorsError):
-    """A decision raised what it should not: a bug. Nothing of the command was kept; report it."""
+    """A decision raised an unexpected error, a bug: report it. Nothing was written."""
 
 
 class StateDivergedError(AssertionError):
@@ -165,7 +165,7 @@ class MissingExtraError(MemoryActorsError, ImportError):
 
 
 class ContextFileError(MemoryActorsError):
-    """A file cannot be kept in step with a document as it is: the message says what to change."""
+    """A file cannot be synchronised with a document as it is: the message says what to change."""
 
 
 class AccessDeniedError(MemoryActorsError):

@@ -1,4 +1,4 @@
-r"""The filters of metadata and JSON documents. What a filter means is said here.
+r"""The filters of metadata and JSON documents. This file specifies the meaning of each filter.
 
 `indexes/fields.py` answers many filters faster, for rows in memory; its tests hold it to this.
 
@@ -21,8 +21,8 @@ Operators:  eq ne   gt gte lt lte   in nin (a list)   contains   exists (true or
   operators `eq in gt gte lt lte` compare it with other times only. A date alone is the whole day in
   UTC: `eq` and `lte` take all of it in, `gt` begins on the next day.
 - `contains`: a list has the element, a string has the substring, an object has the key.
-- `ne`, `nin` and `not` are true exactly where `eq`, `in` and the inner filter are false. So a
-  missing field matches `ne`, `nin`, `exists: false` and `not`, and nothing else. null is there.
+ - `ne`, `nin` and `not` are true exactly where `eq`, `in` and the inner filter are false. A missing
+   field matches `ne`, `nin`, `exists: false` and `not`, and nothing else. null is there.
 
 Paths. `a.b` is the field `b` of the object `a`. In each object the longest run of segments that is
 a key of it is taken, so the literal key "a.b" wins. A numeric segment indexes a list (from 0). Any
@@ -67,7 +67,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]|\Z)")
 _DAY_US = 24 * 60 * 60 * 1_000_000
 _MISSING = object()
 _Test = Callable[[Any], bool]
-"""Of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
+"""A test of one value, or of `_MISSING`; a `Predicate` is a test of a whole document."""
 
 
 class TimeSpan(NamedTuple):
@@ -95,7 +95,7 @@ class FilterPart(NamedTuple):
     """A part of a filter: a condition on the values at a path, or a group of parts."""
 
     test: Predicate
-    """Of metadata or of a document: any mapping; what is nested in it must be dicts and lists."""
+    """A test of metadata or of a document: a mapping of JSON values, dicts and lists."""
     name: str
     """`and`, `or`, `not`, or an operator but `ne` and `nin`, which are groups of `not`."""
     parts: tuple["FilterPart", ...] = ()

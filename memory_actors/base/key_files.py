@@ -13,7 +13,8 @@ from memory_actors.base.settings import Encrypt
 def default_key_file(directory: str | Path) -> Path:
     """Return where the keys of a store are, if nobody says otherwise: `memory.keys` for `memory`.
 
-    Beside the directory, so that neither a backup nor a copy of the directory has them in it.
+    The file is beside the directory, so that backups and copies of the directory do not contain the
+    keys.
     """
     return beside(named(directory).resolve(), ".keys")
 
@@ -26,7 +27,7 @@ def key_file_of(directory: str | Path, encrypt: Encrypt) -> Path | None:
 
 
 def known_key_file(directory: str | Path, named: str | Path | None) -> Path | None:
-    """Return where the keys of a store are: as named, else beside it; None if there are none."""
+    """Return where the keys of a store are: as named, else beside it; or None if there are none."""
     if named is not None:
         return Path(named)
     beside_it = default_key_file(directory)

@@ -65,5 +65,5 @@ ANSWERED: Final = (
     # statement
     (3.27, -0.35, 0.51, -0.49, 1.66, -2.22),
 )
-"""Of `ranking.answer_signals`, for the logit that anything answers."""
+"""Coefficients of `ranking.answer_signals`, for the logit that anything answers."""
 # fmt: on

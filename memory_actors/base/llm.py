@@ -10,11 +10,11 @@ The answer is read here and not by the client, which takes anything for a chat c
 1 MiB, valid JSON, a first choice with text. The thoughts that some local models put in front of it
 (`<think>`) are dropped. Models that refuse `max_tokens` or `temperature` are asked without.
 
-Private. What is asked and answered, and the key, stand in no log and in no error's message: that
-names the host, the status and the server's error code. Redirects are not followed: they would carry
-memories to somebody else.
+Private. No log and no error message contains questions, answers or the key. Errors name the host,
+the status and the server's error code. Redirects are not followed: they would carry memories to
+somebody else.
 
-Where it asks, unless told:
+Environment variables give the defaults:
 
 - the model: `MEMORY_ACTORS_LLM_MODEL`
 - the endpoint: `MEMORY_ACTORS_LLM_BASE_URL`, or `OPENAI_BASE_URL`, or else OpenAI
@@ -143,7 +143,7 @@ class ChatClient:
         It is asked to be JSON of a `schema`, if there is one and the model knows such things; the
         answer may be anything all the same.
 
-        :raises LLMError: there is none. What the server said of it is in `__context__` only.
+        :raises LLMError: there is none. Only `__context__` has the server's message.
         """
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         limits: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
@@ -302,7 +302,7 @@ def _checked_key(api_key: str | None, *, needed: bool) -> str:
 
 
 def _code(value: object) -> str:
-    """Return what a server calls something, or "" if that is more than a short identifier."""
+    """Return a server's code for an error, or "" if it is longer than a short identifier."""
     return value if isinstance(value, str) and _CODE.fullmatch(value) else ""
 
 

@@ -1,6 +1,6 @@
 """Results as a notebook shows them: HTML with bars, and data frames of pandas.
 
-What memories say is escaped: a notebook would otherwise run what somebody has said.
+Memory contents are escaped: a notebook would otherwise run what somebody has said.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def usage_html(usage: "Usage") -> str:
 
 
 def diff_html(diff: "Diff") -> str:
-    """Return what changed between two moments: before struck out, after beside it."""
+    """Return the changes between two moments: before struck out, after beside it."""
     rows = [
         (
             escape(change.change),

@@ -1,7 +1,7 @@
 """An opening: entered by `async with`, or awaited and closed by `close`.
 
-`MemorySystem.open(...)` opens nothing yet. Whoever uses what it returns has forgotten a word, and
-is told which.
+`MemorySystem.open(...)` opens nothing yet. Using its return value without `async with` or `await`
+raises an error that names the missing word.
 """
 
 from collections.abc import Callable, Coroutine, Generator

@@ -1,11 +1,11 @@
 """Origins: the sources of what a memory says, in the log and as callers give them.
 
-A write carries the origin of its words in the meta of its events, beside who asked. What comes
-back, and a summary, names its origins in its own event: who brings it back, or makes it, is not its
-source.
+A write carries the origin of its words in the meta of its events, beside who asked. Restored
+memories and summaries name their origins in their own events, because a caller who restores or
+creates one is not its source.
 
 Origins are bounded: beyond `ORIGINS_MAX` they become one, which any source may be a part of. So
-they may name a source too many, and none too few; the log knows it exactly.
+they may name a source too many, but never too few; the log knows it exactly.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +45,7 @@ def meta_of(origins: Origins) -> dict[str, str]:
 
 
 def origins_of(recorded: Recorded[Any]) -> Origins:
-    """Return whose words an event has; () if nobody said."""
+    """Return the origins of an event's words; () if nobody said."""
     event = recorded.data
     if _names_origins(event.__class__) and event.origins:
         given: Origins = event.origins
@@ -110,7 +110,7 @@ def check_optional_trust(value: Trust | str | None) -> Trust | None:
 
 
 def origin(source: str | None, trust: Trust | str | None) -> Origins:
-    """Return what a source and its trust make: () if neither is given.
+    """Return the origins from a source and its trust: () if neither is given.
 
     :raises InvalidInputError: a source that is empty, over 512 bytes, or `*`; an unknown trust.
     """
@@ -133,9 +133,9 @@ def checked(origins: Iterable[Origin]) -> Origins:
 
 
 def wanted(sources: Sequence[str] | None, min_trust: Trust | str | None) -> Wanted | None:
-    """Return the test that a read's sources and least trust make; None if all may be found.
+    """Return the test that a read's sources and least trust make; or None if all may be found.
 
-    Of sources all that were named have to be among these; a memory without any is not.
+    All sources of a memory have to be among `sources`; a memory without any is not.
 
     :raises InvalidInputError: one of them is not what it must be.
     """

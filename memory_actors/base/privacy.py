@@ -19,7 +19,7 @@ def hashed(user_id: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return what of an exception may be logged: its type, and where it was raised."""
+    """Return the loggable part of an exception: its type, and where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     cause = f" from {type(error.__cause__).__name__}" if error.__cause__ is not None else ""
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -1,8 +1,8 @@
 """Children: the one place that starts processes, and what a child of Python imports.
 
 A child imports from where its parent does, and from nowhere else: neither from the current
-directory, which `python -c` and `-m` put first, nor from what PYTHONPATH makes of it there. So a
-`json.py` that lies in the directory somebody works in is not run.
+directory, which `python -c` and `-m` put first, nor from what PYTHONPATH makes of it there.
+Therefore a `json.py` in the current directory is not run.
 """
 
 import os

@@ -39,7 +39,7 @@ class Origin(Returned, frozen=True):
 
 
 UNSAID = Origin()
-"""Nobody said where it comes from."""
+"""The origin of a memory without a named source."""
 
 
 def least(origins: tuple[Origin, ...]) -> Trust:
@@ -111,7 +111,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """None means the handle's."""
     role: str | None = None
     memory_id: str | None = None
-    """An id of your own makes adding it again harmless; None means a new one."""
+    """An id of your own makes adding it again harmless; None generates one."""
     pinned: bool = False
     """A pinned memory is never pruned."""
     key: str | None = None
@@ -171,13 +171,15 @@ class Memory(Sourced, frozen=True, kw_only=True):
     stored_bytes: int = 0
     """Bytes its events take in the log."""
     data: Any = None
-    """Its content as JSON: the value of a key, the document, the parts of an entity, a
-    relationship or an episode, what a summary was made of. None where `content` says it all."""
+    """Its content as JSON: the value of a key, the document, the parts of an entity, a relationship
+    or an episode, what a summary was made of. None if `content` says everything.
+    """
     source: str = "memory"
     """`compressed` for a summary that compaction put in the place of memories."""
     ttl_s: float | None = None
-    """Of a message that `short_term.messages` returns: the seconds it had left when it was read.
-    Each message that is added renews the time of its whole session."""
+    """For a message that `short_term.messages` returns: the seconds it had left when it was read.
+    Each message that is added renews the time of its whole session.
+    """
     times_seen: int = 1
     """Long-term: how often it was said in the same words."""
     last_seen_at: datetime | None = None
@@ -290,7 +292,7 @@ class Neighbour(Returned, frozen=True, kw_only=True):
     distance: int
     """The number of relationships between, from 1."""
     path: tuple[Relationship, ...]
-    """Those relationships, from the start."""
+    """The relationships from the start to this entity."""
 
 
 class Step(Returned, frozen=True, kw_only=True):
@@ -350,7 +352,7 @@ class Document(Sourced, frozen=True, kw_only=True):
     occurred_at: datetime
     pinned: bool
     size_bytes: int
-    """Of the value as JSON."""
+    """Bytes of the value as JSON."""
 
 
 class QuotaUse(Returned, frozen=True):
@@ -361,7 +363,7 @@ class QuotaUse(Returned, frozen=True):
     unit: str
     """count or bytes."""
     used: int
-    """Of the fullest session or agent, if each has the limit."""
+    """Used by the user, or by the fullest session or agent if each has the limit."""
     limit: int
     evicts: bool = False
     """True if it makes room by itself: it fills up by design and refuses nothing, so it raises no

@@ -30,7 +30,7 @@ class WhyStep(Returned, frozen=True, kw_only=True):
     effect: str
     """added, changed, restored, deleted, pruned, evicted, expired, compressed, or undone."""
     command: str | None
-    """The command that was given; None where the log no longer says."""
+    """The command that was given; None if the log no longer has it."""
     agent_id: str | None
     session_id: str | None
     source: str | None
@@ -138,7 +138,7 @@ class ProposedFact(Returned, frozen=True, kw_only=True):
     """added, known (it was there in the same words), forgotten, or refused; of a dry run, what
     would come of it."""
     content: str | None
-    """The fact in words, where one was added or known; None where it is gone from the log."""
+    """The fact in words, where one was added or known; None if the log no longer has it."""
     memory_id: str | None
     """The fact that was added, known or forgotten."""
     replaces: str | None
@@ -161,7 +161,7 @@ class Extraction(Returned, frozen=True, kw_only=True):
     message_ids: tuple[str, ...]
     """The messages that were read; they are not read again, but after a dry run."""
     messages_left: int
-    """New messages that were not read: ask again. Of an earlier extraction it is 0."""
+    """New messages that were not read: ask again. For an earlier extraction it is 0."""
     facts: tuple[ProposedFact, ...]
     undone_at: datetime | None = None
 
@@ -215,7 +215,7 @@ class PurgeReport(Returned, frozen=True, kw_only=True):
     """The number of users looked at."""
     dry_run: bool
     receipts: tuple[Purged, ...]
-    """Of those who had something of it."""
+    """Receipts of the users who had memories from the source."""
     failed: tuple[str, ...] = ()
     """Users whose memory could not be read or written: repeat it for them."""
 
@@ -261,7 +261,7 @@ class ClusterReport(Returned, frozen=True, kw_only=True):
     user_id: str
     memory_type: str = "long_term"
     memory_id: str | None
-    """Of the summary, where there is one now."""
+    """The id of the summary, or None without one."""
     original_count: int
     sample: tuple[str, ...]
     """Three of the originals at most, 200 characters each at most."""
@@ -295,7 +295,7 @@ class CompactionReport(Saving, frozen=True, kw_only=True):
     failed: int
     """Clusters that stay as they are and are tried again with the next run."""
     file_bytes_before: int
-    """Of all files of the store."""
+    """Bytes of all files of the store."""
     file_bytes_after: int
     took_s: float
     cancelled: bool = False
@@ -333,11 +333,11 @@ class ContextPart(Sourced, frozen=True, kw_only=True):
     source: str
     """document (a context document), message, memory, or compressed (a summary of memories)."""
     memory_id: str
-    """Of a document, its name."""
+    """The id, or the name of a document."""
     text: str
     occurred_at: datetime
     score: float | None = None
-    """Of a memory or a summary. See `Hit`."""
+    """The score of a memory or a summary. See `Hit`."""
     superseded_by: str | None = None
     """The memory that says otherwise since `held_until`; only where the query asks of the past."""
     held_until: datetime | None = None
@@ -367,9 +367,9 @@ class Context(Returned, frozen=True):
     def text(self) -> str:
         """The parts as they go into a prompt; "" if there is none.
 
-        What memories say comes from people, tools and web pages, and may be meant for the model. So
-        each is quoted, one JSON object a line, and none can end the quotation. That makes an
-        injection harder, not impossible.
+        Memory contents come from people, tools and web pages, and may contain instructions to the
+        model. Each is quoted as one JSON object a line, and cannot end the quotation. This makes an
+        injection harder, but not impossible.
         """
         lines = [part.line for part in self.parts]
         return QUOTED.format("\n".join(lines)) if lines else ""
@@ -390,4 +390,4 @@ known, `from` says where it comes from, and `trust` how far that is trusted.
 <memory>
 {}
 </memory>"""
-"""What is around the parts of a prompt."""
+"""The text around the parts of a prompt."""

@@ -43,7 +43,7 @@ SUNDAYS = "0 3 * * 0"
 """Sundays at 03:00, local time: a `compaction_schedule`."""
 COMPACTION_AFTER_DAYS = 90.0
 DEADLINE_S = 30.0
-"""Of a write, and of a batch of the embedder: what takes longer is down, not busy."""
+"""Deadline of a write, and of a batch of the embedder: what takes longer is down, not busy."""
 
 
 LATENCY_TARGETS_MS: Mapping[str, float] = MappingProxyType(
@@ -61,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tiers: Mapping[Tier, Plan] = {}
     """Tiers that allow or cost something else than `quota.TIERS` says."""
     default_tier: Tier = Tier.LOCAL
-    """Of a user whose tier was never set."""
+    """The tier of a user whose tier was never set."""
     global_limits: GlobalLimits = GlobalLimits()
     """Limits of all users together."""
     exclusive_relations: frozenset[str] = EXCLUSIVE_RELATIONS
@@ -129,8 +129,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Days for which the texts of compressed memories are kept; None: for ever. Then they cannot
     come back: their digests and places in the log are all that stays."""
     recall_audit: Annotated[str, Meta(pattern="^(hashed|plain)$")] | None = None
-    """Keep which memories were returned to whom for which query: "hashed", "plain", or None: not.
-    See recalls.py."""
+    """Record each search, its caller and the returned memories: "hashed", "plain", or None: not.
+    See recalls.py.
+    """
     recall_audit_days: Days = 90.0
     """Days for which that is kept."""
     node_host: str | None = None

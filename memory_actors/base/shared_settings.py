@@ -12,7 +12,7 @@ T = TypeVar("T")
 class SharedSetting:
     """One setting of a store, as a file would be used: its methods wait. Not for the loop itself.
 
-    Make it on the loop on which the store is open.
+    Create it on the loop that the store is open on.
     """
 
     def __init__(self, store: SettingStore, name: str):

@@ -1,9 +1,8 @@
-"""Steps: the work behind a call that goes on in another task or thread, for whoever traces calls.
+"""Steps: mark, for tracing, the work that another task or thread does for a call.
 
-An actor decides and appends for several callers at once, in a task of its own: what is current in
-that task is not what was current in them. So a caller leaves a mark with what it asks for (`here`),
-and the work names the marks of all it is done for (`step`). Where nobody traces, both are a look at
-one name.
+An actor decides and appends for several callers at once, in a task of its own: the context of that
+task differs from theirs. Each caller leaves a mark with its request (`here`), and the work names
+the marks of all callers it serves (`step`). Without tracing, both cost one look-up of a name.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ from memory_actors.base.errors import NotFoundError
 STREAM_PREFIX = "user:"
 RECALL_PREFIX = "recall:"
 DERIVED_PREFIX = "derived:"
-"""Of a name that no stream has: what is derived from a user's memories is encrypted under it."""
+"""Prefix of names for encrypting data derived from a user's memories. No stream has it."""
 
 
 def stream_of(user_id: str) -> str:
@@ -20,7 +20,7 @@ def is_user_stream(stream: str) -> bool:
 
 
 def user_of(stream: str) -> str:
-    """Return whose stream it is."""
+    """Return the user of a stream."""
     return stream.removeprefix(STREAM_PREFIX)
 
 

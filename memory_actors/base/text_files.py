@@ -6,8 +6,9 @@ a gap, so the check comes behind it: the new file and the old one swap names in 
 else, or if somebody has it open for writing (then a read lease is refused), the two swap back, and
 the caller reads again. At every moment the name leads to a whole text that somebody wanted.
 
-Where there is no such call, the old file gets a second name before it is replaced, and is compared
-behind it; a file that another program puts in its place in the instant in between is not seen.
+On systems without such a call, the old file gets a second name before it is replaced, and is
+compared after the replacement; a file that another program puts in its place in the instant in
+between is not seen.
 
 A new text is on the disk before it gets the name. Scratch files say in their names what they may
 hold: the text that was read, or the new one. Only such a one is ever removed, at once or, if the
@@ -96,7 +97,7 @@ def real_path(path: str | Path) -> Path:
 
 
 def mode_of(path: Path) -> int:
-    """Return who may read and write a file; of one that is not there, as a new one has it."""
+    """Return the permissions of a file; for a missing file, those of a new one."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
@@ -269,7 +270,7 @@ def _has_writers(descriptor: int) -> bool:
         return False
     with suppress(OSError):  # no leases on this file system, or it is somebody else's file
         try:
-            # Who breaks a lease sends a signal: one that is ignored, the default ends the process.
+            # Breaking a lease sends a signal. The default one would end the process.
             fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except BlockingIOError:

@@ -11,7 +11,7 @@ import msgspec
 
 TOKENS_PER_WORD = 1.3  # of English prose, the field's common estimate
 COUNTS_KEPT = 16  # a write counts the same text for its decision and for its receipt
-DIFFERENCE_MAX = 0.1  # between the two estimates, before people are told
+DIFFERENCE_MAX = 0.1  # between the two estimates, before a warning
 
 
 class TokenCounter(Protocol):
@@ -85,12 +85,13 @@ _WEIGHTS: Final = tuple(zip(*_TOKENS.values(), *_SCRIPTS.values(), strict=True))
 class CalibratedEstimate(msgspec.Struct, frozen=True):
     """By classes of characters: within 10 % of current tokenizers on prose, Markdown and code.
 
-    Of Latin letters a word is a token and a bit, or each part of `snake_case` and `camelCase`; the
-    letters of long words count where few of the most common English words show that a text is not
-    English. Of other scripts each character has a share. The weights were fitted to the tokenizers
-    of GPT, Gemini, Llama, Mistral, Qwen and DeepSeek; those of `most` also to that of Claude up to
-    4.6. With `new_claude` they are for Claude from 4.7 on, which makes a third more tokens
-    (`bench/tokens.py` measures how far they are off).
+    A word of Latin letters counts slightly more than one token, or one for each part of
+    `snake_case` and `camelCase`; the letters of long words count where few of the most common
+    English words show that a text is not English. In other scripts each character counts a share of
+    a token. The weights were fitted to the tokenizers of GPT, Gemini, Llama, Mistral, Qwen and
+    DeepSeek; those of `most` also to that of Claude up to 4.6. With `new_claude` they are for
+    Claude from 4.7 on, which makes a third more tokens (`bench/tokens.py` measures how far they are
+    off).
     """
 
     new_claude: bool = False
@@ -152,7 +153,7 @@ def most(counter: TokenCounter, text: str) -> int:
 
 
 def disagreement(counter: TokenCounter, text: str, document: str) -> str | None:
-    """Return what to know where words are counted and the calibrated estimate says otherwise."""
+    """Return a warning if the word estimate and the calibrated estimate differ by much."""
     if not isinstance(counter, WordEstimate):
         return None
     words, calibrated = counter.count(text), CalibratedEstimate().count(text)

@@ -56,7 +56,7 @@ class CostItem(Returned, frozen=True):
     """In `unit`."""
     unit: str
     price_usd: float
-    """Of one unit a month."""
+    """Price of one unit a month."""
     cost_usd: float
     """A month."""
 

@@ -167,8 +167,8 @@ def metadata_copy(metadata: object) -> dict[str, Any]:
 def own_metadata(metadata: object, *, shown: bool = False) -> dict[str, Any]:
     """Return the caller's own part of metadata.
 
-    `shown` says that reading has added to it that the content is stored compressed: that is left
-    out, so that what was read can be changed and written back as it is.
+    `shown` says that reading has added to it that the content is stored compressed: it is removed,
+    so that a caller can write back metadata that was read.
 
     :raises InvalidInputError: it is not a JSON object, or over 16 KB, or says otherwise of that.
     """

@@ -19,7 +19,7 @@ _logger = get_logger("memory_actors.base")
 async def tell(watch: Callable[..., object], *how_far: object) -> None:
     """Call a function that watches, and wait for it if it is `async`: or far away, with a client.
 
-    The work goes on only then, so that whoever stops it from there stops what would come next.
+    The work waits for the function, so that a watcher that raises stops the next step.
     """
     heard = watch(*how_far)
     if isawaitable(heard):
@@ -57,7 +57,7 @@ class CallersFunction(Generic[F]):
         return self._name
 
     async def _returned(self, *given: object) -> Any:
-        """Return what the function returns."""
+        """Return the result of the function."""
         if is_async(self._function):
             said = self._function(*given)
         else:

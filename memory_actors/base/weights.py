@@ -87,7 +87,7 @@ class Mixture(NamedTuple):
     foreign: float = 0.0
     """Words of the query that the model cannot read."""
     statement: float = 0.0
-    """1 if the query is no question: what is said now is to recall what was said before."""
+    """1 if the query is no question, but a statement that should recall earlier ones."""
 
 
 FEW_PASSAGES: Final = 15  # at which half of what is said of few memories holds

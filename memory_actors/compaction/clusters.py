@@ -12,12 +12,12 @@ All pairs, once. Cosine is symmetric, so only tiles of the upper half of the mat
 half the work of asking for each point's neighbours. A tile is dropped when it has been looked at.
 
 Few edges, in one pass. 40,000 points in one cluster have 800M edges, and who is no core point is
-certain only at the end. But degrees only grow: who is known to be a core point remains one. An
-edge between two such points is used at once, to link their components, and dropped. Any other edge
-has an end that has seen fewer than `min_samples` neighbours, so fewer than n * min_samples edges
-wait at any time. Those left at the end touch a border point or noise, and all edges of border
-points are among them. An edge within a component says nothing new and is not even listed, nor is a
-tile multiplied whose points are all in one.
+certain only at the end. But degrees only grow: who is known to be a core point remains one. An edge
+between two such points is used at once, to link their components, and dropped. Any other edge has
+an end that has seen fewer than `min_samples` neighbours, so fewer than n * min_samples edges wait
+at any time. Edges left at the end touch a border point or noise, and include all edges of border
+points. An edge within a component says nothing new and is not even listed, nor is a tile multiplied
+whose points are all in one.
 
 Components are a forest, flat after each linking: `root[i]` is the lowest point of i's component.
 Each root takes the lowest root that an edge leads to. A root that finds no lower one either absorbs
@@ -45,7 +45,7 @@ EDGES_MAX = 1 << 18  # listed before they are looked at: 4 MB
 LENGTH_MIN = 10 * np.finfo(np.float32).eps  # a shorter row has no direction, as in scikit-learn
 
 Progress = Callable[[float], None]
-"""Told the share done, above 0 and up to 1. What it raises ends the work."""
+"""Told the share done, above 0 and up to 1. If it raises an exception, the work ends."""
 Labels = npt.NDArray[np.int64]
 Points = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
@@ -62,7 +62,7 @@ def dbscan(
     """Return the cluster of each row, int64 [n]; -1 is noise.
 
     `vectors` are float32 [n, d]; their lengths do not matter, and a row of zeros is noise. `eps` is
-    a cosine distance in (0, 1). Time is that of n^2 d / 2 multiplications. Beside the vectors, it
+    a cosine distance in (0, 1). Time is that of n^2 d / 2 multiplications. Besides the vectors it
     takes some 50 MB, and at worst another 100 bytes * n * min_samples.
 
     :raises ValueError: the vectors are no finite matrix, or a parameter is out of range.
@@ -118,7 +118,7 @@ class _Graph:
     def __init__(self, directed: Flags, min_samples: int):
         count = len(directed)
         self._min_samples = min_samples
-        # Neighbours, itself included. Of a point known to be a core point, maybe not all.
+        # Neighbours, itself included. Known core points may be counted too low.
         self._degree = directed.astype(np.intp)
         self._root: Points = np.arange(count)  # of a point that is no core point, itself
         none = np.empty(0, np.intp)

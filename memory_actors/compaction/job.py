@@ -1,13 +1,13 @@
 """A run of compaction: all users or one, their old memories cluster by cluster, one at a time.
 
-For each user: pick what is old from the confirmed state, cluster it in batches in order of time,
-pass after pass until none is left, replace cluster after cluster, archive what the originals'
-events said, keep a snapshot. At the end drop what retention says, and make the files smaller.
-Nothing of it is done by the user's actor but the replacing itself, which is one event, so adds and
-searches go on all the while.
+For each user: select old memories in the confirmed state, cluster them in batches in order of time,
+pass after pass until none is left, replace cluster after cluster, archive the events of the
+originals, save a snapshot. At the end drop what retention says, and make the files smaller. The
+user's actor only does the replacement, which is one event, so adds and searches continue during a
+run.
 
 A crash leaves each cluster whole or replaced; what was not archived is archived by the next run.
-Who cancels a run waits for the cluster in hand. A user whose log cannot be read, or whose actor
+Cancelling a run waits for the current cluster. A user whose log cannot be read, or whose actor
 takes no commands, is left for the next run.
 """
 
@@ -113,7 +113,7 @@ class Compaction:
             raise
 
     async def stats(self, user_id: str | None) -> CompactionStats:
-        """Return what compaction has come to. See `MemorySystem.compaction_stats`."""
+        """Return the totals of compaction. See `MemorySystem.compaction_stats`."""
         self._check_open()
         if user_id is None:
             totals = self._services.totals.now()
@@ -247,7 +247,7 @@ class Compaction:
     async def _clusters(self, run: CompactionRun, scope: Scope) -> list[Old]:
         """Return the clusters of what is old.
 
-        What one pass leaves, the next one sees in batches of a longer time: until one finds none.
+        The next pass sees the remaining memories in batches of a longer time: until one finds none.
         """
         found: list[Old] = []
         state = await scope.state()

@@ -1,7 +1,7 @@
 """One cluster of old memories: its summary, and the event that puts it in their place.
 
 Whatever a summariser does, its cluster stays as it is unless there is a good summary: it may raise,
-hang, return nothing, or more than half of what it was given. What an agent changes meanwhile wins:
+hang, return nothing, or more than half of what it was given. Concurrent changes by an agent win:
 the actor replaces memories only if each of them is still as it was read.
 """
 
@@ -34,8 +34,8 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.summaries import Summarized, summary_text
 from memory_actors.users.past_events import pages, versions_about
 
-GRACE_S = 3.0  # for the summary in hand, once somebody wants the run to end
-SAVED_MIN: Final = 0.5  # of what a summariser is told: who saves less loses more than it gains
+GRACE_S = 3.0  # for the current summary, after a run is cancelled
+SAVED_MIN: Final = 0.5  # share of the originals' bytes: a summary that saves less is no gain
 SAMPLES = 3
 SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
@@ -146,11 +146,11 @@ class _Told(NamedTuple):
         return sum(row.size_bytes for row in self.old.rows)
 
     async def cluster(self) -> Cluster:
-        """Return it as a summariser takes it."""
+        """Return the cluster in the form that a summariser takes."""
         return self.old.cluster(self.said, await vectors_of(self.scope, self.old))
 
     def failed(self, error: Exception) -> ClusterReport:
-        """Return what is reported when there is no summary; the log gets no content."""
+        """Return the report of a cluster without a summary; the log gets no content."""
         _logger.warning(
             "cluster not compressed",
             user=hashed(self.scope.user_id),
@@ -168,7 +168,7 @@ class _Told(NamedTuple):
         *,
         why: str | None = None,
     ) -> ClusterReport:
-        """Return what came of it."""
+        """Return the report of the cluster."""
         kind, rows = self.old
         return ClusterReport(
             user_id=self.scope.user_id,
@@ -190,17 +190,17 @@ class _Told(NamedTuple):
 #
 # A summary's event says what it was made of, so nothing has to be remembered beside it: a
 # checkpoint per user names the newest summary whose originals are archived. After a crash the next
-# run goes on from there, and what has been archived already is passed over.
+# run continues there, and skips archived originals.
 #
 # Only events of one original alone are archived, and only those before it was compressed. No living
-# memory rests on them, also not one that came back later, which has an event of its own. So
+# memory rests on them, also not one that came back later, which has an event of its own. Therefore
 # retention may drop them, and a replay without them ends in the same state (see
 # kinds/compacting.py). The start of an episode that took the place of another is about that one,
 # too, and stays.
 
 
 def checkpoint_name(stream: str) -> str:
-    """Return what the checkpoint of a user's archived originals is called."""
+    """Return the name of the checkpoint of a user's archived originals."""
     return f"archived originals of {stream}"
 
 
@@ -243,7 +243,7 @@ async def _originals(scope: Scope, summaries: Sequence[int]) -> tuple[list[int],
 async def _forget(scope: Scope, digests: set[bytes]) -> None:
     """Delete vectors and token states that no memory of this user needs any more.
 
-    Where another user has the same text it is embedded again when it is missed.
+    If another user has the same text, it is embedded again when needed.
     """
     async with scope.writable() as live:
         state = live.state

@@ -64,7 +64,7 @@ class CompactionRun:
         self.clusters = [each for each in self.clusters if each.user_id != user_id]
 
     async def tell(self, user_id: str, done: int, total: int) -> None:
-        """Tell who asked how far it has come."""
+        """Report the progress to the caller."""
         if self.progress is None:
             return
         told = CompactionProgress(
@@ -83,7 +83,7 @@ class CompactionRun:
     def reported(
         self, file_bytes_before: int, file_bytes_after: int, *, cancelled: bool
     ) -> CompactionReport:
-        """Return what has come of it."""
+        """Return the report of the run."""
         return CompactionReport(
             dry_run=self.dry_run,
             users=self.users_done,

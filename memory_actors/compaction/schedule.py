@@ -1,10 +1,10 @@
 """The schedule of compaction: a cron expression in local time, and a loop that keeps to it.
 
-Due. A run is due at each time that the expression names. What has been dealt with is one number,
-`since`: the time up to which all that was due has been run, or needs no run any more. The next run
-is due at the first named time after `since`; if that is in the past, because nobody was running,
-it is due now. So however many were missed, one catches up for all of them: its end is the new
-`since`. At the very first start there is nothing to catch up: `since` is now.
+Due. A run is due at each time that the expression names. One number, `since`, records the progress:
+the time up to which all that was due has been run, or needs no run any more. The next run is due at
+the first named time after `since`; if that is in the past, because nobody was running, it is due
+now. One run catches up for all missed ones: its end is the new `since`. At the very first start
+there is nothing to catch up: `since` is now.
 
 `since` is kept (`LastRunFile`) when a run begins and again when it ends. A run that takes the
 process down with it is therefore not begun again at each start. One that closing cuts off does not
@@ -123,7 +123,7 @@ def _wrong(expression: str, why: str) -> InvalidInputError:
 class _LastRun(msgspec.Struct, omit_defaults=True):
     since: datetime
     by: str | None = None
-    """Of those who share a store: who wrote it. Two may write the same time."""
+    """In a shared store, the process that wrote it. Two may write the same time."""
 
 
 class LastRun(Protocol):
@@ -202,7 +202,7 @@ def _unreadable(error: Exception) -> None:
 
 
 class Scheduler:
-    """Runs a coroutine function when it is due, one run at a time. What a run raises is logged.
+    """Runs a coroutine function when it is due, one run at a time. It logs exceptions of a run.
 
     `clock` gives microseconds since 1970, `chance` a number in [0, 1) for each run.
 

@@ -23,7 +23,7 @@ from memory_actors.search.reading import Found, texts
 from memory_actors.users.handles.scope import Scope
 
 COVERAGE_MIN: Final = 0.5
-"""Of what a cluster says, by weight: if its summary says less, the cluster is too wide for one."""
+"""Least weighted share of a cluster's content that its summary has to cover."""
 NARROW_BYTES: Final = 2_000
 """A summary has room for half of that, so nobody has to look what it says."""
 SPLITS_MAX: Final = 3
@@ -61,7 +61,7 @@ class Old(NamedTuple):
     rows: list[Any]
 
     def some(self, places: Points) -> "Old":
-        """Return those at some places, in their order."""
+        """Return the memories at these places, in their order."""
         return Old(self.kind, [self.rows[place] for place in places.tolist()])
 
     def cluster(self, said: Sequence[str], vectors: Vectors) -> Cluster:
@@ -73,9 +73,9 @@ class Old(NamedTuple):
 def old_memories(
     kind: CompactedKind, state: Any, before_us: int, expires: Container[str] = ()
 ) -> list[Old]:
-    """Return what may be compressed and was true before a time, by whose it is. For a thread.
+    """Return compressible memories that were true before a time, by owner. For a thread.
 
-    What expires is left alone: its summary would outlive it.
+    Memories with an expiry time are left out: a summary would outlive them.
     """
     by_owner: dict[str | None, list[Any]] = {}
     for row in kind.rows(state):
@@ -178,7 +178,7 @@ async def vectors_of(scope: Scope, old: Old) -> Vectors:
 
 
 async def said_by(scope: Scope, old: Old) -> list[str]:
-    """Return what a summariser is told of memories, read from the log in pages."""
+    """Return the texts for a summariser, read from the log in pages."""
     said: list[str] = []
     for start in range(0, len(old.rows), READ_AT_ONCE):
         page = old.rows[start : start + READ_AT_ONCE]

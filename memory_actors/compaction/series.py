@@ -48,7 +48,7 @@ def may_be_entries(rows: Sequence[Any]) -> bool:
 
 
 def entries(rows: Sequence[Any], said: Sequence[str]) -> Entries | None:
-    """Return what a cluster repeats, its rows in order of time; None if it is of no series."""
+    """Return the entries of a series from rows in order of time, None for other clusters."""
     texts = frozenset(_NUMBERED.sub("#", normalised(text)) for text in said)
     beginnings = {tuple(text.split()[:BEGINNING_WORDS]) for text in texts}
     metadata = {msgspec.json.encode(row.metadata, order="sorted") for row in rows}

@@ -6,7 +6,7 @@ with the loop. Somebody who adds or searches meanwhile would notice every one of
 The lock is passed on after 5 ms where nobody says otherwise, and a search has to get it back after
 every product that it computes without it: that took searches from 10 to 20 ms. And with all threads
 of BLAS, clustering would take every core from the event loop and the embedder, and gain little: on
-a busy machine threads wait for each other. So both settings of the process are changed meanwhile.
+a busy machine threads wait for each other. Therefore a run changes both settings of the process.
 
 The only file that imports threadpoolctl.
 """

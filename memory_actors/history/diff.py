@@ -1,7 +1,7 @@
 """The changes of one user's memories between two moments.
 
-The states at both moments say what was there, the events between them who did what. Where only the
-clock did it, no event says so: a session that fell silent expires by itself.
+The states at both moments say what was there, the events between them who did what. Some changes
+have no event because the clock makes them: a session that fell silent expires by itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ class _StateThen(NamedTuple):
 async def diff(
     services: Services, user_id: str, a: AsOf, b: AsOf, dropped: OnDropped = "raise"
 ) -> Diff:
-    """Return what happened to a user's memories between two moments. See `MemorySystem.diff`."""
+    """Return the changes of a user's memories between two moments. See `MemorySystem.diff`."""
     log, stream = services.log, stream_of(check_name(user_id, "user_id"))
     head = await known_user(log, stream)
     first = await _end(services, stream, head, a, dropped)
@@ -96,7 +96,7 @@ async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touc
 
 
 def _keys(event: Any) -> list[Key]:
-    """Return what an event is about; nothing, where it can no longer be told.
+    """Return the memories that an event is about; none if they are no longer known.
 
     That is an event of a memory that was compressed later, and the event which did that names it.
     """
@@ -107,7 +107,7 @@ def _keys(event: Any) -> list[Key]:
 
 
 def _gone_by_the_clock(first: _StateThen, last: _StateThen, touched: Touched) -> list[Key]:
-    """Return what was there first and is not any more, though no event says so."""
+    """Return the memories that expired in between without an event."""
     return [
         (kind.NAME, row.memory_id)
         for kind in KINDS
@@ -140,7 +140,7 @@ async def _texts(
 def _change(
     first: _StateThen, last: _StateThen, key: Key, events: Sequence[Recorded[Any]], texts: Events
 ) -> Change | None:
-    """Return what happened to a memory; None if it is as it was."""
+    """Return the change of a memory; or None if it is unchanged."""
     kind, memory_id = KIND_BY_NAME[key[0]], key[1]
     old, new = first.find(kind, memory_id), last.find(kind, memory_id)
     if old is not None and old == new:
@@ -157,7 +157,6 @@ def _change(
 
 
 def _effect(new: Any, steps: Sequence[WhyStep]) -> Effect:
-    """Return what it came to in the end."""
     done = [Effect(step.effect) for step in steps]
     if new is not None:
         begun = [effect for effect in done if effect in BEGINS]

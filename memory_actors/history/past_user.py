@@ -1,7 +1,7 @@
 """A user as they were at a moment: what reads see in the place of a live user, and never changes.
 
-Nothing of it is shared with the live user: the state is a fold of its own, the indexes are made in
-memory when they are first searched, and whoever wants to write is refused.
+It shares nothing with the live user: the state is a fold of its own, the indexes are made in memory
+when they are first searched, and whoever wants to write is refused.
 
 An index is made from rows and texts. Vectors and token states come from the table where they are
 still there, and are computed again where they are not; nothing is written.
@@ -60,19 +60,19 @@ from memory_actors.users.values import Values
 # too, unless the clock was set back: then a time may stand for several places, of which one is
 # taken, and only a position says exactly which is meant.
 #
-# Of a user who was erased and came back, what lies before their return is no moment: what there was
-# then is gone, and "nothing" would be a wrong answer. Before their first event of all it is the
-# right one, as of everybody. At a later moment their state starts anew behind what was erased.
+# For a user who was erased and came back, moments before their return are not available: what there
+# was then is gone, and "nothing" would be a wrong answer. Before their first event of all it is the
+# right one, as of everybody. Later moments start with an empty state after the erasure.
 #
 # The state is that of the nearest snapshot before the version, and the events after that. Retention
 # may have dropped payloads of memories that were compressed later. A fold passes over those events,
-# and that is right where the compression lies before the version: the memory had gone by then.
-# Where it lies behind it the memory was there, and nobody can tell any more what it said: that is
-# an error, unless the caller asks for what is left.
+# and that is right where the compression lies before the version: the memory had gone by then. If
+# it was compressed after the version, the memory existed then, but its text is lost: that is an
+# error, unless the caller asks for what is left.
 #
-# A snapshot still has the rows of such memories, and reading their texts says that they are gone.
-# Who asks for what is left gets a fold of all events instead, in which they are not; one of whose
-# events only the last are gone reads there as those before left it.
+# A snapshot still has the rows of such memories, and reading their texts says that they are gone. A
+# caller who asks for the rest gets a fold of all events instead, without those memories; one of
+# whose events only the last are gone reads there as those before left it.
 
 
 async def moment(
@@ -274,7 +274,7 @@ class PastScope(Scope):
             yield past
 
     async def close(self) -> None:
-        """Answer nothing more, and let go of the indexes, to the end."""
+        """Refuse further reads, and close the indexes even if the caller is cancelled."""
         if not self.closed:
             self.closed = True
             await to_the_end(self._past.close())

@@ -65,7 +65,7 @@ def _now(memory_id: str, summary_id: str | None, last: WhyStep, living: set[str]
 
 
 def steps_of(memory_id: str, events: Sequence[Recorded[Any]], *, alive: bool) -> list[WhyStep]:
-    """Return what events did to a memory that was alive before them, or was not."""
+    """Return the steps of a memory through events; `alive` tells if it existed before them."""
     steps = []
     for recorded in events:
         what = effect(recorded.tag, recorded.data, memory_id)
@@ -128,7 +128,7 @@ _BY_VERB: Mapping[str, str] = {
     "reinstated": "Said to hold all the same",
     "started": "Started",
 }
-"""Of the memory that an event is about, where its tag says more than its effect."""
+"""Words for the memory that an event is about, if its tag is more specific than its effect."""
 _BY_FIELD: Mapping[str, str] = {
     "relationship_ids": "Deleted with the entity {by}",
     "closed_ids": "Ended by {by}, which contradicts it",
@@ -141,7 +141,7 @@ _CAUSES: Mapping[tuple[Effect, str], str] = {
 
 
 def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:
-    """Return what an event did to a memory, and who asked for it."""
+    """Return the sentence that describes an event's effect on a memory and its cause."""
     event = recorded.data
     told = _told(recorded.tag, event, effect, memory_id)
     ids = getattr(event, "compressed_from_ids", ())
@@ -157,7 +157,7 @@ def sentence(recorded: Recorded[Any], effect: Effect, memory_id: str) -> str:
 
 
 def _purged(meta: Mapping[str, str], effect: Effect) -> str:
-    """Return what was purged by it: with that a memory went, or it was left without that."""
+    """Return the words for a purge that ended or changed a memory; "" otherwise."""
     what = meta.get("purged")
     if what is None:
         return ""

@@ -1,13 +1,13 @@
 """Summaries in the place of memories: what is the same for every kind that is compacted.
 
-Such a kind has rows that are `Compactable`, and events and commands that are subclasses of the ones
-here, under tags of its own. A summary is a memory of the kind: counted, listed, deleted and pruned
-like any other, but never compressed again, and never reworded.
+Such a kind has `Compactable` rows. Its events and commands are subclasses of the ones here, with
+their own tags. A summary is a memory of the kind: counted, listed, deleted and pruned like any
+other, but never compressed again, and never reworded.
 
 Retention may have dropped payloads of events, and a fold passes over those (see user_state.py).
 Only events about one compressed original alone are ever archived, and only those before the event
-that compressed it. So what a later event says of a memory that is not there was about such an
-original, which is gone by the end in any case, and is passed over too.
+that compressed it. An event about a missing memory was therefore about such an original, which is
+deleted by the end in any case, so a fold skips it too.
 """
 
 from abc import abstractmethod
@@ -62,7 +62,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     content: str
     size_bytes: int
     digest: bytes
-    """Of the content. What is indexed are its passages."""
+    """Digest of the content. Its passages are indexed."""
     passages: tuple[SummaryPassage, ...]
     occurred_at_us: int
     """The time at which the last of the originals was true."""
@@ -113,7 +113,7 @@ class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False
     bytes_before: int = 0
     """Of a summary: what its originals said, in bytes."""
     digests: tuple[bytes, ...] = ()
-    """Those of its passages, where it has several: of a summary, and of a long text."""
+    """Digests of the passages, if it has several: of a summary, and of a long text."""
     since_us: int = 0
     """Of a summary: when the first of its originals was true; `occurred_at_us` is the last."""
 
@@ -130,7 +130,7 @@ def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
 
 
 class Summaries(msgspec.Struct, frozen=True):
-    """The summaries among the living memories, and the sums of what they stand for."""
+    """The living summaries, and the sums of their originals."""
 
     ids: Map[str, None] = Map()
     originals: int = 0
@@ -232,8 +232,9 @@ def passages_of(content: str) -> tuple[SummaryPassage, ...]:
     """Return the parts of a summary that are found on their own, its heading left out.
 
     A summary is longer than a model reads, and one vector for a hundred memories is near to none of
-    them. So it is found by its parts: each has its own vector and token states, computed from its
-    text like any other, so that they can be made again from the log when derived data is lost.
+    them. Therefore each part is found on its own: each has its own vector and token states,
+    computed from its text like any other, so that they can be made again from the log when derived
+    data is lost.
     """
     return tuple(
         SummaryPassage(start, end, text_digest(content[start:end]))
@@ -281,7 +282,7 @@ class CompactedBase(KeyedKind[S, R]):
 
     @abstractmethod
     def told(self, row: R, events: Events) -> str:
-        """Return what a summariser reads of a memory."""
+        """Return the text of a memory for a summariser."""
 
     @abstractmethod
     def is_own(self, event: Any) -> bool:
@@ -303,11 +304,11 @@ class CompactedBase(KeyedKind[S, R]):
     def returning(self, past: TaintedPast, limits: Limits) -> Sequence[Any] | None:
         """Return the events that bring an original back with what others than a source have said.
 
-        None if nothing is left.
+        None if nothing remains.
         """
 
     def whose(self, _one: Any) -> str | None:
-        """Return whose a row or a summary is: none stands for memories of two. None: the user's."""
+        """Return the one owner of a row or a summary; None: the user."""
         return None
 
     def compressible(self, row: R) -> bool:
@@ -331,7 +332,7 @@ class CompactedBase(KeyedKind[S, R]):
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {
             **super().decisions(),
             self.UPDATE: self._update,
@@ -358,7 +359,7 @@ class CompactedBase(KeyedKind[S, R]):
     def _bring_back(
         self, command: Restore, state: S, limits: Limits, instead_of: Sequence[R] = ()
     ) -> list[Any]:
-        """Return what brings back those memories that do not live, in the place of others.
+        """Return the events that restore the deleted memories, in place of others.
 
         :raises NotFoundError: one never was, or retention dropped what it was.
         :raises QuotaExceededError: there is no room for all of them.
@@ -406,7 +407,7 @@ class CompactedBase(KeyedKind[S, R]):
     # --- reads
 
     def tally(self, state: S) -> Tally:
-        """Return what the state holds and has lost."""
+        """Return the counts and sizes of current and lost memories."""
         held, sums = state.held, state.summaries
         return Tally(
             len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, 0,
@@ -428,7 +429,7 @@ class CompactedBase(KeyedKind[S, R]):
         return summary.content[part.start : part.end]
 
     def summary_data(self, row: R, events: Events) -> dict[str, Any]:
-        """Return what a summary was made of, as JSON."""
+        """Return the data of a summary about its originals, as JSON."""
         summary: Summary = events[row.version].data
         return {
             "original_count": summary.original_count,

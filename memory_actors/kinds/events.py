@@ -51,7 +51,7 @@ class Declared(NamedTuple):
     says: bool
     begins: bool = False
     leaving: tuple[tuple[str, Effect], ...] = ()
-    """Those of `others` that end what they name."""
+    """The fields in `others` that end the memories they name."""
 
 
 DECLARED: dict[str | type, Declared] = {}
@@ -110,7 +110,7 @@ def field_naming(event: Any, memory_id: str) -> str | None:
 
 
 def effect(tag: str, event: Any, memory_id: str) -> Effect:
-    """Return what an event did to a memory that it names; of a dropped one, by its tag."""
+    """Return the effect of an event on a memory that it names; of a dropped one, by its tag."""
     found = DECLARED.get(type(event)) or DECLARED.get(tag, _UNDECLARED)
     field = field_naming(event, memory_id)
     return found.effect if field is None else found.others[field]

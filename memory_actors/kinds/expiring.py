@@ -33,8 +33,8 @@ def lifetimes(
 ) -> list[LifetimeSet]:
     """Return when the memories expire that an add is about; `unchanged` is the one it left alone.
 
-    A fact that is said again lives as long as the longer of the two. What is put in the place of
-    another value has the lifetime of its own add.
+    A fact that is said again lives as long as the longer of the two. A value that replaces another
+    has the lifetime of its own add.
     """
     about = {} if unchanged is None else {unchanged: command.expires_at_us}
     own = getattr(command, "memory_id", None)  # of an entry: others may be archived for it

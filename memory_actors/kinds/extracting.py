@@ -1,12 +1,12 @@
 """Extractions: what an extractor proposed of messages becomes events of long-term memory.
 
-All that was proposed of some messages is one command and one append: facts are added, older ones
-are superseded by them, others are forgotten. Each proposal is decided as the command that it stands
+All proposals for some messages are one command and one append: facts are added, older ones are
+superseded by them, others are forgotten. Each proposal is decided as the command that it stands
 for; one that fits no longer what is there is refused by itself. An event behind theirs says which
 messages were read and what became of each proposal, so a replay asks nobody.
 
 Nothing is overwritten: a fact that is superseded or forgotten is in the log as it was, and undoing
-an extraction brings it back, again in one append. What somebody has changed since is left alone.
+an extraction brings it back, again in one append. Memories that were changed since are left alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -153,10 +153,10 @@ def _extract(
 def _same(
     command: Extract, state: LongTerm, provenance: Provenance
 ) -> dict[str, Row | MemoryAdded]:
-    """Return for each proposed fact, by its id, what says the same: a known one, or the first.
+    """Return the duplicate of each proposed fact, by its id: a known fact or the first one.
 
-    Those say the same that have the same text, as duplicates do, and the same sources. Metadata and
-    sessions do not count: an extractor adds to them nothing that is not of the call.
+    Duplicates have the same text and the same sources. Metadata and sessions do not count: the call
+    sets them, not the extractor.
     """
     add = replace(command.add, origins_of=provenance.origins)
     wanted = {text for one in add.memories for text in _texts(one)}
@@ -179,7 +179,7 @@ def _same(
 def _texts(one: MemoryAdded) -> tuple[bytes, ...]:
     """Return the digests of a text normalised and as it is.
 
-    Of a memory from before texts were normalised there is only the latter.
+    Memories from before texts were normalised only have the second.
     """
     return (one.same, one.digest) if one.same else (one.digest,)
 
@@ -190,7 +190,7 @@ def _then(state: LongTerm, events: Sequence[Any]) -> _Decided:
 
 
 def _outcome(proposed: Proposed, same: Mapping[str, Row | MemoryAdded]) -> Outcome:
-    """Return what becomes of a proposal, if what it changes can be changed."""
+    """Return the outcome of a proposal, if its target can be changed."""
     outcome = Outcome(
         action=proposed.action,
         came="refused",
@@ -288,7 +288,7 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
 
 
 def _unchanged(added: Sequence[Outcome], state: LongTerm) -> list[str]:
-    """Return those of the facts that were added which live and say what they said."""
+    """Return the added facts that still exist with unchanged text."""
     rows = state.held.rows
     found = [(one, rows.get(one.memory_id or "")) for one in added]
     return [row.memory_id for one, row in found if row is not None and row.digest == one.digest]
@@ -332,7 +332,7 @@ def _taken_back(past: Sequence[Recorded[Any]], by_adder: Sequence[Recorded[Any]]
 
 
 def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmarked]:
-    """Return what takes back that facts which were there before speak against others.
+    """Return the events that undo the marks that known facts put on others.
 
     Other marks stay, of other extractions and by other facts. One by a fact that goes with the
     extraction needs nothing: it counts no more.
@@ -351,7 +351,7 @@ def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmark
 
 
 def _digest(memory_id: str, rows: Mapping[str, Row]) -> bytes:
-    """Return what a fact says now: outcomes of earlier versions do not tell what it said then."""
+    """Return the current digest of a fact; older records did not store one."""
     row = rows.get(memory_id)
     return b"" if row is None else row.digest
 

@@ -2,7 +2,8 @@
 
 Which rows come, change and leave is declared with the events (`events.py`), so the fold is the same
 for all of these kinds; a kind says what row an event begins, and what one makes of a row. Full
-means full: what is new is refused or, with leave, the oldest tenth of what is not pinned goes.
+means full: a new memory is refused or, with permission, replaces the oldest tenth of the unpinned
+ones.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -124,7 +125,7 @@ class KeyedKind(BaseKind[K, R]):
         raise NotImplementedError
 
     def changed(self, row: R, _recorded: Recorded[Any]) -> R:
-        """Return a row after an event that changes it. Of some kinds none does."""
+        """Return a row after an event that changes it. By default it stays the same."""
         return row
 
     def of_rows(self, rows: Iterable[R], **lost: int) -> K:
@@ -137,7 +138,7 @@ class KeyedKind(BaseKind[K, R]):
     # --- reads
 
     def tally(self, state: K) -> Tally:
-        """Return what the state holds and has lost."""
+        """Return the counts and sizes of current and lost memories."""
         held = state.held
         return Tally(len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned)
 
@@ -171,9 +172,9 @@ class KeyedKind(BaseKind[K, R]):
         instead_of: Sequence[Sized] = (),
         may_go: Iterable[R] | None = None,
     ) -> tuple[str, ...]:
-        """Return who of those that may go has to, for so many new memories to fit.
+        """Return the memories that have to go, of those that may, to make room for new ones.
 
-        What they come instead of leaves room for them; where they take no more than that, they fit
+        Memories that they replace leave room for them; where they take no more than that, they fit
         also above a limit that was lowered.
 
         :raises QuotaExceededError: there is no room, and none can or may be made.

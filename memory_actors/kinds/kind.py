@@ -75,7 +75,7 @@ class Condition(NamedTuple):
 
     memory_id: str
     matches: Predicate
-    """Of its metadata, as it is read."""
+    """A test of its metadata, as it is read."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +220,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
 
     memory_id: str
     version: int
-    """Of the event that has the text, or the first of them."""
+    """Version of the event that has the text, or of the first of them."""
     size_bytes: int
     stored_bytes: int
     created_at_us: int
@@ -255,7 +255,7 @@ def oldest_first(rows: Iterable[R]) -> list[R]:
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Sums of a state, and of what it lost, kept as it changes and never counted anew."""
+    """Sums of a state and its losses, updated with each change and never recounted."""
 
     count: int
     size_bytes: int
@@ -293,7 +293,7 @@ def version_of(passage_label: int) -> int:
 
 
 def index_of(passage_label: int) -> int:
-    """Return which of the event's passages it is."""
+    """Return the number of a passage within its event."""
     return passage_label & (PASSAGES_MAX - 1)
 
 
@@ -365,7 +365,7 @@ class Life(NamedTuple, Generic[R]):
     row: R
     """Its last row."""
     events: list[Recorded[Any]]
-    """Those since it last began."""
+    """Its events since it last began."""
     compressed: bool
     """True if a summary took its place."""
 
@@ -378,8 +378,8 @@ class Life(NamedTuple, Generic[R]):
 class BaseKind(ABC, Generic[S, R]):
     """A part that holds memories: they are counted, listed, read and searched.
 
-    A kind is the one object of a subclass, `KIND` in its module. What is defined here is what most
-    kinds do.
+    A kind is the one object of a subclass, `KIND` in its module. This class has the methods that
+    most kinds share.
     """
 
     NAME: ClassVar[str]
@@ -409,7 +409,7 @@ class BaseKind(ABC, Generic[S, R]):
         """Return the state after events of this kind; total over them."""
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {self.DELETE: self._delete}
 
     def decide(self, command: Command, state: S, limits: Limits) -> Sequence[Any]:
@@ -449,7 +449,7 @@ class BaseKind(ABC, Generic[S, R]):
 
     @abstractmethod
     def tally(self, state: S) -> Tally:
-        """Return what the state holds and has lost."""
+        """Return the counts and sizes of current and lost memories."""
 
     def held_bytes(self, state: S) -> int:
         """Return the memory that the state takes, roughly; texts that are in the log are not."""
@@ -491,14 +491,14 @@ class BaseKind(ABC, Generic[S, R]):
         return oldest_first(self.rows(state))
 
     def chain(self, _row: R) -> str | None:
-        """Return what a row is a part of, where neighbours help to find it: session or episode."""
+        """Return the session or episode of a row, if its neighbours help to find it."""
         return None
 
     # --- texts
 
     @abstractmethod
     def passages(self, row: R) -> Sequence[Passage]:
-        """Return what a row is found by. Where nothing is indexed the digests are empty."""
+        """Return the indexed passages of a row. Passages without an index have empty digests."""
 
     def passage_text(self, row: R, _passage_label: int, events: Events) -> str:
         """Return the text of a passage, from the events of its row."""
@@ -509,20 +509,20 @@ class BaseKind(ABC, Generic[S, R]):
         return (row.version,)
 
     def content(self, row: R, events: Events) -> str:
-        """Return what a row says, as text."""
+        """Return the text of a row."""
         return str(events[row.version].data.content)
 
     def data(self, _row: R, _events: Events) -> Any:
-        """Return what a row holds as JSON, where that is more than its content; else None."""
+        """Return the content of a row as JSON, if that is more than its text; else None."""
         return None
 
     # --- purges
 
     @abstractmethod
     def without(self, past: TaintedPast, row: R, state: S, limits: Limits) -> Sequence[Any] | None:
-        """Return the events that leave a memory what others than a source have said of it.
+        """Return the events that reduce a memory to the words of other sources.
 
-        None if nothing is left.
+        None if nothing remains.
         """
 
     def deleted(self, row: R, _state: S) -> Sequence[Any]:
@@ -534,7 +534,7 @@ class BaseKind(ABC, Generic[S, R]):
     # The kind's own fold tells the last row of one: folded alone, the events about one memory, but
     # for its end, give the row that it had. They name others, too, of which this fold knows
     # nothing; every fold passes over those. Retention may have dropped what a memory said: then
-    # only what was said anew since counts.
+    # only later texts count.
 
     def last(self, memory_id: str, past: Past) -> Life[R]:
         """Return the last life of a memory.

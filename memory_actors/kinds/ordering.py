@@ -17,9 +17,10 @@ _MISSING = object()
 def ordering(fields: str | Sequence[str]) -> SortKey:
     r"""Return a key for `sorted`: by one path, or by several, the first counting most.
 
-    A leading `-` sorts that field downwards (a field whose name begins so is written `\-name`).
-    Types are ordered null, boolean, number, time, string, then list and object by their JSON text;
-    documents without the field come last in both directions. Of several values the first counts.
+     A leading `-` sorts that field downwards (a field whose name begins so is written `\-name`).
+     Types are ordered null, boolean, number, time, string, then list and object by their JSON text;
+     documents without the field come last in both directions. A field with several values sorts by
+     the first.
 
     :raises InvalidInputError: no field, over 8 of them, or a bad path.
     """

@@ -1,7 +1,7 @@
 """Rows by id, most of them as bytes: a row takes what a snapshot has of it and a place in a table.
 
-A user of many memories has few that change. So the rows stand in one piece of bytes, in the order
-of their texts' versions, each decoded when it is asked for, in a microsecond; beside them is a
+A user of many memories has few that change. Therefore one byte string holds the rows, in the order
+of their texts' versions, and each is decoded on access, in a microsecond; beside them is a
 persistent map of the rows that have changed since. `packed` puts both into one such piece again.
 The piece is also what a snapshot holds: nothing of it is decoded when it is read.
 
@@ -303,7 +303,7 @@ class RowsMutation(Generic[R]):
             del self._keys[key]
 
     def finish(self) -> PackedRows[R]:
-        """Return what has become of the rows."""
+        """Return the new rows."""
         keys = None if self._keys is None else self._keys.finish()
         return PackedRows(self._form, self._base, self._changes.finish(), keys, self._len)
 

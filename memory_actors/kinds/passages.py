@@ -1,7 +1,7 @@
 """Passages: the parts of a long text that are embedded and found on their own.
 
 A model reads 256 tokens, and one vector for a page of text is near to nothing that the page says.
-So a text that is longer than the model reads is cut at lines, sentences or words. The cuts follow
+Therefore a text longer than the model's input is cut at lines, sentences or words. The cuts follow
 from the text alone: a fold makes them again, and nothing of them is stored.
 """
 
@@ -16,7 +16,7 @@ PASSAGE_BYTES_MAX: Final = 800
 LONG_BYTES: Final = 1_200
 """A text of up to so many bytes is one passage: a model that reads 256 tokens reads all of it."""
 PASSAGES_MAX: Final = 64
-"""Of one text: the first 50 KB of it. What follows is stored, and found by its beginning."""
+"""Of one text: the first 50 KB of it. The rest is stored, and found by the beginning."""
 HEADING_MAX: Final = 200
 
 

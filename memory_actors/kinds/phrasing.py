@@ -33,7 +33,7 @@ def spoken(content: str, role: str | None) -> str:
 
 
 def normalised(text: str) -> str:
-    """Return what two texts have in common that say the same: `composed`, white space as one blank.
+    """Return the normalised form of a text: `composed`, white space as one blank.
 
     Idempotent; of a text of usual length in 1 us.
     """
@@ -52,7 +52,7 @@ def composed(text: str) -> str:
 
 
 def name_text(name: str, entity_type: str) -> str:
-    """Return what an entity is found by: its name and its type."""
+    """Return the indexed text of an entity: its name and its type."""
     return f"{name} ({entity_type})" if entity_type else name
 
 
@@ -62,7 +62,7 @@ def observation_text(name: str, observation: str) -> str:
 
 
 def fact_text(source: str, relation: str, target: str, fact: str | None) -> str:
-    """Return what a relationship says: its fact, or else the names and the relation in a row."""
+    """Return the text of a relationship: its fact, or else the names and the relation in a row."""
     return f"{source} {relation.replace('_', ' ')} {target}" if fact is None else fact
 
 

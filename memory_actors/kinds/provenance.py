@@ -2,9 +2,9 @@
 
 A write is said to come from a source, trusted or not; that stands in the meta of its events. This
 part folds it: a memory has the origins of everything said in it since it began, or began anew with
-a value put over it. What comes back, and a summary, names its origins in its own event, for those
-who bring it back or make it are not its source. A memory of which nobody said where it comes from
-takes no room here.
+a value put over it. Restored memories and summaries name their origins in their own events, because
+a caller who restores or creates one is not its source. A memory of which nobody said where it comes
+from takes no room here.
 
 The agent of a memory is the one whose handle wrote it first. A memory with a time to live expires
 at a time that its add has put into an event (`expiring.py`); one that is gone has neither.
@@ -63,7 +63,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_id: str | None = None
     """The fact that was added, known or forgotten; None: it was refused."""
     digest: bytes = b""
-    """Of the text of a fact that was added, or known."""
+    """Digest of the text of a fact that was added, or known."""
     replaces: str | None = None
     """The older fact that holds no more because of it."""
     message_ids: tuple[str, ...] = ()
@@ -112,10 +112,10 @@ class LifetimeSet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """What is known of living memories beside what they say."""
+    """Origins, agents and lifetimes of living memories."""
 
     origins: Map[str, Origins] = Map()
-    """Of those that have others than `UNSAID`."""
+    """Origins of memories, except `UNSAID`."""
     agents: Map[str, str] = Map()
     """The agents that wrote them, where one did."""
     expires: Map[str, int] = Map()
@@ -138,7 +138,7 @@ initial = Provenance()
 
 
 def fold(state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
-    """Fold the events of this part. Those of extractions change nothing: the log keeps them."""
+    """Fold the events of this part. Events of extractions change nothing: the log keeps them."""
     return follow(state, events, lambda _event: ())
 
 

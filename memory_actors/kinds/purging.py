@@ -1,19 +1,19 @@
 """Purges: the words of a source are taken out of a user's memory, over all kinds, in one append.
 
 Each memory becomes what it would be had the source not spoken: its life is told again from the log
-without the source's events. Where nothing is left it goes; where others had a say it says what they
-have said last. That costs no other memory: a kind's own events carry it out, so replay, indexes and
-audits know them.
+without the source's events. A memory with no other source is deleted; where others had a say it
+says what they have said last. Other memories are unaffected: a kind's own events carry it out, so
+replay, indexes and audits know them.
 
 A summary that has an original of the source goes, for its text cannot be taken apart. The other
-originals come back, and are free to be compressed again, into a summary without the source. Those
-for which there is no room stay out, and `restore` brings them back: taking out is never refused for
+originals come back, and are free to be compressed again, into a summary without the source.
+Originals without room stay deleted, and `restore` brings them back: taking out is never refused for
 want of room.
 
-A purge leaves the words that it took out in the log, and says some others anew. So the next one
-must pass over both: the words, for they are purged, and what was said anew, for it is said by the
-events before it. Only a whole memory said anew counts: it names its origins, and what came before
-it may have been dropped by retention.
+A purge leaves the words that it took out in the log, and says some others anew. The next purge must
+skip both: the words because they are purged, and the restated words because earlier events have
+them. Only a whole memory said anew counts: it names its origins, and what came before it may have
+been dropped by retention.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ _PURGED_SOURCE, _PURGED_TRUST = "purged_source", "purged_trust"
 
 
 class Purge(Command, frozen=True, kw_only=True):
-    """Take what came from a source, or of a trust, out of memories."""
+    """Remove the words of a source, or of a trust level, from memories."""
 
     frees: ClassVar[bool] = True
     memory_ids: tuple[str, ...]
@@ -71,12 +71,12 @@ class Purge(Command, frozen=True, kw_only=True):
         return {**said, "purged": what, "cause": f"purge of {what}"}
 
     def without_return(self) -> "Purge":
-        """Return the same, but that nothing comes back, and so nothing takes room."""
+        """Return a copy that restores no originals, and so needs no room."""
         return replace(self, bring_back=False)
 
 
 def _originals(past: Mapping[str, Sequence[Recorded[Any]]]) -> set[str]:
-    """Return what the summaries among some memories were made of, but for these themselves."""
+    """Return the originals of the summaries among some memories, without these memories."""
     ids = {one for memory_id, events in past.items() for one in _made_of(memory_id, events)}
     return ids - past.keys()
 
@@ -131,8 +131,8 @@ def _is_purged(recorded: Recorded[Any], purges: Sequence[_Earlier]) -> bool:
 def standing(memory_id: str, past: Sequence[Recorded[Any]]) -> list[Recorded[Any]]:
     """Return the events that a memory which comes back has its words from.
 
-    Those without what purges took out while it lived on, and without what they said anew. One that
-    a purge has ended comes back with all its words.
+    The result leaves out words that purges removed, and events that purges wrote. One that a purge
+    has ended comes back with all its words.
     """
     lived = [one for one in past if effect(one.tag, one.data, memory_id) not in ENDS]
     purges = _purges_in(lived)
@@ -155,7 +155,7 @@ class _Living(NamedTuple):
 def purge(
     command: Purge, kinds: Sequence[Kind], states: Mapping[str, Any], limits: Limits
 ) -> Sequence[Any]:
-    """Take what came from a source out of memories; no events if nothing did.
+    """Remove the words of a source from memories; no events if nothing did.
 
     `states` are those of the kinds by name.
     """
@@ -166,7 +166,7 @@ def purge(
 
 
 class _Work:
-    """A purge under way: the states as they become, and what has come of it."""
+    """A purge under way: it holds the changing states and the results."""
 
     def __init__(
         self, command: Purge, kinds: Sequence[Kind], states: dict[str, Any], limits: Limits
@@ -184,7 +184,7 @@ class _Work:
         self._left: dict[str, Origins] = {}
 
     def living(self) -> list[_Living]:
-        """Return those of the memories that live, relationships before the entities they join."""
+        """Return the living memories, relationships before the entities that they join."""
         found = [self._find(memory_id) for memory_id in self._command.memory_ids]
         living = [one for one in found if one is not None]
         return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
@@ -244,7 +244,7 @@ class _Work:
         past = self._past(memory_id)
         events = kind.returning(past, self._limits)
         if events is None:
-            # What it said is gone, and with it who said it; else all of it was the source's.
+            # Its text is lost, and so is its source; else all of it was the source's.
             if not past.events or any(isinstance(one.data, Dropped) for one in past.events):
                 self._lost.append(memory_id)
             return

@@ -229,7 +229,7 @@ class Draft(Generic[R]):
             del self.groups[group]
 
     def finish(self) -> Held[R]:
-        """Return what has become of the rows."""
+        """Return the new rows."""
         return Held(self.rows.finish(), self.size_bytes, self.stored_bytes, self.groups.finish())
 
 
@@ -238,7 +238,8 @@ def oldest(
 ) -> tuple[str, ...] | None:
     """Return as many tenths of the oldest unpinned of `count` rows as bring both under zero.
 
-    Oldest by the time it was true last, then by the order of arrival. None if all are not enough.
+    Oldest by the time it was true last, then by the order of arrival. None if all together are too
+    few.
     """
     tenth = max(1, count // PRUNE_DIVISOR)
     unpinned = [row for row in rows if not row.pinned]

@@ -1,7 +1,7 @@
 """Short-term memory: the last messages of each session, first in, first out, gone after a while.
 
-A session expires a fixed time after its last message. What is expired is no longer read, whatever
-the state still holds; the next command of the kind names it in an event, and then it goes.
+A session expires a fixed time after its last message. Reads leave out expired messages, whatever
+the state still has; the next command of the kind names it in an event, and then it goes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -277,7 +277,7 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {**super().decisions(), AddMessage: self._add, UpdateMessage: self._update}
 
     def decide(self, command: Command, state: ShortTerm, limits: Limits) -> Sequence[Event]:

@@ -58,11 +58,11 @@ class DocumentPut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     key: str
     value: Any
     size_bytes: int
-    """Of the value as JSON."""
+    """Bytes of the value as JSON."""
     digest: bytes
-    """Of the text that is indexed, which may be cut."""
+    """Digest of the indexed text, which may be cut."""
     value_digest: bytes
-    """Of the value as JSON."""
+    """Digest of the value as JSON."""
     occurred_at_us: int
     metadata: dict[str, Any] = {}
     pinned: bool = False
@@ -146,7 +146,7 @@ def value_json(value: Any) -> str:
 
 
 def document_text(collection: str, key: str, value: Any) -> str:
-    """Return what a document is found by, at most 2,000 characters.
+    """Return the indexed text of a document, at most 2,000 characters.
 
     `collection: key`, then a line `path: value` for each value in it but null, in their order. A
     path has no places of lists in it: what is in a list stands under the list's path.
@@ -246,7 +246,7 @@ class StructuredKind(KeyedKind[Structured, Row]):
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {
             **super().decisions(),
             PutDocument: self._put,

@@ -1,6 +1,6 @@
 """One user's memory: every kind of it, in one stream of events, under one decider.
 
-What else a new kind needs is in ARCHITECTURE.md, "Where a change goes".
+ARCHITECTURE.md, "Where to make a change", lists the other places that a new kind needs.
 """
 
 import hashlib
@@ -142,7 +142,7 @@ def kind_of_event(event: Any) -> Kind | None:
 
 
 def kind_of_tag(tag: str) -> Kind | None:
-    """Return the same by the tag of an event, which is there when its payload is gone."""
+    """Return the kind by an event's tag, which remains when its payload is dropped."""
     return KIND_BY_NAME.get(_PART_OF_TAG[tag].NAME)
 
 
@@ -150,9 +150,9 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     """Return the state after events, those of each part at once: no part depends on another.
 
     But where each memory comes from depends on all events, in their order.
-    Events whose payload is gone are passed over. Nothing that lives depends on them: what retention
-    has dropped is of one memory that was compressed later, and what was erased was erased
-    with everything before it.
+    Events whose payload is gone are passed over. No living memory depends on them: what retention
+    has dropped is of one memory that was compressed later, and what was erased was erased with
+    everything before it.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
     by_part = defaultdict[Part, list[Recorded[Any]]](list)
@@ -237,7 +237,7 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 
 
 def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Any] | None:
-    """Return the events of a command about memories of any kind; None if it is of one kind."""
+    """Return the events of a command about several kinds, or None for other commands."""
     if isinstance(command, Purge):
         return purge(command, KINDS, state.by_kind(), mine)
     if isinstance(command, ExpireMemories):
@@ -276,7 +276,7 @@ def _check(condition: Condition, kind: Kind, state: UserState) -> None:
 
 
 def _with_origins(event: Any, command: Command, state: UserState) -> Any:
-    """Return an event with the origins of what it makes anew out of what was said before."""
+    """Copy origins onto an event that restores or summarises existing memories."""
     if isinstance(event, Compressed):
         origins = together(state.provenance, event.compressed_from_ids)
         agents = {state.provenance.agents.get(one) for one in event.compressed_from_ids}
@@ -298,7 +298,7 @@ _COUNTED = tuple(one for one in Tally.__struct_fields__ if one not in {"evicted"
 
 
 def totals(state: UserState, kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
-    """Return what a user adds to the totals over all users, by kind and sum."""
+    """Return a user's share of the totals over all users, by kind and sum."""
     counted: dict[str, int] = {}
     for kind in kinds:
         tally: Tally = kind.tally(state.of(kind))
@@ -373,7 +373,7 @@ def load(data: bytes) -> UserState:
 
 
 def in_one_piece(state: UserState) -> UserState:
-    """Return the same state in less room. Slow: for a thread."""
+    """Return the same state in less memory. Slow: for a thread."""
     return msgspec.structs.replace(state, long_term=long_term.KIND.in_one_piece(state.long_term))
 
 

@@ -130,7 +130,7 @@ class DeleteKey(Delete, frozen=True, kw_only=True):
 
 
 def entry_bytes(key: str, value: Any) -> int:
-    """Return what an entry counts for: its key, and its value as JSON or as the text it is."""
+    """Return the size of an entry: its key, and its value as JSON or as the text it is."""
     text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
     return len(key.encode()) + len(text)
 
@@ -172,7 +172,7 @@ class WorkingKind(KeyedKind[Working, Row]):
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {SetKey: self._set, UpdateKey: self._update, DeleteKey: self._delete_key}
 
     def _set(self, command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:

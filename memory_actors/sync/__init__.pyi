@@ -112,7 +112,7 @@ class UserMemory:
         min_trust: Trust | str | None = None,
         agent_id: str | None = None,
     ) -> Hits:
-        'Return the `top_k` memories that best answer a query; None is 5, or what a budget holds.\n\n`memory_types` None means all but context documents: named, their archives are searched;\n`memory_type` names one. The best comes first. Where several kinds are named, they come kind\nby kind, working memory first, the best of each among the `top_k`; `order` ("score", "kind")\nsays otherwise. Short-term memory is searched in `session_id`, the handle\'s session, or the\nthree used last.\n\nWhat narrows a query down is exact and comes before ranking: `filters` on metadata (see\nfilters.py), `since` and `until` on when a memory was true (first, last, or in between; a\nsummary from the first of its originals to the last), `as_of` (what was recorded by then;\nrelationships that were true at it), `exclude_ids` and `exclude_session` (the message that\nwas just stored is no answer to itself).\n\nMessages and facts that say the same are one hit; `near_duplicates` names the others.\n`token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four\ntokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like\nbetter ones give way: then they come in the order in which they were chosen. `explain` gives\neach hit its signals. `weights` multiplies what a signal counts for; 0 switches it\noff.\n`reference_time` is what "last week" in a query is relative to (None: now).\n\n`sources` finds only what came from these and from nobody else, `min_trust` only what nobody\nless trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.\n`agent_id` finds only what this agent wrote (None: what any wrote).\n\nUp to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,\nlast, if they score more than the memories they displace; `compressed=False` leaves them\nout. `hits.answered` is the chance that the first hits answer at all.\n\n:raises InvalidInputError: an empty query, an unknown type, a bad filter or number.\n:raises EmbedderError: the query could not be embedded.'
+        'Return the `top_k` memories that best answer a query.\n\n`top_k` defaults to 5, or with a `token_budget` to as many as fit. `memory_types` None means\nall but context documents: named, their archives are searched; `memory_type` names one. The\nbest comes first. If you name several kinds, results are grouped by kind, working memory\nfirst, with the best of each among the `top_k`; `order` ("score", "kind") says otherwise.\nShort-term memory is searched in `session_id`, the handle\'s session, or the three used\nlast.\n\nFilters are exact and apply before ranking: `filters` on metadata (see filters.py), `since`\nand `until` on when a memory was true (first, last, or in between; for a summary, from its\nfirst original to its last), `as_of` (memories recorded until then; relationships that were\ntrue at it), `exclude_ids` and `exclude_session` (the message that was just stored is no\nanswer to itself).\n\nMessages and facts that say the same are one hit; `near_duplicates` names the others.\n`token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four\ntokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like\nbetter ones give way: then they come in the order in which they were chosen. `explain` gives\neach hit its signals. `weights` multiplies what a signal counts for; 0 switches it\noff.\n`reference_time` is what "last week" in a query is relative to (None: now).\n\n`sources` finds only what came from these and from nobody else, `min_trust` only what nobody\nless trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.\n`agent_id` finds only what this agent wrote (None: what any wrote).\n\nUp to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,\nlast, if they score more than the memories they displace; `compressed=False` leaves them\nout. `hits.answered` is the chance that the first hits answer at all.\n\n:raises InvalidInputError: an empty query, an unknown type, a bad filter or number.\n:raises EmbedderError: the query could not be embedded.'
     def expand(self, compressed_id: str) -> list[Memory]:
         "Return the originals of a summary as they were, from the log, in order of time.\n\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
     def get(self, memory_id: str) -> Memory:
@@ -140,15 +140,15 @@ class UserMemory:
     ) -> int:
         "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust."
     def history(self, memory_id: str) -> list[HistoryEntry]:
-        "Return every event that touched a memory, oldest first; also of one that is deleted.\n\nOf an event whose payload retention has dropped, `data` says since when it is gone.\n\n:raises NotFoundError: no event ever named it."
+        "Return every event that touched a memory, oldest first; also of one that is deleted.\n\nIf retention has dropped an event's payload, `data` says since when.\n\n:raises NotFoundError: no event ever named it."
     def extractions(self, *, limit: int = 100) -> list[Extraction]:
-        "Return what the extractor found in messages, and which, the newest extraction first.\n\nOf an extraction that was undone, `undone_at` says when."
+        "Return past extractions with the facts they found, newest first.\n\n`undone_at` is set if an extraction was undone."
     def why(self, memory_id: str) -> Why:
-        "Return why a memory is there, or no longer is: each event of its life in words.\n\nOf a memory that was compressed, with what became of its summary; of a summary, with the ids\nof its originals. Entities, relationships, episodes and documents alike.\n\n:raises NotFoundError: no event ever named it."
+        "Return why a memory is there, or no longer is: each event of its life in words.\n\nFor a compressed memory it includes the fate of its summary; for a summary, the ids of\nits originals. Entities, relationships, episodes and documents alike.\n\n:raises NotFoundError: no event ever named it."
     def usage(self) -> Usage:
         "Return how much of each kind this user holds, and how full each limit is."
     def estimate_monthly_cost(self) -> CostEstimate:
-        "Return what this user's memory would cost a month at the prices in the settings."
+        "Return the monthly cost of this user's memory at the prices in the settings."
     def export(self) -> Iterator[Memory]:
         "Yield every living memory as it was when the export began, kind by kind.\n\nThe order is that of api/finding.py: what a memory needs comes before it."
     def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
@@ -170,7 +170,7 @@ class UserMemory:
         on_duplicate: OnDuplicate | None = None,
         ttl_s: float | None = None,
     ) -> Receipt:
-        'Add one memory, given as a text.\n\nWhat the text is depends on the type: a fact (long_term), a message (short_term), the value\nof `key` (working; without one, kept under its own id), an entity\'s name (entity; with\n`key`, that is the name and the text an observation), the goal of a new episode (episodic),\na JSON document (structured; a text that is no JSON object becomes {"text": …}), or an entry\nof MEMORY.md (context; in the section `key`).\n`session_id` and `role` are for messages and facts, `pinned` for what can be pruned,\n`idempotency_key` for long-term memory; what means nothing for a type is refused. All but\nworking memory is durable when this returns; that is on disk within 50 ms. `auto_prune`\nmakes room as `add_with_auto_prune` does (None: as the handle says).\n\nA fact in the words of one that is there, of the same session, metadata and source, is that\none: it was seen once more (`times_seen`), the receipt\'s operation is `seen`, and its id the\nknown one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves\nall as it was. If it says nothing (the settings do, then), what has a session or an id of\nyour own is kept.\n\n`ttl_s` is the time to live in seconds: after it the memory is deleted, and until then\ncompaction leaves it alone. None is the default of its kind (`Settings.ttl_s`), infinity\nkeeps it. A fact that is said again lives as long as the longer of the two.\n\n:raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …\n:raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).'
+        'Add one memory, given as a text.\n\nThe meaning of the text depends on the type: a fact (long_term), a message (short_term), the\nvalue of `key` (working; without one, kept under its own id), an entity\'s name (entity; with\n`key`, that is the name and the text an observation), the goal of a new episode (episodic),\na JSON document (structured; a text that is no JSON object becomes {"text": …}), or an entry\nof MEMORY.md (context; in the section `key`). `session_id` and `role` are for messages and\nfacts, `pinned` for what can be pruned, `idempotency_key` for long-term memory; what means\nnothing for a type is refused. All but working memory is durable when this returns; that is\non disk within 50 ms. `auto_prune` makes room as `add_with_auto_prune` does (None: as the\nhandle says).\n\nA fact in the words of one that is there, of the same session, metadata and source, is that\none: it was seen once more (`times_seen`), the receipt\'s operation is `seen`, and its id the\nknown one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves\nall as it was. If it says nothing (the settings do, then), what has a session or an id of\nyour own is kept.\n\n`ttl_s` is the time to live in seconds: after it the memory is deleted, and until then\ncompaction leaves it alone. By default (None) the kind\'s default applies (`Settings.ttl_s`);\ninfinity keeps it. A fact that is said again lives as long as the longer of the two.\n\n:raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …\n:raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).'
     def turn(
         self,
         content: str,
@@ -219,11 +219,11 @@ class UserMemory:
         pinned: bool | None = None,
         filters: Mapping[str, Any] | None = None,
     ) -> Receipt:
-        "Replace what a memory says or its metadata (as a whole); pin it, or let it go again.\n\nWhat is pinned is never pruned; of working and short-term memory nothing can be pinned, and\nentries of context documents are with `user.context.pin`.\nWith `filters` on its metadata (see filters.py) it is changed only if it matches them at the\nmoment of the change: what somebody else has written since it was read is not overwritten.\n\n:raises NotFoundError: there is no such memory, or it does not match.\n:raises InvalidInputError: nothing is given, or it cannot be pinned."
+        "Replace what a memory says or its metadata (as a whole); pin it, or let it go again.\n\nPinned memories are never pruned; of working and short-term memory nothing can be pinned,\nand entries of context documents are with `user.context.pin`. With `filters` on its metadata\n(see filters.py) it is changed only if it matches them at the moment of the change: what\nsomebody else has written since it was read is not overwritten.\n\n:raises NotFoundError: there is no such memory, or it does not match.\n:raises InvalidInputError: nothing is given, or it cannot be pinned."
     def delete(self, memory_id: str, *, filters: Mapping[str, Any] | None = None) -> Receipt:
         "Delete a memory: it is never returned again. The log keeps what it was, for audits.\n\nWith `filters` on its metadata it is deleted only if it matches them at that moment.\n\n:raises NotFoundError: there is no such memory, or it does not match."
     def full_id(self, beginning: str) -> str:
-        "Return the id that begins so, of a memory that is there or, if none is, that was.\n\nWhere no living memory's id does, all events of the user are read.\n\n:raises NotFoundError: none does.\n:raises InvalidInputError: several do."
+        "Return the id that begins so, of a memory that is there or, if none is, that was.\n\nIf no living memory matches, this reads all events of the user.\n\n:raises NotFoundError: none does.\n:raises InvalidInputError: several do."
     def delete_many(
         self,
         filters: Mapping[str, Any],
@@ -233,13 +233,13 @@ class UserMemory:
         min_trust: Trust | str | None = None,
         agent_id: str | None = None,
     ) -> list[Receipt]:
-        "Delete the memories that match; return a receipt for each. `count` says how many do.\n\nThe arguments choose as in `list_memories`. It is done in batches: each memory is deleted\nor not, and after a crash, or an error, repeat it. One that is changed meanwhile, and no\nlonger matches `filters`, stays. What goes with another one (the relationships of an entity)\nhas no receipt of its own.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which\n    matches everything, without `memory_types`."
+        "Delete the memories that match; return a receipt for each. `count` says how many do.\n\nThe arguments choose as in `list_memories`. It is done in batches: each memory is deleted or\nnot, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer\nmatches `filters`, stays. Memories that are deleted along with another (an entity's\nrelationships) have no receipt.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which\n    matches everything, without `memory_types`."
     def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        "Bring back memories that were pruned, evicted or deleted, as they were.\n\nAll or none: what is refused leaves all as it was. What lives is left as it is. Working and\nshort-term memory does not come back. Each kind is one append: where the process dies\nbetween two of them, or another write takes the room meanwhile, those of the first kinds are\nback; repeat it.\n\n:raises QuotaExceededError: there is no room for them.\n:raises NotFoundError: one of them never was.\n:raises InvalidInputError: one is a summary whose originals all live."
+        "Bring back memories that were pruned, evicted or deleted, as they were.\n\nAll or none: a refused call changes nothing. Living memories stay unchanged. Working and\nshort-term memory does not come back. Each kind is one append: where the process dies\nbetween two of them, or another write takes the room meanwhile, those of the first kinds are\nback; repeat it.\n\n:raises QuotaExceededError: there is no room for them.\n:raises NotFoundError: one of them never was.\n:raises InvalidInputError: one is a summary whose originals all live."
     def purge(
         self, source: str | None = None, *, trust: Trust | str | None = None, dry_run: bool = False
     ) -> Purged:
-        "Take all that came from a source, or was of a trust, or both, out of memory.\n\nEach memory becomes what it would be had the source not spoken: what it wrote goes, what it\nchanged says again what others have said. Summaries that have anything of it go, and their\nother originals come back, as far as there is room. The log keeps all of it, for audits.\n\nIt is done in batches of up to 100 memories, each whole or not at all; after a crash, or an\nerror, repeat it. With `dry_run` nothing changes.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
+        "Remove everything from a source, of a trust level, or both, from memory.\n\nEach memory becomes what it would be had the source not spoken: what it wrote goes, what it\nchanged says again what others have said. Summaries that have anything of it go, and their\nother originals come back, as far as there is room. The log keeps all of it, for audits.\n\nIt is done in batches of up to 100 memories, each whole or not at all; after a crash, or an\nerror, repeat it. With `dry_run` nothing changes.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
     def extract(
         self,
         session_id: str | None = None,
@@ -250,9 +250,9 @@ class UserMemory:
         batches_max: int = ...,
         dry_run: bool = False,
     ) -> Extraction:
-        "Have the extractor find facts in the messages that are new, and remember them.\n\nMessages are those of short-term memory, and long-term memories with a role; of a session\n(None: the handle's, or all), or only those of `message_ids`. Each is read once. What is\nfound becomes long-term memories with the origins of the messages and with `metadata`; older\nfacts are superseded or forgotten where the extractor proposes that, and `undo` takes it all\nback. `within` is metadata that sets facts apart from others: those that are found have it,\nand only facts that have it are shown to the extractor, changed, or the same as a new one.\n`batches_max` bounds how often the extractor is asked, with up to 20 messages at a time.\nWith `dry_run` nothing changes: what is returned is what would be remembered.\n\nA batch is whole or not at all: where one fails, those before it stand, and its messages are\nread by the next call. Where the answer makes no sense, fewer messages at a time are tried;\none that makes none alone counts as read, and is told as refused.\n\n:raises InvalidInputError: the store was opened without an extractor, or an argument is not\n    what it must be.\n:raises NotFoundError: one of `message_ids` is not there, and was not read before.\n:raises ExtractorError: it failed, or its answer cannot be used.\n:raises QuotaExceededError: there is no room for what was found.\n:raises EmbedderError: the messages could not be embedded."
+        "Have the extractor find facts in the messages that are new, and remember them.\n\nMessages are those of short-term memory, and long-term memories with a role; of a session\n(None: the handle's, or all), or only those of `message_ids`. Each is read once. Facts\nbecome long-term memories with the origins of the messages and with `metadata`; older facts\nare superseded or forgotten where the extractor proposes that, and `undo` takes it all back.\n`within` is metadata that sets facts apart from others: those that are found have it, and\nonly facts that have it are shown to the extractor, changed, or the same as a new one.\n`batches_max` bounds how often the extractor is asked, with up to 20 messages at a time.\nWith `dry_run` nothing changes: what is returned is what would be remembered.\n\nA batch is whole or not at all: where one fails, those before it stand, and its messages are\nread by the next call. If the extractor's answer is invalid, it is asked again with fewer\nmessages; one that makes none alone counts as read, and is told as refused.\n\n:raises InvalidInputError: the store was opened without an extractor, or an argument is not\n    what it must be.\n:raises NotFoundError: one of `message_ids` is not there, and was not read before.\n:raises ExtractorError: it failed, or its answer cannot be used.\n:raises QuotaExceededError: there is no room for what was found.\n:raises EmbedderError: the messages could not be embedded."
     def undo(self, extraction_id: str) -> Undone:
-        "Take back what an extraction has done, all or none; its messages stay read.\n\nFacts that it added go, unless somebody has reworded them since. Those that it superseded\nhold again, those that it forgot come back. Once is enough, and more does no harm.\n\n:raises NotFoundError: there is no such extraction.\n:raises QuotaExceededError: there is no room for what comes back."
+        "Take back what an extraction has done, all or none; its messages stay read.\n\nFacts that it added go, unless somebody has reworded them since. Superseded facts become\ncurrent again, and forgotten facts are restored. Once is enough, and more does no harm.\n\n:raises NotFoundError: there is no such extraction.\n:raises QuotaExceededError: there is no room for what comes back."
     def set_tier(self, tier: Tier | str) -> None:
         "Set this user's tier, and with it the limits, from now on and durably.\n\nA tier below the present use deletes nothing: reads work, adds are refused until there is\nroom, and `usage` says so.\n\n:raises InvalidInputError: there is no such tier."
     def undo_compaction(self, compressed_id: str) -> list[Receipt]:
@@ -271,7 +271,7 @@ class WorkingMemory:
         auto_prune: bool | None = None,
         ttl_s: float | None = None,
     ) -> Receipt:
-        "Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.\n\nIt expires after `ttl_s` seconds; None is the default of the settings.\n\nWhen the sizes no longer fit, the least recently used entries go. When the number of keys is\nat its limit, a new key is refused unless `auto_prune`, which makes the least recently used\none go.\n\n:raises QuotaExceededError: too many keys, or a value that could never fit.\n:raises InvalidInputError: the key or value is not what it must be."
+        "Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.\n\nIt expires after `ttl_s` seconds; by default (None) the settings decide.\n\nWhen the sizes no longer fit, the least recently used entries go. When the number of keys is\nat its limit, a new key is refused unless `auto_prune`, which makes the least recently used\none go.\n\n:raises QuotaExceededError: too many keys, or a value that could never fit.\n:raises InvalidInputError: the key or value is not what it must be."
     def get(self, key: str, default: Any = None) -> Any:
         "Return a key's value, which counts as a use of it; `default` if there is none."
     def delete(self, key: str) -> Receipt:
@@ -334,9 +334,9 @@ class EntityGraph:
         pinned: bool = False,
         auto_prune: bool | None = None,
     ) -> Receipt:
-        "Say that one entity relates to another from a time on (None: from now).\n\n`exclusive` says that the source has one such relationship at a time: those that contradict\nthis one then end when it begins. None looks the relation up in\n`Settings.exclusive_relations` (lives_in, works_at, …). What is true already is brought up\nto date, not said twice. `fact` puts it in words that are found by meaning.\n\n:raises NotFoundError: one of the entities is not there: add it first.\n:raises QuotaExceededError: too many relationships (`auto_prune` lets the oldest tenth go)."
+        "Relate one entity to another from a time on (None: from now).\n\n`exclusive` says that the source has one such relationship at a time: those that contradict\nthis one then end when it begins. By default (None), `Settings.exclusive_relations` decides\n(lives_in, works_at, …). A relationship that is already true is updated, not duplicated.\n`fact` puts it in words that are found by meaning.\n\n:raises NotFoundError: one of the entities is not there: add it first.\n:raises QuotaExceededError: too many relationships (`auto_prune` lets the oldest tenth go)."
     def end(self, relationship_id: str, at: Time | None = None) -> Receipt:
-        "Say that a relationship ended at a time (None: now). It stays, as a thing of the past.\n\n:raises NotFoundError: there is no such relationship."
+        "End a relationship at a time (None: now). It stays, as a thing of the past.\n\n:raises NotFoundError: there is no such relationship."
     def delete(self, entity_ref: str) -> Receipt:
         "Delete an entity with its relationships, or one relationship by its id.\n\n:raises NotFoundError: there is neither."
     def get(self, entity_ref: str, type: str | None = None) -> Entity:
@@ -362,7 +362,7 @@ class EntityGraph:
         ended: bool = False,
         limit: int = 100,
     ) -> list[Neighbour]:
-        "Return the entities within `depth` relationships, the nearest first.\n\nWhat is true at `as_of` (None: now) is followed; with `ended`, what was ever true."
+        "Return the entities within `depth` relationships, the nearest first.\n\nIt follows relationships that are true at `as_of` (None: now), with `ended` all."
 
 class Documents:
     def lasting(self, ttl_s: float | None) -> Self:
@@ -380,7 +380,7 @@ class Documents:
         auto_prune: bool | None = None,
         ttl_s: float | None = None,
     ) -> Receipt:
-        "Put a document under a key of a collection, in place of the one that is there.\n\nIt expires after `ttl_s` seconds; None is the default of the settings.\n\nWithout a key it is kept under its own memory id. `metadata` and `pinned` None keep what\nwas. With `auto_prune` the oldest tenth of all documents makes room if there is none.\n\n:raises QuotaExceededError: too many documents, or too many bytes.\n:raises InvalidInputError: it is not a JSON object, or over 15 MiB."
+        "Put a document under a key of a collection, in place of the one that is there.\n\nIt expires after `ttl_s` seconds; by default (None) the settings decide.\n\nWithout a key it is kept under its own memory id. `metadata` and `pinned` None keep what\nwas. With `auto_prune` the oldest tenth of all documents makes room if there is none.\n\n:raises QuotaExceededError: too many documents, or too many bytes.\n:raises InvalidInputError: it is not a JSON object, or over 15 MiB."
     def get(self, key: str, collection: str = ...) -> Document:
         "Return a document by key, or by memory id whatever its collection.\n\n:raises NotFoundError: there is none."
     def find(
@@ -424,7 +424,7 @@ class MemorySystem:
     def connect(cls, url: str, *, key: str | None = None, timeout_s: float = 30.0) -> MemorySystem:
         "Use the store of a server, over HTTP: `memory-actors serve`, or one of your own.\n\nIt has the same operations, carried out by the server: those that it offers, see\ndocs/server.md. `key` is an API key: a user's for that user's memory, a root key for\neverybody's and for compaction. A request that may have reached the server, and has no\nanswer in `timeout_s`, is sent again only if it reads or has an idempotency key.\n\nIt is used as what `open` returns; closing it ends the connections, and no more. It needs\nthe extra `http`.\n\n:raises InvalidInputError: no URL, or none of http or https; a key that cannot be one.\n:raises MissingExtraError: httpx is not installed.\n:raises UnavailableError: nobody answers there, or somebody else does."
     def erase(self, user_id: str) -> EraseReceipt:
-        "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\n:raises InvalidInputError: that is no user's id.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull, CorruptLog, KeyFileError: see the message, then repeat it."
+        "Erase a user, for good: memories, history, vectors, indexes, archive, keys.\n\nPayloads go from the log, its file and the archive; what stays of each event is its place,\ntype, times, sizes and digest, so that the log still verifies. The user's id is in no file\nany more, only its hash; afterwards the user reads as one who never was, and may come back.\nBackups made before are not touched; of an encrypted store they cannot be read any more, as\nfar as this user goes: the key is deleted, and reading gives `KeyGone`.\n\nUntil it is done, the user is refused; others go on, but for the moments in which files are\nreplaced (see `EventLog.shrink`). It goes on when the caller is cancelled. After a crash or\nan error, repeat it: what was erased before is erased. A cluster of the user that is just\nbeing compacted is finished first.\n\n:raises InvalidInputError: that is no user's id.\n:raises BeingErasedError: it is under way.\n:raises LogUnavailable: the archive cannot be read now, so that nothing was begun.\n:raises StorageFailed: a file could not be looked for, removed or written: there may be more\n    of the user in it. Repeat it when that is mended.\n:raises DiskFull: the disk is full. Free some space, then repeat it.\n:raises CorruptLog: the log is damaged. See the message, then repeat it.\n:raises KeyFileError: the key file cannot be used. See the message, then repeat it."
     def purge(
         self,
         source: str | None = None,
@@ -433,16 +433,16 @@ class MemorySystem:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> PurgeReport:
-        "Take all that came from a source, or was of a trust, out of every user's memory.\n\nUser by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.\nA user who cannot be read or written is in `failed`. After a crash, repeat it.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
+        "Remove everything from a source, or of a trust level, from every user's memory.\n\nUser by user, as `UserMemory.purge` does it; `progress(done, total)` is called after each.\nA user who cannot be read or written is in `failed`. After a crash, repeat it.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
     def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:
-        "Write a backup of all memories as they are at one moment, and verify it.\n\nReads and writes go on meanwhile. With `derived` vectors and token states are in it too;\nwithout, the model makes them again after a restore. API keys are not, and no keys that it\nis encrypted with: whoever restores it has to have those. `directory` must not\nbe there yet; it appears whole, or not at all. See `restore_backup`.\n\n:raises LogUnavailable: there is something at `directory`, or it cannot be made.\n:raises CorruptLog: what is backed up is damaged.\n:raises DiskFull, StorageFailed: there is nothing of it."
+        "Write a backup of all memories as they are at one moment, and verify it.\n\nReads and writes go on meanwhile. With `derived` vectors and token states are in it too;\nwithout, the model makes them again after a restore. API keys are not, and no keys that it\nis encrypted with: whoever restores it has to have those. `directory` must not\nbe there yet; it appears whole, or not at all. See `restore_backup`.\n\n:raises LogUnavailable: there is something at `directory`, or it cannot be made.\n:raises CorruptLog: what is backed up is damaged.\n:raises DiskFull: the disk is full; no backup was made.\n:raises StorageFailed: a file cannot be read or written; no backup was made."
     @staticmethod
     def restore_backup(backup: str | Path, directory: str | Path) -> Restored:
-        "Put a backup in the place of a data directory that is closed, or of none.\n\nNothing is changed before a copy of the backup has been verified. What is there is moved\naside, and never deleted: see the result. Its API keys are kept. Who was erased since the\nbackup was made is back, and has to be erased again.\n\n:raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds\n    something else.\n:raises LogLocked: `directory` is open.\n:raises CorruptLog: the backup is damaged, or not what it says that it is.\n:raises DiskFull, StorageFailed: see the message."
+        "Put a backup in the place of a data directory that is closed, or of none.\n\nA copy of the backup is verified before anything changes. Existing files are moved aside and\nnever deleted: see the result. Its API keys are kept. Users erased since the backup was made\nexist again: erase them again.\n\n:raises LogUnavailable: `backup` is none or `directory` itself, or `directory` holds\n    something else.\n:raises LogLocked: `directory` is open.\n:raises CorruptLog: the backup is damaged, or not what it says that it is.\n:raises DiskFull: the disk is full; see the message.\n:raises StorageFailed: a file cannot be read or written; see the message."
     def export_since(
         self, position: int, file: str | Path, *, progress: Progress | None = None
     ) -> Exported:
-        "Write what came behind a position to a new file, for `import_events` of another store.\n\n0 is the beginning; the result says where the next one goes on. Reads and writes go on\nmeanwhile. API keys are not in it. Who was erased, whenever that was, is erased there too.\n\n:raises LogUnavailable: there is such a file, or the log has not got so far.\n:raises PayloadDropped: retention has dropped a text behind that position.\n:raises DiskFull, StorageFailed, CorruptLog: there is nothing of it."
+        "Write the events after a position to a new file, for `import_events` of another store.\n\n0 is the beginning; the result says where the next one goes on. Reads and writes go on\nmeanwhile. API keys are not in it. Users who were erased at any time are erased there too.\n\n:raises LogUnavailable: there is such a file, or the log has not got so far.\n:raises PayloadDropped: retention has dropped a text behind that position.\n:raises DiskFull: the disk is full; no file was made.\n:raises StorageFailed: a file cannot be read or written; no file was made.\n:raises CorruptLog: the log is damaged; no file was made."
     @staticmethod
     def import_events(
         file: str | Path,
@@ -451,7 +451,7 @@ class MemorySystem:
         key_file: str | Path | None = None,
         progress: Progress | None = None,
     ) -> Imported:
-        "Append what another store exported to one that is closed, or to a new one.\n\nIt must have the very same past: a restored backup, say. Nothing is written before the file\nhas been checked. What is there already is passed over: one that was cut off is repeated.\nWhat an encrypted store exported needs its keys: in `key_file`, or in `<directory>.keys`.\n\n:raises KeysUnavailable: the keys are missing or not to be used.\n:raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.\n:raises CorruptLog: the file is damaged, or continues another store.\n:raises LogLocked: `directory` is open.\n:raises LogUnavailable: `file` cannot be read."
+        "Append what another store exported to one that is closed, or to a new one.\n\nIt must have the very same past: a restored backup, say. The file is checked before anything\nis written. Events that exist already are skipped: repeat an import that\nwas cut off. An export of an encrypted store needs its keys: in `key_file`,\nor in `<directory>.keys`.\n\n:raises KeysUnavailable: the keys are missing or not to be used.\n:raises WrongExpectedVersion: there is a gap before the file, or more than it in the store.\n:raises CorruptLog: the file is damaged, or continues another store.\n:raises LogLocked: `directory` is open.\n:raises LogUnavailable: `file` cannot be read."
     def watch_erasures(self, forget: Callable[[str], object]) -> None:
         "Have `forget(user_id)` called on the loop when a user is erased.\n\nFor what a program remembers of users beside the store. One that raises is logged, by type\nalone, and the erasure goes on.\n\n:raises InvalidInputError: it is no function, or an `async` one."
     def heads(self) -> Heads:
@@ -463,7 +463,7 @@ class MemorySystem:
     def check_replay(self) -> list[str]:
         'Return the users whose live state is not what a replay of their stream gives: none.\n\n"all users" is among them if the totals are not the sum of their states. Activates every\nuser and reads every event: for audits and tests, while nobody writes.'
     def close(self) -> None:
-        "Close the system, as the end of its block does; once is enough, and more does no harm.\n\nIt takes nothing new on, waits for work in hand and closes the files. It goes on when the\ncaller is cancelled, who is told so at the end.\n\n:raises WrongLoopError: it was opened on another event loop."
+        "Close the system, as the end of its block does; once is enough, and more does no harm.\n\nIt takes nothing new on, waits for work in hand and closes the files. If the caller is\ncancelled, closing continues, and the cancellation is raised at the end.\n\n:raises WrongLoopError: it was opened on another event loop."
     def user(
         self,
         user_id: str,
@@ -484,9 +484,9 @@ class MemorySystem:
         session_id: str | None = None,
         dropped: OnDropped = "raise",
     ) -> PastMemory:
-        'Hold a user\'s memory as it was at a position of the log or at a time (None: now).\n\nIt answers every read as it would have then, searches included; see `PastMemory`. Any\nposition will do, also one of another user\'s event; of a time, all that was recorded by\nthen. Opening it reads the nearest snapshot before it and the events since; the first\nsearch makes its index, in memory. The live user is not touched.\n\nWhere retention has dropped the text of a memory that was there then, it cannot be told what\nthere was: `dropped="mark"` opens what is left, and `lost` says how much is not.\n\n:raises NotFoundError: there is no such user, or what they had at that moment is erased.\n:raises InvalidInputError: the log has no such position, it is no time, or `dropped` is\n    neither "raise" nor "mark".\n:raises PayloadDropped: retention has dropped something that was there then.'
+        'Hold a user\'s memory as it was at a position of the log or at a time (None: now).\n\nIt answers every read as it would have then, searches included; see `PastMemory`. Any\nposition will do, also one of another user\'s event; of a time, all that was recorded by\nthen. Opening it reads the nearest snapshot before it and the events since; the first\nsearch makes its index, in memory. The live user is not touched.\n\nIf retention has dropped the text of a memory that existed then, opening it raises\n`PayloadDropped`. `dropped="mark"` opens what is left, and `lost` counts what is not.\n\n:raises NotFoundError: there is no such user, or what they had at that moment is erased.\n:raises InvalidInputError: the log has no such position, it is no time, or `dropped` is\n    neither "raise" nor "mark".\n:raises PayloadDropped: retention has dropped something that was there then.'
     def diff(self, user_id: str, a: AsOf, b: AsOf = None, *, dropped: OnDropped = "raise") -> Diff:
-        'Return what happened to a user\'s memories between two moments, `a` the earlier one.\n\nEach memory that was added, changed or lost, as it was before and after, with every event\nabout it in between: by whom, and why. Moments are given as in `replay`.\n\n:raises NotFoundError: there is no such user, or what they had at a moment is erased.\n:raises InvalidInputError: `a` is later than `b`, or an argument is not what it must be.\n:raises PayloadDropped: retention has dropped something that was there at one of them;\n    `dropped="mark"` compares what is left.'
+        'Return the changes of a user\'s memories between two moments, `a` the earlier one.\n\nEach memory that was added, changed or lost, as it was before and after, with every event\nabout it in between: by whom, and why. Moments are given as in `replay`.\n\n:raises NotFoundError: there is no such user, or what they had at a moment is erased.\n:raises InvalidInputError: `a` is later than `b`, or an argument is not what it must be.\n:raises PayloadDropped: retention has dropped something that was there at one of them;\n    `dropped="mark"` compares what is left.'
     def events(
         self,
         user_id: str | None = None,
@@ -507,7 +507,7 @@ class MemorySystem:
         until: Time | None = None,
         limit: int = 100,
     ) -> list[Recall]:
-        'Return which memories of a user were returned to whom for which query, newest first.\n\nKept by `Settings(recall_audit="hashed")` or "plain", for `recall_audit_days`; see\nrecalls.py. `query` and `memory_id` ask for one query, as it was written, or one memory,\nalso where only hashes were kept. Searches are kept, not reads by id and not lists.\n\n:raises InvalidInputError: an argument is not what it must be.'
+        'Return the audit of a user\'s searches, newest first: query, caller and returned memories.\n\nKept by `Settings(recall_audit="hashed")` or "plain", for `recall_audit_days`; see\nrecalls.py. `query` and `memory_id` ask for one query, as it was written, or one memory,\nalso where only hashes were kept. Searches are kept, not reads by id and not lists.\n\n:raises InvalidInputError: an argument is not what it must be.'
     def users(self) -> list[str]:
         "Return the id of every user who ever had a memory, sorted."
     def compact(
@@ -522,11 +522,11 @@ class MemorySystem:
     ) -> CompactionReport:
         'Replace old long-term memories by summaries, of one user or of all.\n\nClusters of memories that are about the same thing and were true longer ago than the\nsettings say, or `older_than` (a timedelta or "90d"), become one memory each. The originals\nare in the log: `expand` reads them, `undo_compaction` brings them back. A cluster that has\nno good summary stays as it is. With `dry_run` nothing changes. `episodes` says whether\nepisodes that have ended are compressed, too, an agent\'s own together (None: as the settings\nsay).\n\n`progress` is called on the loop after each cluster, and awaited if it is `async`.\nCancelling, or setting `stop`, ends the run after the cluster in hand; what was replaced\nstays replaced. A second run waits.\n\n:raises NotFoundError: there is no such user.\n:raises InvalidInputError: `older_than` is no age, or a flag neither True nor False.'
     def compaction_stats(self, user_id: str | None = None) -> CompactionStats:
-        "Return what compaction has come to: exact, and for all without looking at any user.\n\n:raises NotFoundError: there is no such user."
+        "Return the totals of compaction: exact, and for all without looking at any user.\n\n:raises NotFoundError: there is no such user."
     def usage(self) -> SystemUsage:
         "Return how much all users hold together: exact, and without looking at any of them."
     def statistics(self) -> SystemStatistics:
-        "Return what the parts have done since the system was opened."
+        "Return counters of each part since the system was opened."
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -605,7 +605,7 @@ class ContextDocument:
     def remove(self, entry_id: str) -> ContextReceipt:
         "Remove an entry. `restore` brings it back.\n\n:raises NotFoundError: there is no such entry."
     def touch(self, *entry_ids: str) -> ContextReceipt:
-        "Say that entries were of use: the stalest are archived first.\n\n:raises NotFoundError: one of them is not there."
+        "Mark entries as used: the stalest are archived first.\n\n:raises NotFoundError: one of them is not there."
     def pin(self, *entry_ids: str, pinned: bool = True) -> ContextReceipt:
         "Keep entries from being archived to make room, or no longer.\n\n:raises NotFoundError: one of them is not there."
     def change(
@@ -623,7 +623,7 @@ class ContextDocument:
     def archive(
         self, entry_ids: Sequence[str] | None = None, *, free: float = ...
     ) -> ContextReceipt:
-        "Move entries to the archive: those named, or the stalest until a good part is free.\n\nStalest is least recently added, edited, touched or read; pinned ones stay unless named.\n`free` is which part of what is there is to go, from 0.3 to 0.5. A document of which that\npart of the soft limit is free anyway stays as it is. Where nothing went, or less than 0.3,\nthe receipt's `warning` says why.\n\n:raises NotFoundError: there is no such document or entry."
+        "Move entries to the archive: those named, or the stalest until a good part is free.\n\nStalest is least recently added, edited, touched or read; pinned ones stay unless named.\n`free` is which part of what is there is to go, from 0.3 to 0.5. A document of which that\npart of the soft limit is free anyway stays as it is. If nothing was archived, or less than\n0.3, the receipt's `warning` gives the reason.\n\n:raises NotFoundError: there is no such document or entry."
     def restore(self, entry_ids: Sequence[str]) -> ContextReceipt:
         "Bring archived or removed entries back to their place, all or none.\n\n:raises ContextLimitError: there is no room for all of them.\n:raises NotFoundError: one of them never was."
     def archived(self) -> list[ContextEntry]:
@@ -643,7 +643,7 @@ class ContextDocument:
     def blocks(self) -> list[DocumentBlock]:
         "Return headings and entries in order, with their own texts: `render` joins them."
     def synced(self, label: str = "") -> tuple[tuple[str, bytes], ...] | None:
-        "Return what `note_synced` noted last; None if it never did, or last under another label.\n\nWhat one file lacks was not removed from another: a base is good for its own file only."
+        "Return the base that `note_synced` recorded last, or None if it has another label.\n\nA line missing in one file was not deleted in another: a base is good for its own file only."
 
 class UserContext(ContextDocument):
     def __call__(
@@ -656,11 +656,11 @@ class UserContext(ContextDocument):
         max_item_tokens: int | None = None,
         document: str | None = ...,
     ) -> Prompt:
-        "Return what to paste into a prompt: MEMORY.md, the last messages, what is remembered.\n\nFirst the `document` (None: no document); then the last 6 messages of the session (the\nhandle's, if none is named) and of no other, oldest first; then, of all sessions, the\n`limit` best long-term memories and summaries (None: 5, or what a budget holds). Nothing\nis there twice, nor is the query. What is over is left out, unless the query asks of the\npast: then `until` says until when it was true. `.text` is the prompt.\n\n`.text` has at most `token_budget` tokens: `Settings.token_counter` counts, an estimate as\nthe most that they may be. A text of more than `max_item_tokens` (None: half of the budget)\nis cut at sentences around what the query is about, and so is the last one that has room."
+        "Return text for a prompt: MEMORY.md, the last messages, and related memories.\n\nFirst the `document` (None: no document); then the last 6 messages of the session (the\nhandle's, if none is named) and of no other, oldest first; then, of all sessions, the\n`limit` best long-term memories and summaries (None: 5, or what a budget holds). Duplicates\nand the query itself are left out. Facts that no longer hold are left out, unless the query\nasks about the past: then `until` says until when it was true. `.text` is the prompt.\n\n`.text` has at most `token_budget` tokens: `Settings.token_counter` counts, an estimate as\nthe most that they may be. A text of more than `max_item_tokens` (None: half of the budget)\nis cut at sentences around what the query is about, and so is the last one that has room."
     def document(self, name: str) -> ContextDocument:
         "Return a handle on the document of this name. No I/O.\n\n:raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode."
     def documents(self) -> list[DocumentInfo]:
-        "Return what documents there are, by name."
+        "Return the list of documents, by name."
     def create(self, name: str, text: str = "") -> ContextReceipt:
         "Make a new document of a Markdown text.\n\n:raises InvalidInputError: there is one of that name.\n:raises ContextLimitError: the text is too large."
     def rename(self, old: str, new: str) -> ContextReceipt:

@@ -11,10 +11,11 @@ be found by it.
 Meanwhile the user is shut: who comes gets `BeingErasedError`, who was there before has left.
 Everybody else reads and writes, but for the moment in which files are replaced.
 
-Vectors lie under the digest of their text, whoever has it. They are deleted unless another user who
-is live has the text too; any other who has it embeds it again when it is missed. Where the stream
-is damaged, nobody can tell which were theirs, and all vectors of this process go. In a store that
-is encrypted each user has their own, and their key goes with the stream.
+Vectors are stored by the digest of their text and shared by users of the same text. They are
+deleted unless another user who is live has the text too; any other who has it embeds it again when
+it is missed. If the stream is damaged, its vectors cannot be identified, and all vectors of this
+process are deleted. In a store that is encrypted each user has their own, and their key goes with
+the stream.
 """
 
 from collections import Counter
@@ -66,7 +67,7 @@ class _Past(NamedTuple):
     """The past of a user, as their stream tells it, for what is to be erased."""
 
     digests: set[bytes]
-    """Of every text that they ever had."""
+    """Digests of every text that the user ever had."""
     totals: Mapping[str, int]
     is_whole: bool = True
     """False if it is damaged: then the digests are those of texts before the damage."""
@@ -146,7 +147,7 @@ class Erasing:
         self._tell(user_id)
 
     async def let_go(self, user_id: str) -> None:
-        """Do so with a user who is in another process, and lives."""
+        """Drop this process's caches of a user that another process owns."""
         stream, embeddings = stream_of(user_id), self._services.embeddings.of(stream_of(user_id))
         await self._services.runtime.forget(stream)
         await self._erase_embeddings(embeddings, await self._texts_and_totals(stream))
@@ -168,7 +169,7 @@ class Erasing:
     ) -> int:
         """Erase the embeddings of a user's texts but for what others have; return how many.
 
-        Where nobody can tell any more which were theirs, all of this process's go: they are made
+        If the user's vectors cannot be identified, clear all vectors of this process: they are made
         again of the texts, or fetched.
         """
         count = await embeddings.erase(past.digests - others)
@@ -179,7 +180,7 @@ class Erasing:
     async def _texts_and_totals(self, stream: str) -> _Past:
         """Return the digest of every text that a user ever had, and what counts in the totals.
 
-        What is damaged is no reason to leave the rest: then they are those up to there.
+        If the stream is damaged, these are the digests and totals before the damage.
 
         :raises LogUnavailable: something cannot be read now, and will be; nothing was erased yet.
         """
@@ -201,7 +202,7 @@ class Erasing:
         return _Past(digests, user_state.totals(state))
 
     async def _counted_by_nobody_else(self, stream: str) -> Mapping[str, int]:
-        """Return what of the totals is in no state that can be read. Activates every user.
+        """Return the part of the totals that no readable state accounts for. Activates every user.
 
         Exact while nobody writes; no state can tell it better.
         """
@@ -223,7 +224,7 @@ class Erasing:
     async def _erase_recalls(self, store: ErasingStore, user_id: str, epoch: int | None) -> int:
         """Erase what was kept of a user's searches; return how many there were.
 
-        Who had the user before the claim of this epoch keeps none any more.
+        Owners before this epoch can no longer record recalls of the user.
         """
         stream = recall_stream_of(user_id)
         checkpoint = await self._services.recalls.leave(stream)

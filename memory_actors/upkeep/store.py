@@ -51,7 +51,7 @@ def has_log(directory: Path) -> bool:
 
 
 def closed_log(directory: Path) -> ClosedLog:
-    """Return what can be told of a log without opening it."""
+    """Return the closed log of a directory, which answers some questions without opening it."""
     return ClosedLog(directory)
 
 

@@ -10,7 +10,7 @@ INDEXES: Final = "indexes"
 
 
 def index_path(directory: Path, stream: str) -> Path:
-    """Return what the names of a user's index files begin with, in a data directory."""
+    """Return the path prefix of a user's index files in a data directory."""
     return directory / INDEXES / stream_id(stream).hex()
 
 

@@ -1,7 +1,7 @@
 """A live user: the actor of one user's stream with what is derived from it.
 
-Derived are the indexes of its memories (see indexes/user_indexes.py), kept in step with each
-published event, and the order of last use of working memory, known here only and never logged.
+It adds the indexes of its memories (see indexes/user_indexes.py), updated with each published
+event. It also tracks the order of last use of working memory, in memory only.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ class LiveUser:
         self.read_at_us: dict[str, int] = {}
         """The times at which entries of context documents were last read."""
         self._relaxed_version = 0
-        """Of the last event that was answered before it is in the log."""
+        """Version of the last event that was acknowledged before it was in the log."""
         self._flushed_version = 0
         self._sized: UserState | None = None
         self._state_bytes = 0
@@ -269,7 +269,7 @@ class LiveUser:
         self._on_fenced(self.stream, self)
 
     async def expire(self, now_us: int, deadline_s: float) -> None:
-        """Delete what has expired. Where no write can be made, reads leave it out all the same."""
+        """Delete what has expired. If the write fails, reads still leave out expired memories."""
         command = ExpireMemories(now_us=now_us)
         request = Request(command=command, meta=command.meta(()), frees=True)
         with suppress(MemoryActorsError):
@@ -347,8 +347,9 @@ class LiveUser:
     async def _read_state(self, erased: int) -> tuple[UserState, int, PoisonedStream | None]:
         """Return the state behind the version up to which the stream is erased.
 
-        :raises CorruptLog: an event is damaged. Where one cannot be folded the state before it is
-            served; but what a damaged one said is not known, and without it answers would be wrong.
+        :raises CorruptLog: an event is damaged. If an event cannot be folded, the state before it
+            is served; but what a damaged one said is not known, and without it answers would be
+            wrong.
         """
         state, version = await user_state.fold_start(self._log, self.stream, erased)
         self._snapshot_version = version

@@ -1,7 +1,8 @@
 """The events about some memories, read back from the log.
 
-A summary may stand for thousands of memories, each with events of its own. So the loop gets its
-turn between look-ups, and events are read a page at a time, each once, also one about many.
+A summary may stand for thousands of memories, each with events of its own. Therefore the loop
+yields between look-ups, and events are read a page at a time, once each even if they name several
+memories.
 """
 
 import asyncio

@@ -6,13 +6,13 @@ written is logged and counted (`SystemStatistics`), and the read goes on. The st
 memory: it is in no total and makes no user.
 
 By default (`hashed`) query and ids are kept as HMAC-SHA256 under a key: in `recall.key` beside the
-store, or in the database that several processes share. Who has the key can ask whether a query or a
-memory was there, and nobody reads them out. That is a pseudonym and no more: a short query can be
-guessed by who has the key. Without the key the old hashes say nothing to anybody.
+store, or in the database that several processes share. With the key, you can test whether a query
+or a memory was recorded, but nobody can read them out. That is a pseudonym and no more: a short
+query can be guessed by who has the key. Without the key the old hashes say nothing to anybody.
 
-What is older than `recall_audit_days` is not shown, and dropped for good: its payload goes to the
-archive and out of it, after every 512 recalls of a user and at the end of each run of compaction
-over all users. Its place in the log and its digest stay.
+Recalls older than `recall_audit_days` are hidden, then deleted: their payload goes to the archive
+and out of it, after every 512 recalls of a user and at the end of each run of compaction over all
+users. Their place in the log and their digest stay.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class RecallAudit:
         meta: dict[str, str],
         epoch: int,
     ) -> None:
-        """Keep that these memories were returned for a query; never fail.
+        """Record that these memories were returned for a query; never fail.
 
         `epoch` is the one that the user is live under: where another process has taken the user
         over, and may have erased them, nothing is kept.
@@ -161,7 +161,7 @@ class RecallAudit:
     # --- what is too old
 
     async def trim(self, stream: str) -> None:
-        """Drop for good what is older than it may be: all before the first that is not."""
+        """Delete recalls that are older than the limit: all before the first that is not."""
         await self._log.flush()
         done, before_us = await self._dropped_until(stream), self._clock() - self._keep_us
         while page := await self._log.read_stream(stream, done, PAGE, dropped="mark"):
@@ -179,7 +179,7 @@ class RecallAudit:
         return await self._log.load_checkpoint(_checkpoint(stream))
 
     async def trim_all(self) -> None:
-        """Do so for every user."""
+        """Trim the recalls of every user."""
         for stream in await self._log.streams():
             if stream.startswith(RECALL_PREFIX):
                 with suppress(KeyGone):  # of a user who was erased before a backup was restored
@@ -258,7 +258,7 @@ class HashKey:
         return self._key
 
     async def made(self) -> bytes:
-        """Return the key; a new one, if there is none. Of two who make one, the first has.
+        """Return the key, or create it. Concurrent creators all use the first key.
 
         :raises KeysUnavailable: it cannot be read, or not be made.
         """

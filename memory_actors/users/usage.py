@@ -33,7 +33,7 @@ def _kind_usage(kind: Kind, state: UserState, limits: Limits) -> KindUsage:
 
 
 def estimate(usage: Usage, vector_bytes: int, prices: Prices, plan: Plan) -> CostEstimate:
-    """Return what a usage would cost a month; `vector_bytes` of float32 are searched by meaning."""
+    """Return the monthly cost of a usage; `vector_bytes` of float32 are searched by meaning."""
     nodes, messages_bytes = usage.kinds["entity"].count, usage.kinds["short_term"].size_bytes
     items = (
         _item("vectors", vector_bytes / GIB, "GB", prices.vectors_per_gib),

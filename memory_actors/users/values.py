@@ -1,7 +1,7 @@
 """The values of a user's documents, as long as there is room for them in memory.
 
-Documents lie in the log; a query by field needs all of a collection. What was read stays here,
-decoded, up to a bound: the first query reads the log, the next ones do not.
+Documents lie in the log; a query by field needs all of a collection. Values that were read stay
+here, decoded, up to a bound: the first query reads the log, the next ones do not.
 """
 
 from collections.abc import Sequence

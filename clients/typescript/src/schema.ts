@@ -83,7 +83,7 @@ export interface paths {
         put?: never;
         /**
          * Search
-         * @description Return the `top_k` memories that best answer a query; None is 5, or what a budget holds.
+         * @description Return the `top_k` memories that best answer a query.
          */
         post: operations["search_memories"];
         delete?: never;
@@ -191,7 +191,7 @@ export interface paths {
         put?: never;
         /**
          * Purge a source
-         * @description Take all that came from a source, or was of a trust, or both, out of memory.
+         * @description Remove everything from a source, of a trust level, or both, from memory.
          */
         post: operations["purge"];
         delete?: never;
@@ -229,7 +229,7 @@ export interface paths {
         };
         /**
          * What was extracted
-         * @description Return what the extractor found in messages, and which, the newest extraction first.
+         * @description Return past extractions with the facts they found, newest first.
          */
         get: operations["extractions"];
         put?: never;
@@ -311,7 +311,7 @@ export interface paths {
         put?: never;
         /**
          * What to paste into a prompt
-         * @description Return what to paste into a prompt: MEMORY.md, the last messages, what is remembered.
+         * @description Return text for a prompt: MEMORY.md, the last messages, and related memories.
          */
         post: operations["build_context"];
         delete?: never;
@@ -329,7 +329,7 @@ export interface paths {
         };
         /**
          * List context documents
-         * @description Return what documents there are, by name.
+         * @description Return the list of documents, by name.
          */
         get: operations["list_context_documents"];
         put?: never;
@@ -1501,7 +1501,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Return the `top_k` memories that best answer a query; None is 5, or what a budget holds. */
+            /** @description Return the `top_k` memories that best answer a query. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2223,7 +2223,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return what the extractor found in messages, and which, the newest extraction first. */
+            /** @description Return past extractions with the facts they found, newest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2609,7 +2609,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return what documents there are, by name. */
+            /** @description Return the list of documents, by name. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -2,9 +2,9 @@
 
 Theory. The worth of a set of sentences is the weight of the concepts that it says at least once,
 and how near it comes to each memory's vector (facility location). Both are monotone and submodular:
-a sentence adds less, the more is said already. So picking greedily, at each step the sentence that
-adds most for its length, covers the cluster (centrality) without repeating itself (diversity), and
-stops close to the best that the budget allows. (Lin and Bilmes, "A Class of Submodular Functions
+a sentence adds less, the more is said already. A greedy choice takes at each step the sentence that
+adds most for its length. It covers the cluster (centrality) without repetition (diversity), and
+comes close to the best that the budget allows. (Lin and Bilmes, "A Class of Submodular Functions
 for Document Summarization", 2011; concepts after Gillick and Favre, "A Scalable Global Model for
 Summarization", 2009.)
 
@@ -13,8 +13,9 @@ Rules beside that:
   of those that are the same word for word all but the first.
 - A decision or an outcome adds a quarter more. A question adds half: the answer is worth keeping.
 - A few words cost as much as six: a cheer is short, but says nothing on its own.
-- What has come to say less for its length than a third of what most do would only fill up, unless
-  it brings a fact: as long as there are facts to say and room to say them, they are said.
+- A sentence that adds, for its length, less than a third of what most do would only fill up the
+  summary, unless it brings a fact: as long as there are facts to say and room to say them, they are
+  said.
 - Of equals the choice is scattered over time, or it would all be from the beginning.
 - A sentence comes near with its share in what its memory says, or else a greeting would be the
   cheapest way to speak for a memory.
@@ -107,7 +108,7 @@ VECTOR_SHARE: Final = 0.1
 ANCHORS_MAX: Final = 200
 """Memories, evenly over time, whose vectors stand for all."""
 FACT_WEIGHT: Final = 1.0
-"""Of a fact, in stems of one memory."""
+"""Weight of a fact, in stems of one memory."""
 COMMON: Final = 5.0
 """The 5 of the weight above: the less, the sooner a stem counts as said by everybody."""
 READ_CHARACTERS_MAX: Final = 1_000
@@ -258,7 +259,7 @@ class Worth(NamedTuple):
 
 
 def worth(sentences: Sequence[str], memories: Ints, vectors: Vectors | None) -> Worth:
-    """Return what sentences are worth; `memories` tells whose each is, and so which vector."""
+    """Return the worth of sentences; `memories` tells whose each is, and so which vector."""
     said = concepts(sentences, memories.tolist())
     asks = np.array([sentence.endswith(_QUESTION_MARKS) for sentence in sentences])
     factors = np.where(asks, QUESTION_FACTOR, np.where(said.outcomes, OUTCOME_FACTOR, 1.0))
@@ -359,7 +360,7 @@ class _Picker:
         return layout.sentences + labels + marks
 
     def _gains(self) -> tuple[Floats, Floats]:
-        """Return what each sentence would add in concepts, and in nearness to the vectors."""
+        """Return the gain of each sentence in concepts, and in nearness to the vectors."""
         said = self._worth.said
         told = said.per_sentence(said.weights * self._unsaid)
         nearer = np.maximum(self._worth.nearness - self._near, 0.0).sum(axis=1)

@@ -1,8 +1,8 @@
 """A summary out of the memories' own sentences: no LLM, the same text every time.
 
-Theory. Of the sentences of all memories those are kept that together cover the cluster (`coverage`
-says how), in order of time and as they stand: nothing is worded anew, so nothing is made up. Two
-marks go in front of sentences, so that they still say who and when without their neighbours:
+Theory. A summary keeps the sentences that together cover the cluster (see `coverage`), in order of
+time and unchanged: nothing is worded anew, so nothing is made up. Two marks go in front of
+sentences, so that they still say who and when without their neighbours:
 
 - `[2025-08-02]` where the day changes, unless the cluster has only one: "yesterday" needs it;
 - the label of a memory, where it has one: `Ada: I moved to Porto.` for the second sentence of
@@ -45,7 +45,7 @@ SHARE_MAX: Final = 0.5
 MEMORIES_MAX: Final = 1_000
 SENTENCES_MAX: Final = 1_000
 CHARACTERS_MAX: Final = 2_000_000
-"""Of all memories together that are looked at, the same of each: 20,000 at 100 memories."""
+"""Characters to look at in all memories together, the same for each: 20,000 at 100 memories."""
 LONG_WORDS: Final = 60
 """The length to which a sentence is cut that is longer than the whole summary may be."""
 CLIP_BYTES_MIN: Final = 24
@@ -109,9 +109,9 @@ class _Page(NamedTuple):
     memories: list[int]
     """Of each sentence: which memory of the cluster it is of."""
     labels: list[str]
-    """Of each sentence's memory, "" for none."""
+    """Label of each sentence's memory, "" for none."""
     days: list[str]
-    """Of each sentence's memory, "" where the cluster has only one."""
+    """Day of each sentence's memory, "" if the cluster has only one."""
 
 
 def _read(cluster: Cluster, words_max: int) -> tuple[_Page, Layout, Worth]:

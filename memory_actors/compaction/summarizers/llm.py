@@ -6,8 +6,8 @@ how many of how many it sees, and from when to when.
 
 Memories come from people, tools and web pages, so what they say may be meant for the model. They
 are quoted: one JSON object a line (`quoting`), so that none can end the quotation, and the system
-prompt says that no instruction in them holds. That makes an injection harder, not impossible; what
-a summary says is as trustworthy as the memories it was made of.
+prompt says that no instruction in them holds. This makes an injection harder, but not impossible;
+what a summary says is as trustworthy as the memories it was made of.
 
 The answer is trimmed to whole sentences within `words_max`, heading included. Whether it is shorter
 than its originals is for the caller to see.
@@ -31,7 +31,7 @@ from memory_actors.compaction.summarizers.sentences import MARKER, count_words, 
 
 MEMORIES_MAX: Final = 50
 TEXT_CHARACTERS_MAX: Final = 1_000
-"""Of a memory in the prompt: 50 of them take some 12,000 tokens, which most models can read."""
+"""Characters of a memory in the prompt: 50 memories take about 12,000 tokens."""
 TEMPERATURE: Final = 0.3
 TOKENS_MAX: Final = 800
 """Of the answer: 500 English words take about 650."""

@@ -112,7 +112,7 @@ def checked_words_max(words_max: int) -> int:
 
 
 def checked_body(body: object, name: str) -> str:
-    """Return what a summariser made, without the space around it.
+    """Return a summariser's text without the surrounding space.
 
     :raises SummarizerError: it is no text, or an empty one.
     """

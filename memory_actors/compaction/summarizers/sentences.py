@@ -6,9 +6,9 @@ ends nothing after an abbreviation (`Dr.`), an initial (`J.`), the number of a l
 or before a small letter. Thai and its like mark no ends: a line of theirs is one sentence.
 
 Length is counted in words, so that one limit fits all scripts. A word is a run of characters
-without space; since nobody parts words in Chinese, Japanese or Thai, two characters of those are a
-word, and since encoded data has no spaces either, a longer run is a word for each 24 characters
-begun.
+without space; Chinese, Japanese and Thai are written without spaces, so two of their characters
+count as a word. Encoded data has no spaces either, so a longer run counts as one word for each 24
+characters begun.
 """
 
 import re
@@ -20,7 +20,7 @@ from typing import Final
 MARKER: Final = "…"
 """Stands where a sentence was cut."""
 WORD_CHARACTERS_MAX: Final = 24
-"""Of what counts as one word: few words of any language are longer."""
+"""Most characters that count as one word: few words of any language are longer."""
 
 _UNSPACED: Final = re.compile(
     "[\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

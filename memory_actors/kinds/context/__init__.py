@@ -78,7 +78,7 @@ class ContextKind(BaseKind[ContextState, Row]):
         return fold(state, events)
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {**super().decisions(), **DECISIONS, RestoreEntries: partial(restore, self.last)}
 
     def dump(self, state: ContextState) -> Dumped:
@@ -162,7 +162,7 @@ class ContextKind(BaseKind[ContextState, Row]):
         return (Passage(label(row.version), row.digest),) if row.archived else ()
 
     def passage_text(self, row: Row, _label: int, events: Events) -> str:
-        """Return what an archived entry says."""
+        """Return the text of an archived entry."""
         return self.content(row, events)
 
     def sources(self, row: Row) -> Sequence[int]:
@@ -170,7 +170,7 @@ class ContextKind(BaseKind[ContextState, Row]):
         return (row.version,) if row.archived else ()
 
     def content(self, row: Row, events: Events) -> str:
-        """Return what an entry says; of a heading, its title."""
+        """Return the text of an entry; of a heading, its title."""
         return entry_text(raw_of(row, events)) if row.heading is None else row.heading
 
     def data(self, row: Row, events: Events) -> dict[str, Any]:

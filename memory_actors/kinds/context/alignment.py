@@ -8,8 +8,8 @@ those, a block of the same sort that reads alike: it was edited. The rest came o
 A block's own text is not always how it shows beside its neighbours (markdown.py). Texts are
 compared with what shows; changes are made only where own texts would not show as the new one reads.
 
-What reads alike is measured on words, or on pairs of letters where there are few words: linear in
-the length, whatever the text.
+Similarity is measured on words, or on pairs of letters if there are few words: linear in the
+length, whatever the text.
 """
 
 import re
@@ -90,7 +90,7 @@ def changes_between(old: Sequence[Placed], new: Sequence[Placed]) -> list[BlockC
 
 
 def _own_texts(old: Sequence[Placed], new: Sequence[Placed]) -> list[str]:
-    """Return which texts blocks are to have: what they had, where that shows as the new one."""
+    """Return the new texts of blocks: a block keeps its text if that is shown as the new one."""
     own = {block.block_id: block.raw for block in old}
     was = {block.block_id: block.raw for block in as_shown(old)}
     wanted = [block.raw for block in new]

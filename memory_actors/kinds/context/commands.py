@@ -99,7 +99,7 @@ class DeleteEntry(Delete, frozen=True, kw_only=True):
 
 
 class TouchEntries(Command, frozen=True, kw_only=True):
-    """Say that entries were of use."""
+    """Mark entries as used."""
 
     memory_ids: tuple[str, ...]
 

@@ -178,9 +178,9 @@ def _who_goes(
     limits: Limits,
     keep: str | None,
 ) -> Collection[str]:
-    """Return who makes room: until enough is free or, if that cannot be, until it fits.
+    """Return the entries to archive until enough is free or, failing that, until it fits.
 
-    Nobody if it fits already, or never can.
+    The result is empty if it fits already, or never can.
     """
     budget = room.budget
     if fits(limits, budget.tokens_max, budget, text(blocks(new, document))):

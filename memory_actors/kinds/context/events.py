@@ -24,9 +24,9 @@ class ArchivedEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     memory_id: str
     digest: bytes
-    """Of the text that it is found by."""
+    """Digest of the text in the index."""
     section: Section | None = None
-    """None before the first heading."""
+    """The heading before it; None before the first heading."""
 
 
 # --- documents

@@ -15,11 +15,11 @@ these is a state; `step` takes it over a line.
 Joining. `parse` of a document's text gives just its blocks. Blocks that come from one text do so.
 But entries leave (an archive, a removal), come back and are edited, and then two stand side by side
 that never did: a paragraph behind an item that left its blank line with another, anything behind a
-fence that nobody closed. So a block shows as it must, not always as it is: with a blank line behind
-it, its fence closed, without the indentation that would make it a part of the item before. Its own
-text stays as it is; when its neighbours are back, so are the bytes. Its neighbours alone tell how a
-block must show, as a line that begins a block of its sort leads to the same state whatever went on
-before.
+fence that nobody closed. Therefore the shown form of a block may differ from its own text: with a
+blank line behind it, its fence closed, without the indentation that would make it a part of the
+item before. Its own text stays as it is; when its neighbours are back, so are the bytes. Its
+neighbours alone tell how a block must show, as a line that begins a block of its sort leads to the
+same state whatever went on before.
 """
 
 import re
@@ -78,7 +78,7 @@ class Start:
         return Start()
 
     def holds(self, _line: str) -> bool:
-        """Return whether a line that could begin something is inside of what goes on."""
+        """Return whether a line that could begin a block belongs to the current one."""
         return False
 
     def on(self, _line: str) -> tuple["Start", bool]:
@@ -106,7 +106,7 @@ class ListItem(Start):
         return ListItem(self._indent, spaced=True)
 
     def holds(self, line: str) -> bool:
-        """Hold what is indented more than the item; behind a blank line, by two at least."""
+        """Accept lines indented more than the item, after a blank line by two at least."""
         if self._spaced and not INDENTED.match(line):
             return False
         return len(line) - len(line.lstrip(" \t")) > self._indent
@@ -157,7 +157,7 @@ def shown(raws: Iterable[str]) -> list[str]:
 
 
 def state_behind(raw: str) -> Start:
-    """Return what goes on behind a text."""
+    """Return the state after a text."""
     state = Start()
     for line in LINES.findall(raw):
         state, _ = state.step(line)
@@ -213,7 +213,7 @@ def _without_leading_blanks(raw: str) -> str:
 def _unindented(raw: str) -> str:
     """Return a block that is no part of an item before it: its first line is not indented.
 
-    Where what was indented code would then be something else, it is escaped.
+    Indented code that would become another block is escaped.
     """
     body = raw.lstrip(" \t")
     if ITEM.match(raw) or FENCE.match(raw):
@@ -243,7 +243,7 @@ def entry_raw(text: str) -> str:
 
 
 def entry_text(raw: str) -> str:
-    """Return what an entry says: no list marker, indentation of continuations, final blank lines.
+    """Return the text of an entry: no list marker, indentation of continuations, final blank lines.
 
     Lines end in a line feed, however they ended.
     """
@@ -335,7 +335,7 @@ def _title(lines: list[str]) -> str | None:
 
 
 def _parts(raw: str) -> tuple[str, str, str, str]:
-    """Return what stands before an entry, its marker, what it says, and what stands behind it."""
+    """Split an entry into prefix, list marker, text and suffix."""
     text = raw.lstrip("\r\n")
     found = ITEM.match(text)
     marker = found[0] if found else ""

@@ -6,9 +6,9 @@ No rank ends in the lowest digit, so there is always one below it too.
 Which of the many ranks between two is taken decides how long ranks get. Digits are used three at a
 time, a level. At the end of all, and at the start of all, the next number of the first level is
 taken. In between, levels take turns: the second takes numbers from its low end, the third from its
-high end, and so on. So a run of insertions at the end of a section, or one at its start, uses up
-238,327 numbers of one level before ranks grow by three characters, where halving the gap each time
-would let them grow by a character every six insertions.
+high end, and so on. A run of insertions at the end of a section, or at its start, uses up 238,327
+numbers of one level before ranks grow by three characters. If each insertion halved the gap, ranks
+would grow by a character every six insertions.
 """
 
 from itertools import count

@@ -1,7 +1,7 @@
 """Limits of a document: refusals and, where that is asked for, entries that make room.
 
 Whoever decides counts the very text that the document would have, so writers that race cannot
-together pass a limit. What makes a document smaller, or leaves its size, is always let through: a
+together pass a limit. A change that shrinks a document, or keeps its size, is always accepted: a
 limit may have been lowered.
 """
 
@@ -81,7 +81,7 @@ def check_changes(
 ) -> None:
     """Refuse changes that no document can take: before they are carried out.
 
-    What archives on its way may bring twice what a document holds.
+    With `auto_archive`, a change may bring twice the capacity of a document.
 
     :raises QuotaExceededError: too many bytes or entries.
     """
@@ -197,7 +197,7 @@ def fewest(
 ) -> int | None:
     """Return how many of these entries, from the first, must go until a text is small enough.
 
-    None if all are not enough.
+    None if all together are too few.
     """
     found = bisect_left(
         range(len(rows) + 1), True, key=lambda gone: enough(without(state, document, rows[:gone]))

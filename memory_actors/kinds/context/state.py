@@ -41,14 +41,14 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     document: str
     rank: str
     raw: str | None
-    """Its exact text; None for an archived entry, whose text is in the log."""
+    """Its exact text; None for an archived entry: its text is in the log."""
     heading: str | None
     """The title of a heading, None for an entry."""
     pinned: bool
     touched_at_us: int
     """The time at which it was last added, edited, touched or restored."""
     digest: bytes = b""
-    """Of the text that an archived entry is found by."""
+    """Digest of the indexed text of an archived entry."""
     section: Section | None = None
     """The heading that an archived entry stood under."""
 
@@ -84,10 +84,10 @@ class ContextState(msgspec.Struct, frozen=True):
     entries: int = 0
     """Archived ones included, headings not."""
     size_bytes: int = 0
-    """Of all blocks and archived entries."""
+    """Bytes of all blocks and archived entries."""
     stored_bytes: int = 0
     living_bytes: int = 0
-    """Of the blocks, whose texts are in the state."""
+    """Bytes of the blocks: the state has their texts."""
 
 
 # --- fold
@@ -196,7 +196,7 @@ class _Draft:
         return pages.blocks.get(memory_id) or pages.archived.get(memory_id)
 
     def _put(self, row: Row | None, now_us: int | None) -> None:
-        """Put a row in the place of the one with its id; None for `now_us` is no change of text."""
+        """Replace the row with the same id; `now_us` is None if the text stays the same."""
         if row is None:
             return
         self._drop(row.memory_id, None)
@@ -225,7 +225,7 @@ class _Draft:
         self._living_bytes += 0 if row.archived else sign * row.size_bytes
 
     def finish(self) -> ContextState:
-        """Return what has become of the state."""
+        """Return the new state."""
         for name, pages in self._open.items():
             self._documents[name] = pages.finish()
         return ContextState(
@@ -293,7 +293,7 @@ def _marked(
 
 
 def place(row: Row) -> tuple[str, str]:
-    """Return what rows of a document are sorted by."""
+    """Return the sort key of a document's rows."""
     return row.rank, row.memory_id
 
 

@@ -112,7 +112,7 @@ class EntityKind(BaseKind[Entities, Row]):
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {
             **super().decisions(),
             AddEntity: decide.add,

@@ -23,7 +23,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     text: str
     size_bytes: int
     digest: bytes
-    """Of `phrasing.observation_text`, with the name as the entity has it."""
+    """Digest of `phrasing.observation_text`, with the entity's name."""
 
 
 # --- entities
@@ -39,7 +39,7 @@ class EntityAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     digest: bytes
     """Of `phrasing.name_text`."""
     size_bytes: int
-    """Of name, type and observations."""
+    """Bytes of name, type and observations."""
     occurred_at_us: int
     observations: tuple[Observation, ...] = ()
     metadata: dict[str, Any] = {}

@@ -1,12 +1,13 @@
 """The relationships of one user as a graph: who is linked to whom, by what, and when.
 
-An edge is found from either endpoint: entity -> relation -> the other -> ids of relationships.
-Each level is a persistent map, so adding an edge costs the logarithm of what the entity has
-already, a hub of ten thousand included, and a reader keeps the graph that it began with.
+An edge is found from either endpoint: entity -> relation -> the other -> ids of relationships. Each
+level is a persistent map. Adding an edge costs the logarithm of the entity's edges, even for a hub
+of ten thousand, and a reader keeps the graph that it began with.
 
-Where one fact follows another ten thousand times, a new one must not look at all of them: what has
-no end yet is linked once more on its own, beside the latest end of the others. What begins after
-that has to do with the former only. The latest end is a bound: it stays when its relationship goes.
+If an entity has ten thousand facts in a row, a new one must not look at all of them: what has no
+end yet is linked once more on its own, beside the latest end of the others. A relationship that
+begins later only needs those without an end. The latest end is a bound: it stays when its
+relationship goes.
 
 Validity is half-open, [from, to): the moment a fact ends is the moment the next one may begin. One
 that ends where it begins is never valid: it was contradicted at once, and is kept as a record.
@@ -42,14 +43,14 @@ _NONE: Map[str, Any] = Map()
 
 
 def name_key(name: str) -> str:
-    """Return what two spellings of one name have in common."""
+    """Return the form that two spellings of one name share."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
 @lru_cache(maxsize=1024)  # relations are few, and asked for several times by each event
 def relation_key(relation: str) -> str:
-    """Return what two spellings of one relation have in common: works_at, "Works at"."""
+    """Return the form that two spellings of one relation share: works_at, "Works at"."""
     return name_key(relation.replace("_", " "))
 
 
@@ -57,7 +58,7 @@ def relation_key(relation: str) -> str:
 
 
 class RelationshipRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
-    """A relationship without its text. What it says was true from `occurred_at_us` on."""
+    """A relationship without its text. It is true from `occurred_at_us` on."""
 
     source_id: str
     relation: str
@@ -163,7 +164,7 @@ class GraphDraft:
             _unlink(self.unended, row.outward, row.memory_id)
 
     def finish(self) -> Graph:
-        """Return what has become of the graph."""
+        """Return the new graph."""
         return Graph(
             self.held.finish(),
             self.outgoing.finish(),
@@ -214,7 +215,7 @@ def alike(
 ) -> list[RelationshipRow]:
     """Return the relationships of a source by one relation, to one target or to any.
 
-    Those that are over by `since_us` may be missing.
+    The result may lack those that ended by `since_us`.
     """
     key = relation_key(relation)
     over_us = graph.ended_us.get(source_id, _NONE).get(key, since_us)

@@ -1,10 +1,10 @@
 """The commands of relationships, and what each of them decides.
 
-What was true stays on record: a new fact that contradicts an old one ends it, and erases nothing.
-Two relationships contradict each other if they are between the same two by the same relation, or,
-where the new one is said to be exclusive, from the same source by the same relation. The one that
-begins later is true from then on, in whatever order they are said. The end of a known relationship
-may only move to an earlier time: so no two that contradict each other come to overlap.
+Past relationships stay on record: a new fact that contradicts an old one ends it, and erases
+nothing. Two relationships contradict each other if they are between the same two by the same
+relation, or, where the new one is said to be exclusive, from the same source by the same relation.
+The one that begins later is true from then on, in whatever order they are said. The end of a known
+relationship may only move to an earlier time: so no two that contradict each other come to overlap.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ A = TypeVar("A", bound=RelationshipAdded)
 
 
 class Relate(Add, frozen=True, kw_only=True):
-    """Say that a relationship is true from a time on.
+    """Add a relationship that is true from a time on.
 
     One that says the same and is true at that time is brought up to date instead.
     """
@@ -158,7 +158,7 @@ def placed(added: A, graph: Graph) -> A:
 
 
 def _true_at(rows: Sequence[RelationshipRow], time_us: int) -> list[RelationshipRow]:
-    """Return those that are true at a time, in an order that does not depend on hashes."""
+    """Return the relationships that are true at a time, in an order independent of hashes."""
     found = [row for row in rows if valid_at(row, time_us)]
     return sorted(found, key=lambda row: (row.version, row.memory_id))
 
@@ -180,7 +180,7 @@ def _say_again(
 def _changed(
     new: RelationshipAdded, row: RelationshipRow, state: Entities
 ) -> list[RelationshipUpdated]:
-    """Return what a relationship becomes by being said again; what is left out stays."""
+    """Return the update of a relationship that is stated again; what is left out stays."""
     fact = None if new.digest == row.digest else new.fact
     metadata = merged(row.metadata, new.metadata)
     pinned = changed_pin(new.pinned or None, row)
@@ -208,7 +208,7 @@ def _with_fact(
 
 
 def _endings(new: RelationshipAdded, row: RelationshipRow, graph: Graph) -> list[RelationshipEnded]:
-    """Return what ends when a known relationship is said again, maybe with an end of its own."""
+    """Return the endings that follow from stating a known relationship again."""
     endings = []
     if new.valid_to_us is not None and _ends_after(row, new.valid_to_us):
         endings.append(RelationshipEnded(memory_id=row.memory_id, valid_to_us=new.valid_to_us))

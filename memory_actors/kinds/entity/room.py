@@ -1,7 +1,8 @@
 """Room for entities and relationships: what a decision needs, and what may go for it.
 
 Entities make room among entities: the oldest tenth goes, each with all its relationships.
-Relationships make room among relationships. What is pinned stays, and so do both its endpoints.
+Relationships make room among relationships. Pinned ones stay, with both endpoints of a pinned
+relationship.
 """
 
 from collections.abc import Callable
@@ -26,11 +27,11 @@ class Room(NamedTuple):
     size_bytes: int = 0
     """The bytes that are added."""
     whole_bytes: int | None = None
-    """Of what is written, if it takes the place of something."""
+    """Bytes of the written memory, if it replaces another."""
 
 
 Victims: TypeAlias = Callable[[Entities, Room], tuple[str, ...] | None]
-"""A function from the room that lacks to the ids that go for it; None if it cannot be made."""
+"""A function from the room that lacks to the ids that go for it; or None if there is not enough."""
 
 
 def make_room(

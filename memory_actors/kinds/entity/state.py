@@ -1,8 +1,8 @@
 """Entities and relationships as they are now: rows without observations and facts, and their fold.
 
 An entity's texts are spread over the events that told them: each observation knows its label and
-its digest. A relationship's text is in one event. What an entity's row says of stored bytes is the
-sum of all events about it since it was there.
+its digest. A relationship's text is in one event. The stored bytes of an entity's row are the sum
+of all events about it since it began.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ class EntityRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
     name: str
     type: str
     digest: bytes
-    """Of the text of its name."""
+    """Digest of the text of its name."""
     observations: tuple[ObservationRow, ...]
     pinned: bool
 
@@ -86,7 +86,7 @@ class Entities(msgspec.Struct, frozen=True):
 
 
 def place(row: EntityRow) -> tuple[str, str]:
-    """Return what an entity is found by: its name and its type, however they are spelled."""
+    """Return the key that finds an entity: its name and its type, however they are spelled."""
     return name_key(row.name), name_key(row.type)
 
 
@@ -99,7 +99,7 @@ def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
 
 
 def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
-    """Return what the state would be after events that have no place in the log yet."""
+    """Return the state after events that have no place in the log yet."""
     return fold(state, tentative(events))
 
 

@@ -1,9 +1,9 @@
 """Episodic memory: what an agent set out to do, the steps it took, and what came of it.
 
-An episode is running until it is finished, done or failed. Of its steps it keeps a limited number:
-the first, the last and those with an error stay longest. Each agent has a limited number of
-episodes: the next one takes the place of its oldest finished one, those that failed last, for they
-teach the most. What is running goes only with leave, and what is pinned never.
+An episode is running until it is finished, done or failed. It keeps a limited number of steps: the
+first, the last and those with an error stay longest. Each agent has a limited number of episodes:
+the next one takes the place of its oldest finished one, those that failed last, for they teach the
+most. Running episodes leave only with permission, pinned ones never.
 
 Compaction may put summaries in the place of an agent's old episodes that have ended.
 """
@@ -229,7 +229,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {
             **super().decisions(),
             StartEpisode: self._start,
@@ -312,7 +312,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     def _room_by_count(
         self, command: StartEpisode, state: Episodic, limits: Limits
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what leaves the agent by itself for one more episode, and what is pruned for it.
+        """Return the evicted and the pruned episodes that make room for one more.
 
         By itself only one goes: an agent that is above a limit which was lowered loses nothing more
         without leave.
@@ -339,7 +339,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         limits: Limits,
         gone: set[str],
     ) -> tuple[str, ...]:
-        """Return what has to be pruned, besides what is `gone`, for an episode to fit by size."""
+        """Return the episodes to prune besides `gone`, for an episode to fit by size."""
         held = state.held
         freed = sum(held.rows[memory_id].size_bytes for memory_id in gone)
         over = held.size_bytes - freed + size_bytes - limits.episodic_bytes
@@ -412,7 +412,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     def told(self, row: Row, events: Events) -> str:
         """Return an episode as a summariser reads it: as people do, within a limit.
 
-        Where it is longer, steps are left out: the older ones first, those with an error last.
+        A longer episode leaves out steps: the older ones first, those with an error last.
         """
         ends = [f"Goal: {goal_of(events[row.version].data)}", self._result_line(row, events)]
         goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)

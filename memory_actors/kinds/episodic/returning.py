@@ -52,7 +52,7 @@ def returning(life: Life[Row], steps_max: int) -> tuple[Row, list[RowEvent]]:
         origins=_origins_of_goal(life.events),
     )
     told: list[RowEvent] = [
-        # What this step evicted in its time, the restored episode names already.
+        # The restored episode already names the steps that this step evicted.
         _said_again(events[version_of(step.label)], evicted=())
         for step in row.steps
     ]

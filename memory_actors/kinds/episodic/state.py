@@ -1,7 +1,7 @@
 """Episodes as they are now: the row of one, what each event makes of it, and all of a user's.
 
-A step leaves the row because an event names it; `leaving` says which to name. What an event says of
-an episode that is not there is passed over: see kinds/compacting.py for why.
+A step leaves the row because an event names it; `leaving` says which to name. A fold skips events
+about an episode that is missing: see kinds/compacting.py for why.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     """A text of an episode, without the text."""
 
     label: int
-    """Of its passage, and so of the event that has it."""
+    """Label of its passage, and so of the event that has it."""
     digest: bytes
     size_bytes: int
     stored_bytes: int
@@ -66,14 +66,14 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     goal: Text
     steps: tuple[StepRow, ...] = ()
     result: Text | None = None
-    """None while it runs, and where it ended without words."""
+    """The result, or None while it runs and if it ended without a text."""
     evicted: tuple[StepMarker, ...] = ()
     """The steps that left last, in the order they left."""
     steps_evicted: int = 0
 
     @property
     def digest(self) -> bytes:
-        """Of its goal, or of all that a summary says."""
+        """Digest of its goal, or of the whole text of a summary."""
         return self.goal.digest
 
     @property
@@ -186,9 +186,9 @@ def _resized(row: Row, **fields: Any) -> Row:
 
 
 def leaving(older: Sequence[StepRow], steps_max: int) -> list[StepRow]:
-    """Return which of the `older` steps leave, for them and the newest to keep to a limit.
+    """Return the `older` steps to evict, so that they and the newest keep to a limit.
 
-    Of those between the first and the newest the oldest leaves, errors last; then the first.
+    The oldest steps after the first leave first, those with an error last; then the first.
     """
     over = len(older) + 1 - steps_max
     in_order = sorted(older, key=lambda step: (step is older[0], step.failed))
@@ -196,7 +196,7 @@ def leaving(older: Sequence[StepRow], steps_max: int) -> list[StepRow]:
 
 
 def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
-    """Return what is left of steps that leave."""
+    """Return the markers of evicted steps."""
     return tuple(StepMarker(step.number, step.sha256, step.snippet) for step in steps)
 
 

@@ -9,9 +9,9 @@ counted, listed, deleted and pruned like any other, but never compressed or rewo
 A newer fact may say that older ones hold no more. Which ones is found outside
 (memory_actors/search/superseding/): that needs vectors and texts. Here it is recorded, if both are
 still what was compared. Nothing goes: the older memory keeps a mark, which counts as long as the
-newer one lives and says the same. So deleting or rewording the newer one undoes it, and bringing
-that back brings the mark back. A memory that was reinstated is left alone until it is reworded
-itself. Where the newer one goes into a summary, the summary takes its place.
+newer one lives and says the same. Deleting or rewording the newer one therefore undoes it, and
+restoring that memory restores the mark. A memory that was reinstated is left alone until it is
+reworded itself. If the newer one is compressed, its summary takes its place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -122,7 +122,7 @@ class DeleteMemory(Delete, frozen=True, kw_only=True):
 class RestoreMemories(Restore, frozen=True, kw_only=True):
     """Bring back memories that were pruned, deleted or compressed, and summaries that have gone.
 
-    Of memories that live, those that were superseded are said to hold all the same.
+    Living memories that were superseded are marked as current again.
     """
 
 
@@ -140,7 +140,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     """Two memories as they were compared."""
 
     memory_id: str
-    """Of the one that holds no more."""
+    """Id of the superseded memory."""
     superseded_by_id: str
     older_digest: bytes
     newer_digest: bytes
@@ -167,14 +167,14 @@ def duplicate_of(
     state: LongTerm,
     first: Mapping[Identity, MemoryAdded] = MappingProxyType({}),
 ) -> str | None:
-    """Return the memory that stands for one which is not to be added beside it.
+    """Return the id of the memory that a new one duplicates, or None.
 
-    It lives, or is the `first` of the command that says so. One that was superseded does not stand
-    for what is said again after that: it was true until then, and is true anew.
+    It exists already, or is the `first` of the command with this text. A superseded memory is no
+    duplicate of a later statement, which makes it true again.
     """
     if command.on_duplicate == "keep" or memory.memory_id in command.distinct:
         return None
-    # Of a memory from before texts were normalised the digest is that of the text as it is.
+    # Memories from before texts were normalised have the digest of the exact text.
     asked = [memory, msgspec.structs.replace(memory, same=b"")] if memory.same else [memory]
     for one in asked:
         for known in state.named(one):
@@ -196,8 +196,8 @@ def _stands_for(known: Row | MemoryAdded, memory: MemoryAdded) -> bool:
 def is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: LongTerm) -> bool:
     """Say whether a memory says again what a newer one has spoken against, and may do so.
 
-    What was said before that newer one says nothing new, and whom less is believed than it may not
-    speak against it by saying the same once more.
+    Repeating an older claim adds nothing; a less trusted source may not override a more trusted
+    one.
     """
     newer = next(iter(newer_ones(row, state.held.rows)), None)
     if newer is None or max(memory.occurred_at_us, memory.last_seen_us) < age(newer)[0]:
@@ -255,7 +255,7 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
         return LongTerm(held=held, pruned=dumped.pruned, summaries=summaries)
 
     def in_one_piece(self, state: LongTerm) -> LongTerm:
-        """Return the same state with all rows packed, in less room. Slow: for a thread."""
+        """Return the same state with all rows packed, to save memory. Slow: for a thread."""
         return replace(state, held=replace(state.held, rows=state.rows.in_one_piece()))
 
     def over(self, now: LongTerm, then: LongTerm, packed: LongTerm) -> LongTerm:
@@ -265,7 +265,7 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:
-        """Return what turns a command of each type into events."""
+        """Return the decision function for each command type."""
         return {
             **super().decisions(),
             AddMemories: self._add,
@@ -389,17 +389,17 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
         return cut.passages(self.content(row, events), row.role)[index_of(passage_label)]
 
     def data(self, row: Row, events: Events) -> Any:
-        """Return what a summary was made of; None for any other memory."""
+        """Return the data of a summary; None for other memories."""
         return self.summary_data(row, events) if row.original_count else None
 
 
 def _added_or_seen(
     command: AddMemories, state: LongTerm
 ) -> tuple[list[MemoryAdded | MemorySeen], set[str]]:
-    """Return what becomes of the memories, in their order, and whom they need to stay for it.
+    """Return the events for the new memories, in order, and the memories that must stay for them.
 
-    Nothing becomes of one that is skipped: the one that stands for it stays. Nor of one that was
-    added before under an id of the caller's own, even if deleted since.
+    A skipped memory has no event: the one that it duplicates stays. Neither has one that was added
+    before under an id of the caller's own, even if deleted since.
     """
     events: list[MemoryAdded | MemorySeen] = []
     needed: set[str] = set()

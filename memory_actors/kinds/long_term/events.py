@@ -17,7 +17,7 @@ class Superseded(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=
 
     by: str
     digest: bytes
-    """Of the newer memory's text, as it was."""
+    """Digest of the newer memory's text at that time."""
     at_us: int
     """The time at which the log got it."""
 
@@ -30,14 +30,14 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     content: str
     size_bytes: int
     digest: bytes
-    """Of the text that is indexed: where derived data (its vector) is found."""
+    """Digest of the indexed text: where derived data (its vector) is found."""
     occurred_at_us: int
     metadata: dict[str, Any] = {}
     session_id: str | None = None
     role: str | None = None
     pinned: bool = False
     same: bytes = b""
-    """Digest of the same text normalised, where that is another one: see decide.py."""
+    """Digest of the same text normalised, where that is another one: see `duplicate_of`."""
     times_seen: int = 1
     """The number of times it was said: more than one if it comes from elsewhere, or comes back."""
     last_seen_us: int = 0
@@ -98,10 +98,10 @@ class MemorySuperseded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A newer memory gives the same attribute of the same thing another value."""
 
     memory_id: str
-    """Of the one that holds no more."""
+    """Id of the superseded memory."""
     superseded_by_id: str
     digest: bytes
-    """Of the text of the newer one: the event counts as long as it says that."""
+    """Digest of the newer memory's text: the event counts as long as it says that."""
     similarity: float
     """Cosine of the two."""
     evidence: str

@@ -1,6 +1,6 @@
 """The living long-term memories, summaries among them, and how events change them.
 
-What an event says of a memory that is not there is passed over: see kinds/compacting.py for why.
+A fold skips events about a memory that is missing: see kinds/compacting.py for why.
 
 Two memories say the same if their texts are the same after `phrasing.normalised`, with who says
 them, in the same session and with the same metadata: else each knows something that the other does
@@ -38,7 +38,7 @@ Identity: TypeAlias = tuple[bytes, str | None, bytes]
 
 
 def identity(one: Any) -> Identity:
-    """Return what is the same of those that say the same as a row, or a `MemoryAdded`."""
+    """Return the key that duplicates share, for a row or a `MemoryAdded`."""
     told = msgspec.json.encode(one.metadata, order="sorted") if one.metadata else b""
     return one.same or one.digest, one.session_id, told
 
@@ -100,7 +100,7 @@ def changed(row: Row, recorded: Recorded[Any]) -> Row:
     """Return a row after an event about it alone."""
     event = recorded.data
     if isinstance(event, MemoryUpdated):
-        # What it says now was said once.
+        # The new text was said once.
         parts = () if event.content is None else passages.digests(event.content, row.role)
         said = {"times_seen": 1, "last_seen_us": 0, "superseded": (), "settled": False}
         said |= {"digest": event.digest, "same": event.same, "digests": parts}
@@ -138,7 +138,7 @@ class Dumped(msgspec.Struct, frozen=True):
 
 
 def age(row: Row) -> tuple[int, int]:
-    """Return what orders memories by when they were last true, then by when they were said."""
+    """Return the sort key of memories: by the time they were last true, then by their version."""
     return _true_since_us(row), row.version
 
 
@@ -149,7 +149,7 @@ def _true_since_us(row: Row) -> int:
 def newer_ones(row: Row, rows: Mapping[str, Row], as_of_us: int | None = None) -> list[Row]:
     """Return the living memories that say otherwise, the newest first, as known at a time.
 
-    Of those that are true since the same time the one that was recorded last is the newest. Their
+    Among memories that are true since the same time, the one recorded last is the newest. Their
     versions do not tell: one that went and came back has a later version than it had.
     """
     found = [

@@ -1,10 +1,11 @@
 """Work on a closed store in a process of its own.
 
-LMDB can end the process that reads a damaged tree (SIGBUS, SIGSEGV, an assertion). So a child
-reads, and tells its parent by lines of JSON how far it is, and at last what came of it: a result,
-or an error of the log, which is raised again by its name. A child that ends early has told neither:
-if it crashed, the file is damaged; if it ended in another way (a module that it cannot import, the
-system's OOM killer), it was the reader that failed, and that says nothing about the file.
+LMDB can end the process that reads a damaged tree (SIGBUS, SIGSEGV, an assertion). Therefore a
+child reads, and reports its progress and finally its answer to its parent in lines of JSON: a
+result, or an error of the log, which is raised again by its name. A child that ends early has told
+neither: if it crashed, the file is damaged; if it ended in another way (a module that it cannot
+import, the system's OOM killer), it was the reader that failed, and that says nothing about the
+file.
 """
 
 import signal
@@ -89,7 +90,7 @@ def _told(lines: IO[bytes], progress: Progress | None) -> Any:
 
 
 def _early_end(code: int) -> Exception:
-    """Return what to raise about a child that has ended without an answer."""
+    """Return the error for a child that ended without an answer."""
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if -code in _CRASHES:
         return ChildDied(how)

@@ -1,7 +1,7 @@
 """Copies of closed stores: from an export, to a database, and of what is whole of a damaged one.
 
-The log copies its own events (eventlog/upkeep). Beside it lie API keys, the key of hashed recalls
-and the time of the last compaction by schedule, which go along; vectors and indexes are made again.
+The log copies its own events (eventlog/upkeep). API keys, the key of hashed recalls and the time of
+the last scheduled compaction are copied too; vectors and indexes are made again.
 """
 
 import asyncio
@@ -155,14 +155,14 @@ def _settings(directory: Path) -> dict[str, bytes]:
     return {name: read_bytes(path) for name, path in found.items() if path.exists()}
 
 
-# --- of a damaged one, in a process of its own: a child reads the damaged files, counts the totals
-# over all users anew from what was kept, and tells what it left behind.
+# --- of a damaged one, in a process of its own: a child reads the damaged files, recounts the
+# totals over all users from the kept events, and reports the losses.
 
 
 def repair_store(
     source: str | Path, target: str | Path, *, key_file: str | Path | None = None
 ) -> RepairReport:
-    """Write what is whole of the store in `source` to a new one in `target`. Blocks.
+    """Copy the readable data of the damaged store in `source` to a new store in `target`. Blocks.
 
     `source` must be closed, and is not changed. The report says what was left behind, by the ids of
     streams: look at it before you use the new store. `key_file` has the keys of an encrypted store;
@@ -174,7 +174,8 @@ def repair_store(
     :raises UnknownEvent: another version made it.
     :raises KeysUnavailable: it is encrypted, and its keys are missing or not to be used.
     :raises CorruptLog: nothing of it can be read, or its files end the process that reads them.
-    :raises DiskFull, StorageFailed: there is nothing of the new store.
+    :raises DiskFull: the disk is full; no new store remains.
+    :raises StorageFailed: a write failed; no new store remains.
     :raises ReaderFailedError: the child failed by itself; that says nothing about `source`.
     """
     keys = default_key_file(source) if key_file is None else key_file
@@ -187,7 +188,7 @@ def repair_store(
 
 
 async def _totals(directory: Path, keys: Keys | None) -> dict[str, int]:
-    """Return what all users of a store add to the totals, those whose key is gone left out."""
+    """Return the summed totals of all users of a store, without users whose key is deleted."""
     summed = Summed()
     async with open_log(directory, keys) as log:
         for stream in filter(is_user_stream, await log.streams()):

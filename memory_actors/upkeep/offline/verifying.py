@@ -2,21 +2,21 @@
 
 A child reads (child.py), for a damaged file can end whoever does. If it crashes, that is a finding.
 
-Beside what the log checks of itself (`EventLog.verify`), the child replays every user: a state that
-begins with the snapshot must be the one that begins with nothing, and the totals over all users
-must be the sum of their states.
+The log checks itself (`EventLog.verify`), and the child replays every user: a state that begins
+with the snapshot must be the one that begins with nothing, and the totals over all users must be
+the sum of their states.
 
 A store that is encrypted is verified without its keys where they are not given and not beside it:
-checksums, chains and archive, but no state. So it is with a user whose key is gone.
+checksums, chains and archive, but no state. The same applies to a user whose key was deleted.
 
-Index files and vectors are derived. What is damaged of them is put aside at the next activation and
-made again, so nothing of it is ever served; but a disk that damages one file damages others, and
-words that are not those of their text are a fault of ours. So both are compared with the states:
+Index files and vectors are derived. At the next activation, damaged ones are moved aside and
+rebuilt, so they are never served; but a disk that damages one file damages others, and words that
+are not those of their text are a fault of ours. Therefore both are compared with the states:
 
 - a file of words or a graph that is there must be whole. The words of each passage must be those
   of its text in the log, and every label one that its user has had;
-- an embedding must be whole, and its vector of unit length. Of what is encrypted the checksum alone
-  is looked at.
+- an embedding must be whole, and its vector of unit length. If it is encrypted, only the checksum
+  is checked.
 
 A file may be older than the state, for it is written when a user leaves memory: passages that have
 come or gone since are no finding.
@@ -99,14 +99,15 @@ def verify_store(
 
     Blocks. `progress(done, total)` is called in this thread. With `against`, heads that were
     published, also whether history up to them is unchanged. `key_file` has the keys of an encrypted
-    store; None: they are in `<directory>.keys`, or there are none. Where nobody may write to the
-    directory, a copy in a temporary directory is verified.
+    store; None: they are in `<directory>.keys`, or there are none. If the directory is read-only, a
+    copy in a temporary directory is verified.
 
     :raises DiskFull: there is no room for that copy.
     :raises LogLocked: it is open.
     :raises LogUnavailable: it cannot be opened.
     :raises UnknownEvent: another version made it.
-    :raises EncryptionMismatch, KeysUnavailable: the keys are not its own, or not to be used.
+    :raises EncryptionMismatch: the keys are not its own, or not to be used.
+    :raises KeysUnavailable: the keys are not its own, or not to be used.
     :raises ReaderFailedError: the child failed by itself; that says nothing about the store.
     """
     keys = known_key_file(directory, key_file)
@@ -265,7 +266,7 @@ class IndexCheck:
             yield Finding(0, "", f"{why}, in row {row.hex()[:12]}: it is made anew")
 
     async def of_user(self, stream: str, state: UserState, version: int) -> list[Finding]:
-        """Return what is wrong with what is derived of a user in this state."""
+        """Return the findings in a user's derived data, compared with this state."""
         found: list[Finding] = []
         for kind in KINDS:
             places = {
@@ -332,7 +333,7 @@ Counted: TypeAlias = Mapping[int, Mapping[str, int]]
 
 
 def _words_in(path: Path, owner: Owner) -> Counted | None:
-    """Return what is in a file, None if it is not whole; nothing of one of an older recipe."""
+    """Return a file's words: None if it is damaged, empty if its recipe is older."""
     file = read_whole(path, owner)
     if file is None:
         return None

@@ -102,7 +102,7 @@ class ContextDocument(ContextWriting):
         return await self._changed(self.name, "remove", command, (entry_id,))
 
     async def touch(self, *entry_ids: str) -> ContextReceipt:
-        """Say that entries were of use: the stalest are archived first.
+        """Mark entries as used: the stalest are archived first.
 
         :raises NotFoundError: one of them is not there.
         """
@@ -162,8 +162,8 @@ class ContextDocument(ContextWriting):
 
         Stalest is least recently added, edited, touched or read; pinned ones stay unless named.
         `free` is which part of what is there is to go, from 0.3 to 0.5. A document of which that
-        part of the soft limit is free anyway stays as it is. Where nothing went, or less than 0.3,
-        the receipt's `warning` says why.
+        part of the soft limit is free anyway stays as it is. If nothing was archived, or less than
+        0.3, the receipt's `warning` gives the reason.
 
         :raises NotFoundError: there is no such document or entry.
         """
@@ -278,9 +278,9 @@ class ContextDocument(ContextWriting):
         ]
 
     async def synced(self, label: str = "") -> tuple[tuple[str, bytes], ...] | None:
-        """Return what `note_synced` noted last; None if it never did, or last under another label.
+        """Return the base that `note_synced` recorded last, or None if it has another label.
 
-        What one file lacks was not removed from another: a base is good for its own file only.
+        A line missing in one file was not deleted in another: a base is good for its own file only.
         """
         state = await self._scope.state()
         document = state.context.documents.get(self.name)

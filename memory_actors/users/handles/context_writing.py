@@ -224,7 +224,7 @@ class ContextWriting(Handle):
         )
 
     def _after(self, _command: Command) -> After:
-        """Return what indexes new entries of an archive: any change may have to make room."""
+        """Return the function that indexes archived entries: any change may archive some."""
         return self._index_archived
 
     async def _index_archived(self, live: LiveUser, reply: Reply) -> str | None:
@@ -302,7 +302,7 @@ def checked_raw(raw: object) -> str:
 
 
 def _checked_block(data: object) -> BlockData:
-    """Return what an export says of a block.
+    """Return the validated data of an exported block.
 
     :raises InvalidInputError: it is no block, or the heading that it stood under is none.
     """

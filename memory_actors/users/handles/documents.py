@@ -65,7 +65,7 @@ class Documents(Handle):
     ) -> Receipt:
         """Put a document under a key of a collection, in place of the one that is there.
 
-        It expires after `ttl_s` seconds; None is the default of the settings.
+        It expires after `ttl_s` seconds; by default (None) the settings decide.
 
         Without a key it is kept under its own memory id. `metadata` and `pinned` None keep what
         was. With `auto_prune` the oldest tenth of all documents makes room if there is none.
@@ -221,7 +221,7 @@ class Documents(Handle):
 def _chosen(
     rows: Sequence[Row], values: Sequence[Any], matches: Predicate | None, by: SortKey | None
 ) -> list[Valued]:
-    """Return what matches, in order. Slow for many: in a thread."""
+    """Return the matching documents, sorted. Slow for many: in a thread."""
     found = list(zip(rows, values, strict=True))
     if matches is not None:
         found = [one for one in found if matches(one[1])]

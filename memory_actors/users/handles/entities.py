@@ -46,7 +46,7 @@ RELATIONSHIPS = 1  # which of the kind's quotas a relationship counts for
 class EntityGraph(Handle):
     """A graph of at most 5,000 entities and 10,000 relationships by default.
 
-    Where an entity is asked for, its id or its name will do. Times are when something was true.
+    Arguments for an entity take its id or its name. Times are when something was true.
     """
 
     kind: ClassVar[Kind] = entity.KIND
@@ -124,12 +124,12 @@ class EntityGraph(Handle):
         pinned: bool = False,
         auto_prune: bool | None = None,
     ) -> Receipt:
-        """Say that one entity relates to another from a time on (None: from now).
+        """Relate one entity to another from a time on (None: from now).
 
         `exclusive` says that the source has one such relationship at a time: those that contradict
-        this one then end when it begins. None looks the relation up in
-        `Settings.exclusive_relations` (lives_in, works_at, …). What is true already is brought up
-        to date, not said twice. `fact` puts it in words that are found by meaning.
+        this one then end when it begins. By default (None), `Settings.exclusive_relations` decides
+        (lives_in, works_at, …). A relationship that is already true is updated, not duplicated.
+        `fact` puts it in words that are found by meaning.
 
         :raises NotFoundError: one of the entities is not there: add it first.
         :raises QuotaExceededError: too many relationships (`auto_prune` lets the oldest tenth go).
@@ -171,7 +171,7 @@ class EntityGraph(Handle):
         return self._receipt_of_put(new.memory_id, was, row, written, RELATIONSHIPS)
 
     async def end(self, relationship_id: str, at: Time | None = None) -> Receipt:
-        """Say that a relationship ended at a time (None: now). It stays, as a thing of the past.
+        """End a relationship at a time (None: now). It stays, as a thing of the past.
 
         :raises NotFoundError: there is no such relationship.
         """
@@ -254,7 +254,7 @@ class EntityGraph(Handle):
     ) -> list[Neighbour]:
         """Return the entities within `depth` relationships, the nearest first.
 
-        What is true at `as_of` (None: now) is followed; with `ended`, what was ever true.
+        It follows relationships that are true at `as_of` (None: now), with `ended` all.
         """
         way, count = check_choice(direction, DIRECTIONS, "direction"), check_count(limit, "limit")
         check_count(depth, "depth")

@@ -53,8 +53,8 @@ class EpisodeSummaryData(SummaryData, frozen=True, kw_only=True):
 class Episodes(Summarized):
     """Episodes by agent, at most 1,000 each and 50 steps kept of each by default.
 
-    Of a longer episode the first step, the last and those with an error are kept, and the newest of
-    the rest. When an agent has too many episodes, its oldest finished one leaves, failed ones last.
+    A longer episode keeps its first step, its last, those with an error, and the newest of the
+    rest. When an agent has too many episodes, its oldest finished one leaves, failed ones last.
     """
 
     kind: ClassVar[CompactedKind] = episodic.KIND

@@ -101,8 +101,8 @@ class New(NamedTuple):
 class Handle(metaclass=ABCMeta):
     """Reads, adds, changes and deletes memories of one kind for one user.
 
-    Its public methods are operations. Those of every kind (`_add`, `_update`, `_delete`,
-    `_restoring`) are called by `UserMemory`, which finds the kind of a memory.
+    Its public methods are operations. `UserMemory` finds the kind of a memory and calls the private
+    methods that all kinds have (`_add`, `_update`, `_delete`, `_restoring`).
     """
 
     kind: ClassVar[Kind]
@@ -174,7 +174,7 @@ class Handle(metaclass=ABCMeta):
         return self._receipt(row.memory_id, "update", written, row)
 
     def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:
-        """Return what tells a new memory from others: its id, the caller's own or a new one."""
+        """Return the identity of a new memory: its id, the caller's own or a new one."""
         now_us, at_us = self._scope.now_us(), time_us(occurred_at, "occurred_at")
         own_id = check_optional_name(memory_id, "memory_id")
         return New(
@@ -269,7 +269,7 @@ class Handle(metaclass=ABCMeta):
         return handle
 
     def _after(self, command: Command) -> After | None:
-        """Return what indexes the events of a command that has no texts; None if nothing has to."""
+        """Return the function that indexes a command without texts, or None if nothing changes."""
         return self._index_from_log if isinstance(command, Restore) else None
 
     async def _index_from_log(self, live: LiveUser, reply: Reply) -> str | None:
@@ -294,7 +294,7 @@ class Handle(metaclass=ABCMeta):
     ) -> tuple[Reply, str | None]:
         """Embed the texts while the log writes, and index them; say why they are not indexed.
 
-        What comes after the command is in the mailbox goes on without the caller.
+        Once the command is in the mailbox, the write continues even if the caller is cancelled.
         """
         accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as entered:
@@ -348,7 +348,7 @@ class Handle(metaclass=ABCMeta):
             return reply, unindexed
 
     def _read_ahead(self, _command: Command) -> Any:
-        """Return what `_compared` can know before it has the vectors.
+        """Return the part of `_compared` that needs no vectors.
 
         Called once the log has answered: earlier, it would keep the loop from handing work to the
         log's and the embedder's threads.
@@ -448,7 +448,7 @@ class Handle(metaclass=ABCMeta):
         return self._receipt(memory_id, operation, written, quota=quota)
 
     def _whose(self, _row: Any) -> str | None:
-        """Return the session or agent whose quota a row counts for; None where it is the user's."""
+        """Return the session or agent whose quota a row counts for; None: the user's."""
         return None
 
     def _remaining(self, state: Any, whose: str | None, quota: int) -> int:

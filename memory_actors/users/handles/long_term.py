@@ -174,7 +174,7 @@ class LongTermMemory(Summarized):
         )
 
     def _on_duplicate(self, asked: OnDuplicate | None, own_ids: Sequence[str]) -> OnDuplicate:
-        """Return what becomes of duplicates: as asked for, else as the settings say.
+        """Return how to handle duplicates: as asked for, else as the settings say.
 
         :raises InvalidInputError: it is none of the ways, or one that has no use for an id.
         """
@@ -199,7 +199,7 @@ class LongTermMemory(Summarized):
         return None
 
     async def _compared(self, live: LiveUser, reply: Reply, ahead: Reach | None) -> Reply:
-        """Record which older memories hold no more because of those that are new."""
+        """Record which older memories the new ones supersede."""
         if reply.duplicate:
             return reply
         return await superseding.compared(self._scope, live, reply, ahead)
@@ -220,7 +220,7 @@ class LongTermMemory(Summarized):
         if written.reply.repeated:
             command = _as_added(command, list(added.values()))
         seen = (event for event in said if isinstance(event, MemorySeen))
-        before = written.reply.before  # of which the decision said what is a duplicate of what
+        before = written.reply.before  # the state in which the decision compared duplicates
         first: dict[Identity, MemoryAdded] = {}
         if len(added) < len(command.memories):
             command = msgspec.structs.replace(command, origins_of=before.provenance.origins)
@@ -259,7 +259,7 @@ def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories
 
 
 def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> frozenset[str]:
-    """Return those that are no duplicates unless somebody says so: of a session, or with an id."""
+    """Return the ids of memories that are kept even as duplicates: of a session, or with an id."""
     return frozenset(own_ids).union(one.memory_id for one in memories if one.session_id)
 
 
@@ -272,14 +272,14 @@ def _normalised_digest(content: str, role: str | None) -> bytes:
 
 
 def _request(command: AddMemories) -> bytes:
-    """Return what tells one request from another: what the caller said, not the id it was given."""
+    """Return the idempotency digest of the fields that the caller gave, without the new id."""
     now_us = command.now_us
     said = [(*_said_first(one, now_us), *_said_else(one)) for one in command.memories]
     return hashlib.sha256(msgspec.json.encode(said)).digest()
 
 
 def _said_first(memory: MemoryAdded, now_us: int) -> list[Any]:
-    """Return what each request says: the digests of a log are of just this, in this order."""
+    """Return the fields digested first: stored digests depend on their order."""
     at_us = memory.occurred_at_us if memory.occurred_at_us != now_us else None
     return [*(getattr(memory, name) for name in _FIRST), at_us]
 

@@ -59,13 +59,13 @@ class Scope:
         return self.services.embeddings.of(self.stream)
 
     def speaking_for(self, origins: Origins) -> "Scope":
-        """Return the same user, agent and session, for words of these origins."""
+        """Return a copy of the scope whose writes have these origins."""
         scope = copy(self)
         scope.origins = origins
         return scope
 
     def writing_again(self, agent_id: str | None, lives_until_us: int | None) -> "Scope":
-        """Return the same user for what an agent wrote elsewhere, with the end that it has there.
+        """Return a copy of the scope for an imported memory, with its agent and its expiry time.
 
         None: as it is here.
         """
@@ -88,7 +88,7 @@ class Scope:
         return self.auto_prune if asked is None else asked
 
     def live(self) -> AbstractAsyncContextManager[UserView]:
-        """Hold what reads of the user need: the user's actor, live."""
+        """Hold the view that reads of the user need: the user's actor, live."""
         return self.writable()
 
     async def state(self) -> UserState:
@@ -108,7 +108,7 @@ class Scope:
         return _UseWithoutExpired(self)
 
     def searching(self) -> AbstractAsyncContextManager[UserView]:
-        """Hold what a search needs: all that is indexed."""
+        """Hold the view that a search needs: all that is indexed."""
         return self.live()
 
     async def versions_about(self, memory_id: str) -> list[int]:
@@ -165,14 +165,14 @@ class Scope:
         return await live.actor.post(request, self.services.settings.deadline_s)
 
     async def answered(self, live: LiveUser, answer: "asyncio.Future[Reply]") -> Reply:
-        """Return what came of a command."""
+        """Return the reply to a command; with `check_replay`, check the state first."""
         reply = await answer
         if self.services.settings.check_replay:
             await live.check_replay()
         return reply
 
     def _earlier_reply(self, _call: str) -> Reply | None:
-        """Return what came of a command of a call that is asked again, if it was carried out."""
+        """Return the reply to an earlier attempt of the same call, if it was carried out."""
         return None
 
     def measured(
@@ -181,7 +181,7 @@ class Scope:
         """Measure an operation, and how it ends; hold it to what it should take.
 
         `kinds` says whose targets count (None: that of `kind`), `calls` how many calls it stands
-        for. What has to load the model or a user first may take longer.
+        for. A call that has to load the model or a user first may take longer.
         """
         return _Measured(self.services, operation, kind, (kind,) if kinds is None else kinds, calls)
 
@@ -199,7 +199,7 @@ class Scope:
         return await answer
 
     def limits(self, state: UserState) -> Limits:
-        """Return what a user of this state may hold."""
+        """Return the limits of this user's plan."""
         return self.services.limits[state.account.tier]
 
     def _meta(self, command: str) -> dict[str, str]:
@@ -265,7 +265,7 @@ class _Measured(AbstractContextManager[None]):
         self._calls = calls
 
     def _beginnings(self) -> tuple[bool, int]:
-        """Return what changes where the model was loaded, or a user was read from the log."""
+        """Return two values that change when the model is loaded or a user is activated."""
         return self._services.embeddings.prepared, self._services.runtime.activations
 
     def __enter__(self) -> None:

@@ -106,7 +106,7 @@ def summary_text(content: str) -> dict[str, Any]:
 
 
 def checked_data(memory: Memory, said: type[D]) -> D:
-    """Return what a summary was made of, as an export has it.
+    """Return the exported data of a summary, validated.
 
     :raises InvalidInputError: it does not say that.
     """

@@ -1,10 +1,10 @@
 """A new fact compared with those near it, outside of any decision; a decision records the result.
 
 Compared are statements of the user: facts (without a role) and short turns of the user in a chat
-with an assistant. Replies, turns of other people and summaries are compared with nothing. Of the
-statements near a new one each is older or newer than it, by when they were true, then by when they
-were said; so an import of old facts changes nothing newer, and the new one may itself be the one
-that holds no more. What is less trusted never speaks against what is more so.
+with an assistant. Replies, turns of other people and summaries are compared with nothing. A nearby
+statement is older or newer than the new one, by when it was true, then by when it was said; so an
+import of old facts changes nothing newer, and the new one may itself be the one that holds no more.
+A less trusted statement never supersedes a more trusted one.
 
 A memory that is added is durable before it is compared: where that fails, or the process dies,
 nothing is superseded, and that is all.
@@ -45,9 +45,9 @@ NEIGHBOURS: Final = 32
 """Memories that facts are picked from: turns of conversations may lie between them."""
 
 TURN_BYTES_MAX: Final = 400
-"""Of a turn that is compared: a longer one tells more than one thing, and parsing it takes long."""
+"""Longest turn that is compared: a longer one says several things and is slow to parse."""
 NEWER_MAX: Final = 4
-"""Of those that are newer: each is asked about on its own, and a language model takes seconds."""
+"""Most newer statements to compare: a language model takes seconds for each."""
 DECIDED_WITHIN_S: Final = 120.0
 """A language model that has not answered by then is not waited for: the memory is durable."""
 SIMILARITY_DIGITS: Final = 3
@@ -62,7 +62,7 @@ class _Compared(NamedTuple):
 
 
 def read_ahead(scope: Scope, text: str) -> Reach | None:
-    """Return which facts a text is to be compared with; None if that has to be asked later."""
+    """Return the facts to compare a text with; or None to ask the decider later."""
     with suppress(Exception):  # of somebody's own decider: it is asked again, and that is logged
         if scope.services.superseding is not None:
             return scope.services.superseding.reach(text)
@@ -97,7 +97,7 @@ def marks(events: Sequence[Any]) -> list[MemorySuperseded]:
 
 
 def told(memory_id: str, found: Sequence[MemorySuperseded]) -> dict[str, Any]:
-    """Return what a receipt says of it."""
+    """Return the fields of a receipt about supersession."""
     by = [event.superseded_by_id for event in found if event.memory_id == memory_id]
     gone = tuple(event.memory_id for event in found if event.superseded_by_id == memory_id)
     return {"supersedes": gone, "superseded_by": by[-1] if by else None}
@@ -110,7 +110,7 @@ async def _pairs(
     events: Sequence[Recorded[Any]],
     ahead: Reach | None,
 ) -> list[Pair]:
-    """Return what is to be recorded of memories that are new, or say something new."""
+    """Return the supersessions to record for memories with a new text."""
     pairs: list[Pair] = []
     for recorded in events:
         event = recorded.data
@@ -197,7 +197,7 @@ def _statement(row: Row, text: str, similarity: float) -> Statement:
 async def _decided(
     deciding: Superseding, near: Sequence[_Compared], provenance: Provenance
 ) -> list[Pair]:
-    """Return which of the older ones hold no more, and whether the new one holds itself."""
+    """Return which older statements end, and whether a newer one ends the new statement."""
     itself, *others = near
     older = [one for one in others if _may(itself, one, provenance)]
     newer = [one for one in others if _may(one, itself, provenance)][:NEWER_MAX]

@@ -38,7 +38,7 @@ class WorkingMemory(Handle):
     ) -> Receipt:
         """Set a key to a JSON value. `memory_id` is for a new key; an old one keeps its own.
 
-        It expires after `ttl_s` seconds; None is the default of the settings.
+        It expires after `ttl_s` seconds; by default (None) the settings decide.
 
         When the sizes no longer fit, the least recently used entries go. When the number of keys is
         at its limit, a new key is refused unless `auto_prune`, which makes the least recently used
