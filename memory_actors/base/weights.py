@@ -99,8 +99,11 @@ PLAIN: Final = Weights(
     next_turn=0.0, bare=-2.4,
 )  # fmt: skip
 """For embedders that give no token states."""
-PLAIN_CHANCE: Final = (-3.2, 0.25)
-"""Constant and slope of the logit that a passage answers, of scores by `PLAIN`."""
+PLAIN_CHANCE: Final = (-2.9, 0.25)
+"""Constant and slope of the logit that a passage answers, by `PLAIN`."""
+PLAIN_FEW: Final = 0.9
+"""What few memories add to it. More fits small stores better, but a kind with one row of a user
+with many would then come before the others."""
 FIRST: Final = Weights(
     late=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25, echo=0.0, reply=0.0,
     next_turn=0.0, bare=0.0,
@@ -157,6 +160,12 @@ def chance_line(mixture: Mixture) -> tuple[float, float]:
         for place in (0, 1)
     )
     return constant, max(slope, 0.05)  # a better passage never has less of a chance
+
+
+def plain_chance_line(mixture: Mixture) -> tuple[float, float]:
+    """Return constant and slope of that logit for embedders that give no token states."""
+    constant, slope = PLAIN_CHANCE
+    return constant + mixture.few * PLAIN_FEW, slope
 
 
 @lru_cache

@@ -36,7 +36,6 @@ from memory_actors.base.weights import (
     FIRST_FOREIGN,
     LONG_WORDS,
     PLAIN,
-    PLAIN_CHANCE,
     SIGNALS,
     Mixture,
     Weights,
@@ -44,6 +43,7 @@ from memory_actors.base.weights import (
     between,
     chance_line,
     learned,
+    plain_chance_line,
     weighed,
 )
 from memory_actors.kinds.phrasing import REPLYING, USER
@@ -402,7 +402,8 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
     gains = _newest_first(first, rows, order, scores, question)
     scores = scores + gains
     order = np.lexsort((labels, -scores))
-    constant, slope = PLAIN_CHANCE if late is None else chance_line(first.mixture)
+    chance = plain_chance_line if late is None else chance_line
+    constant, slope = chance(first.mixture)
     shown = np.asarray(1 / (1 + np.exp(-(constant + slope * scores))), np.float32)
     return Ranked(signals, scores, gains, shown, order, weights, first.mixture)
 
