@@ -1,1 +1,1 @@
-"""Measurements: `python -m bench`. Nothing here is imported by the packages."""
+"""Measurements: `python -m bench`. The packages import nothing from here."""

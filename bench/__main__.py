@@ -25,7 +25,7 @@ def main() -> None:
 @click.option("--rounds", default=200, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option(
-    "--during", default="writing", show_default=True, help="What it does besides, or instead."
+    "--during", default="writing", show_default=True, help="Work done besides writing, or instead."
 )
 @click.option("--json", "as_json", is_flag=True)
 def kill(rounds: int, seed: int, during: str, as_json: bool) -> None:
@@ -429,11 +429,11 @@ def growth() -> None:
 @click.option("--memories", default=100, show_default=True, type=click.IntRange(1), help="Of each.")
 @click.option(
     "--stored-bytes", default=4_000.0, show_default=True, type=click.FloatRange(1),
-    help="Of a memory in PostgreSQL.",
+    help="The size of a memory in PostgreSQL.",
 )  # fmt: skip
 @click.option(
     "--commit-ms", default=1.0, show_default=True, type=click.FloatRange(0.01),
-    help="Of a database with its standby; `bench postgres` says what one without takes.",
+    help="The commit time of a database with its standby; `bench postgres` measures one without.",
 )  # fmt: skip
 def scale(
     users: int,

@@ -1,10 +1,10 @@
 """Churn in the vector index: recall and time as vectors are replaced and deleted.
 
 Rows that were removed stay until all are made anew, and those that were added since have no signs.
-So each step is measured twice: right after the change, which is the worst that a query can meet,
-and after the maintenance that the background does (as `MemoryIndex` does it). Recall is against an
-exact answer by numpy, made from vectors that are kept here, not in the index, and as float32.
-Queries go the way of `ranking.py` (`closest.py`).
+Each step is therefore measured twice: right after the change, which is the worst that a query can
+meet, and after the maintenance that the background does (as `MemoryIndex` does it). Recall is
+against an exact answer by numpy, made from vectors that are kept here, not in the index, and as
+float32. Queries go the way of `ranking.py` (`closest.py`).
 """
 
 from collections.abc import Callable
@@ -166,7 +166,7 @@ class Churn:
 
 
 def maintain(index: DenseIndex) -> DenseIndex:
-    """Do what the background does with an index."""
+    """Run an index's background maintenance."""
     if index.wants_maintenance:
         view = index.view()
         index = index.adopted(dense.compacted(view), view)

@@ -5,7 +5,8 @@ file. Its time is that of the call alone. Its peak is that of the process, so th
 it imports are in it; what the process held before the call is shown beside it.
 
 The vectors are those of a long life: topics of unequal size, each memory at its own distance from
-the centre of its topic, and some memories of no topic. So there are core points, borders and noise.
+the centre of its topic, and some memories of no topic. The data therefore has core points, borders
+and noise.
 """
 
 import os
@@ -47,7 +48,7 @@ class Clustered(msgspec.Struct, frozen=True):
 
     seconds: float
     before_bytes: int | None
-    """None where the system does not say."""
+    """It is None if the system does not report it."""
     peak_bytes: int | None
 
 

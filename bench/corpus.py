@@ -1,8 +1,8 @@
 """Half a year in the memory of an agent, drawn from a seed: much of the same, and some of it not.
 
-A topic is one thing that keeps coming up: the commits to one part of one service, one ticket
-queue, one weekly meeting, somebody's workouts. What is said of it comes from a few patterns, with
-ids, names, numbers and details that change from memory to memory. Sizes of topics are skewed, as by
+A topic is one thing that keeps coming up: the commits to one part of one service, one ticket queue,
+one weekly meeting, somebody's workouts. The memories of a topic come from a few patterns, with ids,
+names, numbers and details that change from memory to memory. Sizes of topics are skewed, as by
 Zipf's law. Work comes in bursts of one to seven weeks; habits go on all the time, so only large
 topics are habits. The rest is noise: two unrelated sentences each, of no topic.
 """
@@ -44,7 +44,7 @@ class Family(NamedTuple):
     """A kind of topic: its subject, and sentences; words in braces are drawn from `WORDS`."""
 
     subject: str
-    """Drawn once for a topic. What is drawn in it stays what it is in all patterns."""
+    """Drawn once for a topic. Its values stay the same in all patterns."""
     question: str
     patterns: Sequence[str]
     habit: bool = False
@@ -208,7 +208,7 @@ FAMILIES = (
 
 
 def corpus(memories: int, seed: int, noise: float = NOISE) -> list[Remembered]:
-    """Return that many memories of half a year, in order of time; no text comes twice."""
+    """Draw that many memories of half a year, in order of time; all texts are different."""
     rng = random.Random(seed)
     topics = _topics(rng, memories)
     of_topics = round(memories * (1 - noise))
@@ -224,7 +224,7 @@ def corpus(memories: int, seed: int, noise: float = NOISE) -> list[Remembered]:
 
 
 def questions(memories: int, seed: int, count: int) -> list[str]:
-    """Return what may be asked about the corpus of the same size and seed: a topic each."""
+    """Return questions about the corpus of the same size and seed: a topic each."""
     topics = _topics(random.Random(seed), memories)
     rng = random.Random(f"questions {seed}")
     return [topic.question(rng) for topic in rng.choices(topics, k=count)]

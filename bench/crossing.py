@@ -31,8 +31,8 @@ class Crossing:
     async def of(self, call: Callable[[int], Awaitable[Any]]) -> list[str]:
         """Return the files that each of CALLS calls crosses on the way to its result.
 
-        What only some of them cross is chance: a background task, a warning about a slow call. The
-        call is given numbers from 0; the first two only warm up.
+        Files that only some of the calls cross are chance: a background task, a warning about a
+        slow call. The call is given numbers from 0; the first two only warm up.
         """
         seen = []
         for number in range(2 + CALLS):

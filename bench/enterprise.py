@@ -235,7 +235,7 @@ class _Stalls:
                 await self._watch(name, make())
 
     async def _whole(self) -> None:
-        """Do what goes over all memories."""
+        """Run the operations that read all memories."""
         user = self._subject.user
         await self._watch("list_memories (100)", user.list_memories(["long_term"], limit=100))
         async with live_user(self._memory, USER) as live:

@@ -5,7 +5,7 @@ from functools import cache
 
 
 def room_imports(package: str) -> dict[str, set[str]]:
-    """Return which entries of a package each of its entries imports."""
+    """Return the imports between the entries of a package."""
     import grimp
 
     graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)

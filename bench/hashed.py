@@ -68,7 +68,7 @@ class HashedTokens(HashedEmbedder):
         return pack(ids, self._states[ids], self.codebook())
 
     def codebook(self) -> Codebook:
-        """Return what token states are packed with."""
+        """Return the codebook that packs token states."""
         return PLAIN
 
     def _pieces(self, text: str) -> Sequence[str]:
@@ -105,7 +105,7 @@ class Switched(HashedTokens):
             self._model = None
 
     def codebook(self) -> Codebook:
-        """Return that of the model, for both."""
+        """Return the codebook of the model, for both."""
         return self._codebook
 
     def encode(self, texts: Sequence[str]) -> list[Embedded]:

@@ -14,20 +14,20 @@ random moment, opens the same store, and checks:
 `beside` is what the child does besides writing:
 
 - "compacting": it compacts all the time, whatever its age, which archives the originals, and puts
-  smaller copies of the files in their place. What was compressed must be in the history with its
+  smaller copies of the files in their place. Compressed memories must be in the history with their
   content, read from the archive. "episodes": the same of episodes that have ended. Every other life
   ends a random time after something was compressed, however busy the machine is.
 - "keeping": it makes backups and erases other users. "encrypting": the same in a store that is
   encrypted: so keys are made and deleted all the time.
-- "erasing": it erases users of whom there is something everywhere. Nothing of one whose erasure was
-  acknowledged, or is repeated by the parent, may be in any file.
+- "erasing": it erases users of whom there is something everywhere. If the erasure of a user was
+  acknowledged, or is repeated by the parent, no file may have anything of that user.
 - "exporting": it exports what came since the last export. Every one that was acknowledged is there,
   and another log that imports them all in order has the very same past.
 - "purging": it purges one of two sources out of user after user, in several appends each. Once that
   was acknowledged, or is repeated by the parent, nothing of that source is left, and all of the
   other's.
 
-What is done to a store that is closed is killed by kill_closed.py.
+kill_closed.py kills work on a closed store.
 
 `kill -9` leaves the system's page cache alone, so this shows that nothing is lost by a dying
 process. It says nothing about a dying machine; that is another test.
@@ -274,7 +274,8 @@ async def _kept(memory: MemorySystem, user_id: str, memory_id: str, content: str
     """Say whether an acknowledged write is there.
 
     A prune that was durable but killed before it was reported has deleted its victims rightly; the
-    log then has both, the victim's own events and the prune. What was compressed is in the log.
+    log then has both, the victim's own events and the prune. The log has the memories that were
+    compressed.
     """
     now = await _content(memory, user_id, memory_id)
     if now is None or content is None:

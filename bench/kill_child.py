@@ -1,7 +1,7 @@
 """The process that bench/kill.py kills: it writes for several users at once, until it is dead.
 
 Every acknowledged write is reported on the standard output, one JSON line each, after its
-acknowledgement. What else it does is one of `BESIDES`; what of that has to be there afterwards, or
+acknowledgement. Its other work is one of `BESIDES`; what of that has to be there afterwards, or
 must not be, is reported in the same way.
 """
 
@@ -168,7 +168,7 @@ async def _erase(memory: MemorySystem, store: Path, seed: int) -> None:
 
 
 def notes_of(user_id: str) -> list[str]:
-    """Return what an erased user had in long-term memory."""
+    """Return the long-term memories of an erased user."""
     return [f"{user_id} was in place {n}" for n in range(5)]
 
 

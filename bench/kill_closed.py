@@ -1,12 +1,12 @@
 """kill -9 while a closed store is repaired, restored from a backup, or given another's increments.
 
 Each round copies what the work needs, starts a process that does it, and kills it at a random
-moment. What is there then is looked at, and after the work has been done again:
+moment. The store is checked then, and again after the work has been repeated:
 
 - "repairing": the damaged store is as it was, and the new one is whole, with its totals and keys,
   or not there.
-- "restoring": what was there before the restore is in its place, or the backup is, with the API
-  keys; never half of each, nor an empty store. What was there before is never lost.
+- "restoring": the previous store is in its place, or the backup is, with the API keys; never half
+  of each, nor an empty store. The previous store is never lost.
 - "importing": every state is that of a replay, and where the log ends is where the other one was
   once. In the end the two are the same, and nothing of the user who was erased in the other one is
   in a file of this one.
@@ -88,7 +88,7 @@ class Task(NamedTuple):
     """Makes what the work needs in an empty directory."""
     work: Callable[[Path], None]
     check: Callable[[Path, bool], Awaitable[Harm]]
-    """Looks at what is there after a kill, or at what was finished."""
+    """Checks the store after a kill, or after the finished work."""
 
 
 # --- repairing

@@ -7,7 +7,7 @@ by a softmax over the candidates of a question, drawn towards few and small numb
 a hit answers and the chance that anything does are logistic regressions. `judged` fits again
 without each set in turn, and reports what the set gives then.
 
-What is embedded is kept in `store`, so a second run takes a minute. Needs SciPy (extra `dev`).
+`store` caches the embeddings, so a second run takes a minute. Needs SciPy (extra `dev`).
 """
 
 import asyncio
@@ -42,7 +42,7 @@ ASKED_WEIGHT = 0.4  # of a set whose questions were asked before, beside the set
 FIRST_SHARE = 0.6  # of the loss: that any evidence is first; the rest is that all of it is high
 BARE = -8.0  # few questions of the sets are about names: this one is given
 SIGNS = np.array([-1 if name in ("asks", "echo", "reply", "bare") else 1 for name in SIGNALS])
-"""Of the weight of each signal, in any store: a word in common never speaks against a text."""
+"""The sign of each signal's weight, in any store: a word in common never speaks against a text."""
 SIGN_PENALTY = 1.0
 ROWS = ("any", *Mixture._fields)
 WEIGHTS_FILE = Path(__file__).parents[1] / "memory_actors" / "base" / "learned_weights.py"
@@ -58,7 +58,7 @@ class Example(NamedTuple):
     answers: Any
     """True for evidence, [n]."""
     gain: Any
-    """What of the score newer passages gain, [n]."""
+    """The part of the score that newer passages gain, [n]."""
     mixture: Any
     """1 and the shares of `Mixture`."""
     evidence: int

@@ -158,7 +158,7 @@ async def _ask(
 def _plain(
     memory: MemorySystem, conversation: LocomoConversation, embedder: Embedder
 ) -> Callable[[str], list[str]]:
-    """Return what ranks a conversation's turns by the plain cosine of the same vectors."""
+    """Return a function that ranks a conversation's turns by plain cosine of the same vectors."""
     dia_ids = [turn.dia_id for turn in conversation.turns]
     texts = [spoken(turn.content, turn.speaker) for turn in conversation.turns]
     vectors = stored_vectors(memory, texts)

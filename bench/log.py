@@ -3,7 +3,8 @@
 Producers append one event at a time to a stream of their own and wait until it is durable. While
 our log runs, the sizes of the batches that its writer commits are noted; then the same frames, in
 the same batches, go into a bare LMDB file with one put an event (the floor: no index, no rule, no
-queue) and into SQLite. So the ratio says what our tables, checks, chains and futures cost on top.
+queue) and into SQLite. The ratio is therefore the cost of our tables, checks, chains and futures on
+top.
 """
 
 import asyncio

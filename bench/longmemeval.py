@@ -39,10 +39,10 @@ from memory_actors.kinds.phrasing import spoken
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Embedder
 
-TOP_K = 10  # what is asked for when it is timed
-DEPTH = 500  # what is ranked: all turns of a haystack of `s`, and enough for 20 sessions of `m`
-BATCH_TURNS = 64  # of `add_many`: the assistant's turns are long
-DEADLINE_S = 600.0  # what takes too long is to be measured, not to fail
+TOP_K = 10  # the number of hits in a timed search
+DEPTH = 500  # the length of a ranking: all turns of a haystack of `s`, 20 sessions of `m`
+BATCH_TURNS = 64  # per call of `add_many`: the assistant's turns are long
+DEADLINE_S = 600.0  # slow calls are measured, and do not fail
 PACKAGES = ("numpy", "onnxruntime", "tokenizers")
 OURS, PLAIN = "all signals", "plain cosine"
 

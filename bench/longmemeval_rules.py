@@ -92,7 +92,7 @@ def left_out(question: Question, haystack: Haystack) -> str | None:
 def evidence(
     question: Question, haystack: Haystack, memories: Haystack, counted: str, level: str
 ) -> set[str]:
-    """Return what is to be found at a level: the names that `ranked` gives."""
+    """Return the evidence at a level: the names that `ranked` gives."""
     searched = memories if counted == OFFICIAL else haystack
     marked = [memory_id for memory_id, said in searched.items() if said.marked]
     if level == TURN:

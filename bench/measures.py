@@ -8,7 +8,7 @@ A question has evidence, a ranking is a list of ids, best first. For the first k
 
 so all@k <= R@k <= any@k, equal where a question has a single piece of evidence. Reports call each
 of the three "recall": one must never be compared with another. MRR is 1 / the rank of the first
-piece of evidence, 0 if none is found. What is printed is the mean over questions.
+piece of evidence, 0 if none is found. Reports print the mean over questions.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ Scores = Mapping[str, float]
 
 
 def measured(wanted: Collection[str], ranking: Sequence[str]) -> Scores:
-    """Return MEASURES of one question. Where nothing is wanted, all of them are 0."""
+    """Return MEASURES of one question; they are 0 if it has no evidence."""
     evidence = set(wanted)
     recalls = [_recall(evidence, ranking, k) for k in CUTS]
     first = next((rank for rank, one in enumerate(ranking, 1) if one in evidence), None)
@@ -49,7 +49,7 @@ def _recall(evidence: set[str], ranking: Sequence[str], k: int) -> float:
 
 
 def groups(ranking: Iterable[str]) -> list[str]:
-    """Return what the ids of a ranking belong to, each at the place of its best id.
+    """Return the groups of a ranking's ids, each at the place of its best id.
 
     Sessions are ranked so: pass the session of each turn.
     """

@@ -131,7 +131,7 @@ class Desk:
             self._ids += [receipt.memory_id for receipt in await self._user.add_many(items)]
 
     def calls(self) -> dict[str, Callable[[], Awaitable[Any]]]:
-        """Return what makes each call, by name. As many memories are added as deleted."""
+        """Return the function for each call, by name. As many memories are added as deleted."""
         user, rng = self._user, self._rng
         return {
             "working.set": lambda: user.working.set(self._key(), rng.random()),

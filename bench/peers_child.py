@@ -38,7 +38,7 @@ class Filled(msgspec.Struct, frozen=True):
     anonymous_bytes: int
     """Resident memory without the pages of files, which the system can take back."""
     disk_bytes: int | None
-    """None where the peer has no files."""
+    """It is None if the peer has no files."""
     grown_by: int
     """Memories that the growth is of."""
     stored: int
@@ -68,13 +68,14 @@ class Measured(msgspec.Struct, frozen=True):
     search_ms: list[float]
     filtered_ms: list[float]
     filtered_share: float
-    """Of the results that a filtered search should have had."""
+    """The share of the expected results of a filtered search."""
     add_ms: list[float]
     persist_ms: float | None
     computed: int
     """Texts that the model was asked for during the timed calls; it should be none."""
     unplanned: int
-    """Such texts of the whole process: above zero, a peer embeds something else than the texts."""
+    """The count of such texts in the whole process: above zero, a peer embeds something else than
+    the texts."""
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -84,7 +85,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Do what the arguments say."""
+    """Run the action that the arguments name."""
     action, name, folder, store = sys.argv[1:5]
     out = _silence()
     sys.addaudithook(_no_network)

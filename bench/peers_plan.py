@@ -1,7 +1,7 @@
 """The plan of `bench peers` for every peer: equal memories, questions and vectors, from one seed.
 
 The plan is made once, with what the model makes of each text in it, and read by every child
-process. So no peer waits for a model while it is timed, and all have the same vectors.
+process. No peer therefore waits for a model while it is timed, and all have the same vectors.
 """
 
 import random
@@ -53,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Questions for the timed searches."""
     embedder: EmbedderName
     texts: list[str]
-    """Of the rows of the vectors' file."""
+    """The texts of the rows in the vectors' file."""
     seed: int
 
 
@@ -199,7 +199,7 @@ class KnownTokens(KnownTexts):
     """The vectors of a model that gives token states as well. Only ours asks for them."""
 
     def codebook(self) -> Codebook:
-        """Return what the model packs its token states with."""
+        """Return the codebook that packs the model's token states."""
         return codebook_of(self._embedder)
 
     def encode(self, texts: Sequence[str]) -> list[Embedded]:

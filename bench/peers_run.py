@@ -131,7 +131,7 @@ def _facts(directory: Path, options: Options, plan: Plan, asked: Asked) -> dict[
 
 
 def _tried(directory: Path, name: str, rounds: int, seed: int) -> Found | str:
-    """Return what was found, or why nothing was."""
+    """Return a peer's result, or the reason why there is none."""
     reason = missing(PEERS[name])
     if reason is not None:
         return reason

@@ -2,8 +2,8 @@
 
 - Calls: a client and the owner make the same call in turn, one after another, so that a busy moment
   of the machine hits both alike, and both find caches as cold. The difference is of the medians.
-  Beside it stands a bare socket between two processes, one of which computes for as long as the
-  owner's own call took before it answers: what a call pays on this machine without us.
+  The report also has a bare socket between two processes, one of which computes for as long as the
+  owner's own call took before it answers: the cost of a call on this machine without us.
 - Throughput: some client processes with a task each, beside the owner alone with as many tasks; the
   two take turns. Meanwhile the owner makes a call of its own every 5 ms, in both.
 - Kills: the owner is killed again and again while clients write and search for users of many
@@ -83,13 +83,13 @@ class Child:
         )
 
     def tell(self, command: str, **arguments: Any) -> None:
-        """Tell it to do something."""
+        """Send the process a command."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([command, arguments]) + "\n")
         self.process.stdin.flush()
 
     def heard(self) -> Any:
-        """Return what came of the last thing that it was told."""
+        """Return the result of the last command."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:

@@ -5,7 +5,7 @@ than the limit: each add from there is timed and taken back. Then it is filled t
 each add has to make room: by letting one thing go, or by a prune of the oldest tenth, after which
 the user is filled again outside of the clock. Then the store is opened again for the queries.
 
-The store fills with vectors that cost nothing. Where the model is installed it is switched on for a
+The store fills with vectors that cost nothing. If the model is installed, it is switched on for a
 second round of the same calls.
 """
 
@@ -225,7 +225,7 @@ class _Work:
         self._calls = calls
         self._prunes = prunes
         self.last: Receipt | None = None
-        """Of an add at the limit."""
+        """The receipt of an add at the limit."""
 
     async def below_ms(self, ticker: Ticker, model: DefaultEmbedder | None) -> list[Stalled]:
         """Add with room for one more, and take it back."""

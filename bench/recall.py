@@ -1,21 +1,21 @@
 """Recall over sets of many kinds, through the public API, beside what a model alone would give.
 
 Every set is a file as `recall_sets.py` reads it: users, their memories, questions. Ours is
-`user.retrieve`. Beside it stand, over the same texts,
+`user.retrieve`. The other rankings use the same texts:
 
 - cosine: the vectors of the same model
 - BM25: rank_bm25 over the words of our keyword index
 - sum: half the cosine, and half the BM25 as a share of the best for the query
 
 R@10 is the fraction of a question's evidence among the first ten, divided by at most ten; hit@k is
-1 where one of the first k is evidence. What is folded into a hit is found with it.
-A change of the ranking is judged on all sets together, and never tuned on one.
+1 where one of the first k is evidence. Memories folded into a hit count as found with it. A change
+of the ranking is judged on all sets together, and never tuned on one.
 
-What a score says is measured, too. The calibration error is that of the ten results of each
+The meaning of a score is measured, too. The calibration error is that of the ten results of each
 question: how far, in ten bins, the mean score is from the share that answers. A question that is
 put to another user of the same set has no answer there: the AUROC says how often `Hits.answered` of
-a question with an answer is above that of a question without (0.5: it tells nothing).
-What both users are asked is left out.
+a question with an answer is above that of a question without (0.5: it tells nothing). Questions
+that both users are asked are left out.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ def run(
 
 
 def with_asked(user: SetUser) -> list[Remembered]:
-    """Return what a user remembers, then a chat in which every question was asked once."""
+    """Return a user's memories, then a chat in which every question was asked once."""
     times = [datetime.fromisoformat(one.time) for one in user.memories if one.time]
     last = max((one.replace(tzinfo=one.tzinfo or UTC) for one in times), default=None)
     turns = list(user.memories)
@@ -221,7 +221,7 @@ class _Asker:
         return cls(user, of_set, known, stands_for, embedder, vectors)
 
     async def ask(self, question: Question, weights: Mapping[str, Weights]) -> Asked:
-        """Return what each ranking makes of a question."""
+        """Return the result of each ranking for a question."""
         evidence, rankings = set(question.evidence), self._baselines(question)
         for name, weighing in weights.items():
             hits = await self._retrieved(question, weighing)

@@ -38,7 +38,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class SetUser(msgspec.Struct, frozen=True):
-    """One user: what is remembered, and what is asked."""
+    """One user: their memories, and the questions about them."""
 
     id: str
     memories: Sequence[Remembered]

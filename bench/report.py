@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True):
     """The options of every command."""
 
     directory: Path | None
-    """The directory to write to; None means a directory of its own in the current one."""
+    """The directory to write to; by default a new directory in the current one."""
     seed: int
     runs: int
 
@@ -68,7 +68,7 @@ def scratch(options: Options) -> Iterator[Path]:
 def facts(
     directory: Path, options: Options, packages: Sequence[str], **more: Any
 ) -> dict[str, Any]:
-    """Return what a reader needs to judge the figures, measured now."""
+    """Return facts that a reader needs to judge the figures, measured now."""
     return {
         "python": platform.python_version(),
         "packages": ", ".join(f"{name} {_version(name)}" for name in ("memory-actors", *packages)),
@@ -118,7 +118,7 @@ def _version(name: str) -> str:
 
 
 def disk_bytes(path: Path) -> int:
-    """Return what a file, or all files below a directory, take on the disk; holes take nothing."""
+    """Return the disk usage of a file, or of all files below a directory; holes take nothing."""
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
     return 512 * sum(file.stat().st_blocks for file in files)
 

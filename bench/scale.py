@@ -1,9 +1,9 @@
 """A reckoning of what very many users need: nodes, databases, bytes, money, and pauses at failures.
 
-Nothing runs here but arithmetic. What a call costs is measured (by which command says the table of
-inputs); how people use it, what machines cost and how often they fail is assumed, and each of these
-is an option. A year of failures is drawn at random by a seed: processes, databases and zones fail
-independently, and a failed zone takes with it what stands in it.
+The command only calculates. The costs of calls are measured (the table of inputs names the command
+for each); how people use it, what machines cost and how often they fail is assumed, and each of
+these is an option. A year of failures is drawn at random by a seed: processes, databases and zones
+fail independently, and a failed zone takes with it what stands in it.
 
 A store is in one database. If one database cannot carry all users, this reckons with several
 stores: the application picks the store of a user, and each store has nodes of its own.
@@ -39,13 +39,13 @@ class Use(NamedTuple):
     writes_a_session: float = 10.0
     reads_a_session: float = 5.0
     memories: int = 100
-    """Of a user, of all kinds, after compaction."""
+    """The memories of a user, of all kinds, after compaction."""
     peak: float = 3.0
     """The busiest hour, of the mean."""
 
 
 class Costs(NamedTuple):
-    """What the parts of it take."""
+    """The costs of its parts."""
 
     write_s: float = 0.0041
     """Processor time: an add at 10,000 memories, and its embedding."""
@@ -53,13 +53,15 @@ class Costs(NamedTuple):
     activation_s: float = 0.010
     live_bytes: float = 260_000.0
     stored_bytes: float = 4_000.0
-    """Of a memory in PostgreSQL: event, keys, its share of snapshots, vector and token states."""
+    """The bytes of a memory in PostgreSQL: event, keys, its share of snapshots, vector and token
+    states."""
     commit_s: float = 0.001
-    """Of a batch, with the lock of the log's tail held: a synchronous standby in another zone."""
+    """The time of a batch, with the lock of the log's tail held: a synchronous standby in another
+    zone."""
     batch_s: float = 0.000_2
-    """Of the statements of a batch or a claim, with that lock held."""
+    """The time of the statements of a batch or a claim, with that lock held."""
     event_s: float = 0.000_015
-    """Of each event in a batch, with that lock held."""
+    """The time of each event in a batch, with that lock held."""
     look_s: float = 0.000_15
     """Processor time of a node that looks where a log ends, having been told that it grew."""
     call_s: float = 0.000_05
@@ -99,7 +101,7 @@ class Failures(NamedTuple):
 
 
 CONNECTIONS = 11
-"""Of a node to its database."""
+"""The connections of a node to its database."""
 LOOKS_A_S = 100.0
 """The most that a node looks for what others have appended to a database."""
 

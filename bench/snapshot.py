@@ -24,7 +24,7 @@ COLUMNS = ["snapshot", "open since appends", "appends", "p50 ms", "p99 ms"]
 
 
 def beside_a_snapshot(url: str, workload: Workload, appends: int, runs: int) -> Table:
-    """Return what appends take behind more and more others, with a snapshot open and without."""
+    """Return the time of appends after more and more others, with a snapshot open and without."""
     (some,) = workload.events
     events = [some[number % len(some)] for number in range(appends)]
     found: dict[bool, list[list[list[float]]]] = {False: [], True: []}

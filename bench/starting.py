@@ -1,4 +1,4 @@
-"""What a process takes until it has done one thing: elapsed time, processor time and memory.
+"""The cost of a process until it has done one thing: elapsed time, processor time and memory.
 
 Each is a fresh process, and they take turns, so that a busy moment of the machine hits all alike.
 All modules are compiled, as an installer leaves them: the first turn does that, and does not count.

@@ -5,9 +5,9 @@ and with nothing looked for; each pair that was recorded is printed, the older t
 evidence. `--turns` takes the turns of conversations for facts, which `add` does not: what would be
 proposed then says how sure the rules are on text they are not for.
 
-A file of pairs that were judged, lines of `+ older | newer` (the newer one says otherwise) and
-`- older | newer` (it does not), is put to the rules alone: false positives and misses are printed.
-Lines of `## name` part them: what was tuned on, what was held out.
+A file of pairs that were judged, lines of `+ older | newer` (the newer one says otherwise) and `-
+older | newer` (it does not), is put to the rules alone: false positives and misses are printed.
+Lines of `## name` part them: pairs for tuning, and pairs held out.
 """
 
 import asyncio

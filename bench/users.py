@@ -54,7 +54,7 @@ class Worked(msgspec.Struct, frozen=True):
     activation_ms: list[float]
     add_ms: list[float]
     retrieve_ms: list[float]
-    """Of a user who may have to be activated first."""
+    """The latency for a user who may have to be activated first."""
     anonymous_bytes: int
     live: int
     passivations: int
@@ -138,7 +138,7 @@ def _bound_row(memories: int, budget: int, weighed: Weighed) -> list[Any]:
 
 
 def _fit(memories: Sequence[int], weights: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return what is left when the indexes' own estimate is taken away."""
+    """Return the memory beyond the indexes' own estimate."""
     bare = [(row[1] - row[5]) * 1024 for row in weights]
     return [
         [count, left, (left - bare[0]) / (count - memories[0]) if count > memories[0] else None]

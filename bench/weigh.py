@@ -2,7 +2,7 @@
 
 `python -m bench.weigh STORE USER SMALL_USER` opens a store, lets a small user warm up code and
 caches, then activates the user, waits until nothing is done in the background, and searches once.
-What the process has grown by is the user's.
+The growth of the process is the user's weight.
 """
 
 import asyncio

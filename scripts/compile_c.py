@@ -1,12 +1,12 @@
 """Compiles the C of the package, as a part of building it: a hook of hatchling.
 
-What is in C is there in Python as well, only slower, so a machine without a compiler gets a package
-without it. It is compiled for Linux on x86-64 alone, as a plain library that ctypes loads: neither
+Python has the same functions, only slower, so a machine without a compiler gets a package without
+the library. It is compiled for Linux on x86-64 alone, as a plain library that ctypes loads: neither
 Python's headers are needed, nor one library for each Python.
 
 `MEMORY_ACTORS_WHEEL` says which wheel is wanted: `any` for one without it, or the tag of a
-platform, for example `manylinux_2_17_x86_64`: then it is an error if it cannot be compiled. Without
-that, it is one for this machine.
+platform, for example `manylinux_2_17_x86_64`: then it is an error if it cannot be compiled. By
+default it builds a wheel for this machine.
 """
 
 import os
@@ -21,7 +21,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
 LIBRARIES = [Path("eventlog/core/libcompiled.so.2"), Path("memory_actors/search/libcompiled.so.2")]
-"""Each is made of what lies in its directory and below."""
+"""The sources of each library are in its directory and below."""
 FLAGS = (
     "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=none",
     "-s",

@@ -30,9 +30,9 @@ PLUMBING = {
     "_archive_digest": ContextDocument._archive_digest,  # noqa: SLF001
     "_put_summary": UserMemory._put_summary,  # noqa: SLF001
 }
-"""What imports and files of documents need, and no caller: see api/plumbing.py."""
+"""Operations that imports and files of documents need, but no caller: see api/plumbing.py."""
 BOUND = {"open", "connect", "close", "restore_backup", "import_events", "replay"}
-"""What a client does in another way."""
+"""Operations that a client carries out in another way."""
 
 
 class Names:

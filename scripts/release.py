@@ -2,12 +2,12 @@
 
     scripts/release.py [DIRECTORY]
 
-Of what is committed, not of what lies in the checkout. There are two wheels: one for any machine,
+It builds the committed files, not those of the checkout. There are two wheels: one for any machine,
 and one for Linux on x86-64 that has what is written in C, compiled. All are built twice and must be
 the same bytes, and the sdist must make the same wheels. A wheel is then installed into a new
 environment of each Python that is found, by pip, and into one by uv: the README's example runs
-there, and an example of the typed API is checked by `mypy --strict` and pyright. What it depends on
-is listed with its licences, each of which must be known here, and as an SBOM (CycloneDX).
+there, and an example of the typed API is checked by `mypy --strict` and pyright. Its dependencies
+are listed with their licences, each of which must be known here, and as an SBOM (CycloneDX).
 """
 
 import argparse
@@ -134,7 +134,7 @@ def _runs(python: str) -> bool:
 
 
 def _said(*command: str) -> str:
-    """Return what a command prints, nothing if it fails."""
+    """Return the output of a command, or "" if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     return "" if done.returncode else done.stdout.strip()
 

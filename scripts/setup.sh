@@ -1,6 +1,6 @@
 # Sourced by scripts/demo and scripts/test: a virtual environment with the package in it.
 #
-# Needs Python 3.11 or newer with venv, pip, and a package registry. What is there already is not done again.
+# Needs Python 3.11 or newer with venv, pip, and a package registry. Completed steps are not repeated.
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="$root/.venv"
@@ -39,7 +39,7 @@ make_venv() {
   fi
 }
 
-# What an installation depends on: where it is, which Python, what pyproject.toml says, and what is compiled.
+# The inputs of an installation: its place, the Python, pyproject.toml, and the sources that are compiled.
 fingerprint() {
   "$python" - "$root" <<'PYTHON'
 import hashlib, pathlib, sys

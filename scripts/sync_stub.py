@@ -2,8 +2,9 @@
 
     python scripts/sync_stub.py
 
-It takes the signatures from the source of the async API as they stand there, so that names of types
-stay names, and the imports that these names need from the modules that have them. A test compares.
+The script copies the signatures from the source of the async API unchanged, so that names of types
+stay names. It takes the imports that these names need from the modules that have them. A test
+compares the file with the script's output.
 """
 
 import ast

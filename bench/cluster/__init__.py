@@ -44,7 +44,7 @@ NOTES = (
 
 
 class Outcome(msgspec.Struct):
-    """What came of one fault, tried many times."""
+    """The result of one fault, tried many times."""
 
     fault: str
     rounds: int = 0
@@ -53,12 +53,12 @@ class Outcome(msgspec.Struct):
     harm: Counter[str] = msgspec.field(default_factory=Counter)
     examples: list[str] = []
     pauses_s: list[float] = []
-    """Of the users of the node that was struck."""
+    """Pauses of the users of the node that was struck."""
     others_s: list[float] = []
     woken_s: list[float] = []
 
     def row(self) -> list[Any]:
-        """Return it as a row of the report."""
+        """Return a row of the report."""
         counted = self.harm
         known = (*LOST, "doubled", *STALE)
         return [

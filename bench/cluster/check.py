@@ -1,4 +1,4 @@
-"""What must hold of a cluster when its nodes have ended, by their journals and the database.
+"""Checks of a cluster when its nodes have ended, by their journals and the database.
 
 - Every acknowledged write is in the log once; any other that was asked, at most once.
 - What a write made is there with its last content; what was deleted is gone.
@@ -81,7 +81,7 @@ def stale(cluster: Cluster, journals: dict[str, list[Line]]) -> Iterator[Harm]:
 def stale_commits(cluster: Cluster) -> list[str]:
     """Return the events that were written by a node while another one owned their stream.
 
-    A node that wakes up gives all its streams up at once. What it had on its way may land behind
+    A node that wakes up gives all its streams up at once. A pending append may be committed after
     that, as long as nobody has claimed the stream: the next owner reads it.
     """
     return [
@@ -181,7 +181,7 @@ async def _in_store(
 
 
 async def _once(memory: Any, noted: Sequence[Line]) -> list[Harm]:
-    """Compare the events of the log with what was asked, and with what was acknowledged."""
+    """Compare the events of the log with requests and acknowledgements."""
     asked: dict[str, Line] = {}
     answered: dict[str, set[str]] = defaultdict(set)
     deleted, gone = set[str](), Counter[str]()

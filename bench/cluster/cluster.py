@@ -106,10 +106,10 @@ class Cluster:
         self.links = Links()
         self.places = [Place(slot, self.links, server.port) for slot in range(plan.nodes)]
         self.names: list[str] = []
-        """Of all nodes that there were."""
+        """The names of all nodes so far."""
         self.users = tuple(f"user {number}" for number in range(plan.users))
         self.seen: list[tuple[str, str]] = []
-        """What was seen that must not be, and an example."""
+        """Violations that were seen, each with an example."""
         self._sids = {stream_id(stream_of(user)): user for user in self.users}
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._watched, daemon=True)
@@ -178,7 +178,7 @@ class Cluster:
         self._join(place)
 
     def end(self, place: Place) -> None:
-        """Tell it to end in good order, and wait until it has."""
+        """Stop the node cleanly, and wait until it has ended."""
         self.signal(place, signal.SIGTERM)
         self._await_end(place)
 
@@ -221,7 +221,7 @@ class Cluster:
     # --- what the database says
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """Return what the database answers, not through a proxy."""
+        """Run a query on the database, without a proxy."""
         with psycopg.connect(self.server.url, autocommit=True) as connection:
             answered = connection.execute(query.format(schema=self.schema))
             return answered.fetchall() if answered.description else []
@@ -232,7 +232,7 @@ class Cluster:
         return {user: json.loads(address)["pid"] for user, address in found if user is not None}
 
     def last(self, place: Place) -> list[Line]:
-        """Return what the node in a place noted last."""
+        """Return the last lines in the journal of the node in a place."""
         return lines(self.directory / place.name, LAST_BYTES)
 
     def _watched(self) -> None:

@@ -163,7 +163,8 @@ OF_NODES: dict[str, Callable[[Cluster, Place], float | None]] = {
     "clock": _clock,
     "close": _close,
 }
-"""What strikes the node of a place; those that stop it return the moment at which it went on."""
+"""The faults that strike the node of a place; those that stop it return the moment at which it went
+on."""
 OF_USERS: dict[str, Callable[[Cluster], Iterable[str]]] = {
     "restart": _restart,
     "promote": _promote,

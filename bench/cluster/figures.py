@@ -1,4 +1,4 @@
-"""What a call pays that another node carries out, and how long users of a killed node wait.
+"""The cost of a call that another node carries out, and the wait of the users of a killed node.
 
 - Calls: two nodes make the same call about a user of one of them in turn, so that a busy moment of
   the machine hits both alike. The difference is of the medians.
@@ -61,7 +61,7 @@ class Node:
 
 
 def work(url: str, directory: Path, told: Connection) -> None:
-    """Do what one is told, until killed."""
+    """Carry out commands until killed."""
     os.environ["XDG_CACHE_HOME"] = str(directory)
     asyncio.run(_work(url, told))
 
@@ -81,14 +81,14 @@ async def _work(url: str, told: Connection) -> None:
 
 
 class Desk:
-    """What a node can be told to do."""
+    """The commands that a node can carry out."""
 
     def __init__(self, memory: Any, embedder: Counting):
         self._memory, self._embedder = memory, embedder
         self._user = memory.user(USER)
 
     async def begun(self) -> None:
-        """Say that the store is open."""
+        """Report that the store is open."""
         self._embedder.texts = 0
 
     async def fill(self, memories: int, seed: int) -> None:

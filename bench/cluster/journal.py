@@ -34,7 +34,7 @@ class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Of the operation."""
     user: str = ""
     kind: str = ""
-    """Of the thing that is written or read: memory, working, document, entity."""
+    """The kind of the thing that is written or read: memory, working, document, entity."""
     ref: str = ""
     """Its id, key or name."""
     token: str | None = None

@@ -1,8 +1,8 @@
 """TCP proxies that hold back what one or both sides say, for a while: a network that loses packets.
 
-What is held back while packets are lost arrives late, as after a retransmission, or never, as after
-a reset. A connection that begins meanwhile is taken, and hears nothing. All proxies run on an event
-loop in a thread of their own.
+Data that is held back while packets are lost arrives late, as after a retransmission, or never, as
+after a reset. A connection that begins meanwhile is taken, and hears nothing. All proxies run on an
+event loop in a thread of their own.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Link:
         self._server_port = server_port
 
     async def hold(self, *ways: Way) -> None:
-        """Let nothing through on these ways from now on."""
+        """Block these ways from now on."""
         for way in ways:
             self._passes[way].clear()
 

@@ -1,8 +1,8 @@
 """A node of a cluster: a process that opens the store, and whose workers call it until SIGTERM.
 
 Every write has a text of its own, by which its event is found in the log. A worker changes and
-deletes only what it wrote itself, and reads what anybody wrote. What the node before in this place
-asked under an idempotency key, and was not answered, is asked again.
+deletes only what it wrote itself, and reads what anybody wrote. A node repeats the unanswered calls
+with an idempotency key of the node before it in this place.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from memory_actors.sharing.nodes.peers import listening_for_peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 
 Without = Literal["fence", "lease"] | None
-"""What a control has not."""
+"""The protection that a control runs without."""
 PAPERS = "papers"
 HELD_MAX = 30  # memories of one worker, before it deletes one for each that it adds
 US = 1_000_000
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node is told."""
+    """The configuration of a node."""
 
     url: str
     name: str

@@ -1,8 +1,9 @@
 """Recall after compaction on the LoCoMo conversations, by summariser.
 
 All turns are older than 90 days when they are compacted. A question finds the turns among its first
-ten memories, and those that stand behind the summaries beside them: up to two, of any size. So a
-summary of many turns finds more of them by chance; what was found without summaries stands beside.
+ten memories, and those that stand behind the summaries beside them: up to two, of any size. A
+summary of many turns therefore finds more of them by chance; the report also counts the turns found
+without summaries.
 """
 
 import shutil

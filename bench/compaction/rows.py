@@ -18,7 +18,7 @@ CHECKS = ["what", "so", "found"]
 
 
 def weighed(store: Path) -> dict[str, int]:
-    """Return what each part of a closed store takes on the disk."""
+    """Return the disk usage of each part of a closed store."""
     found = dict.fromkeys(FILES, 0)
     for path in store.iterdir():
         part = path.name.partition(".")[0]

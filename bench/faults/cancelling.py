@@ -1,13 +1,13 @@
 """Every public call is cancelled at its first suspension, its second, ... until it completes.
 
 A call is driven by hand: each time it gives up the loop is counted, and at the n-th its task is
-cancelled there. What must hold afterwards, when what goes on by itself has come to its end:
+cancelled there. These conditions must hold afterwards, when background work has ended:
 
 - all events of the call are in the log or none (of compaction: of each cluster);
 - nobody is in a file, no lock is held, no user is held live, nothing waits in the log's queue;
 - the live state is what a replay gives, the totals are the sum of the states, and each index has
   the passages of the state;
-- the next call works. So does closing, and opening: that is cancelled at each suspension too.
+- the next call works. Closing and opening work too, and are cancelled at each suspension as well.
 """
 
 import asyncio
@@ -154,7 +154,7 @@ async def _version(memory: MemorySystem) -> int:
 
 
 async def quiet(memory: MemorySystem) -> None:
-    """Wait until what goes on by itself has come to its end."""
+    """Wait until background work has ended."""
     services = services_of(memory)
     while services.unattended:
         await asyncio.wait(set(services.unattended))
@@ -168,7 +168,7 @@ async def quiet(memory: MemorySystem) -> None:
 
 
 async def _wrong(memory: MemorySystem, user: UserMemory, at: int) -> str:
-    """Return what is not as it must be."""
+    """Return the first violation, or ""."""
     held = _held(memory)
     if held:
         return f"held: {held}"

@@ -109,7 +109,7 @@ async def _undo(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
 
 
 async def _a_conversation(_memory: MemorySystem, user: UserMemory, n: int) -> None:
-    # Nothing that the next one contradicts: what holds no more is marked by an append of its own.
+    # The next one contradicts none of these: a superseded fact is marked by an append of its own.
     about = f"a talk about {n}"
     await user.short_term.add_message(about, role="user", session_id=f"talk {n}")
 

@@ -7,7 +7,7 @@ and reads it. A trial has survived when every answer is either right or refused 
 and the process lives. Every
 eighth time the log is a large one, of some thousand pages.
 
-What can end a process is LMDB, which trusts the pages of its tree: one that is damaged may lead it
+Only LMDB can end a process, since it trusts the pages of its tree: one that is damaged may lead it
 beyond the end of the file (SIGBUS), out of the map (SIGSEGV) or into an assertion (SIGABRT). Files
 are checked for that when they are opened (eventlog/files/pages.py), up to
 `Settings.checked_bytes_max`. A larger one may end the process that reads it; `verify_store` reads
@@ -99,7 +99,7 @@ def _counts(path: Path) -> bool:
 
 
 def _group(name: Path) -> str:
-    """Return what a file is: segments and indexes are many."""
+    """Return the group of a file: segments and indexes are many."""
     if name.parent.name == INDEXES:
         return f"{name.suffix[1:]} of an index"
     return name.parent.name or name.name

@@ -1,9 +1,9 @@
 """Erasing users where files cannot be looked for or removed, and many users at the same time.
 
-What cannot be checked is not erased: where `indexes/` or `archive/` cannot be read, or not be
-written, there must be no receipt but a typed error, and the others of the store go on. Once it can
-be read again, a second try must leave no file of the user. Of users who are erased at the same
-time, each must be.
+Files that cannot be checked are not erased: where `indexes/` or `archive/` cannot be read, or not
+be written, there must be no receipt but a typed error, and the others of the store go on. Once it
+can be read again, a second try must leave no file of the user. If users are erased at the same
+time, each must be erased.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ def _as_an_ordinary_user(whole: Path, store: Path, name: str, mode: int) -> tupl
         spare = store.with_name("spare")
         shutil.rmtree(spare, ignore_errors=True)
         shutil.copytree(whole, spare)
-        # Who becomes another may be unable to import anything more.
+        # A process that changes its user may be unable to import anything more.
         asyncio.run(_erased(spare))
         import_module("numpy.ma")  # some releases of numpy import it on first use
         for each in (store.parent, store, *store.rglob("*")):
@@ -104,7 +104,7 @@ async def _refused_and_repeated(store: Path, name: str, mode: int) -> tuple[str,
 
 
 async def _left(memory: MemorySystem, store: Path, user_id: str) -> str:
-    """Return what is left of a user."""
+    """Return the remains of a user."""
     files = [*store.rglob(f"{stream_id(stream_of(user_id)).hex()}*")]
     users = await memory.users()
     return f"{files} {user_id in users}" if files or user_id in users else ""

@@ -2,10 +2,10 @@
 
 Two parts. Bytes are given to all that reads them (fuzz_targets.py): noise, and whole ones with some
 bytes changed, cut out or doubled; in a full run, those that atheris finds as well, guided by
-coverage (the extra `fuzz`). And a user of a store gets an event that this version does
-not know: of a type to come of each part of its state, of a schema to come of each type that there
-is, and one of each type that is no such event at all. That user can be read as far as it is
-understood and takes no writes, nobody else notices, and not a byte of the event changes.
+coverage (the extra `fuzz`). And a user of a store gets an event that this version does not know:
+one of a future type for each part of its state, one of a future schema for each type that exists,
+and one of each type with content of another form. The known part of that user can be read, and the
+user takes no writes; nobody else notices, and not a byte of the event changes.
 """
 
 import asyncio

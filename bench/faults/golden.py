@@ -2,11 +2,10 @@
 
     python bench/faults/golden.py STORE ARCHIVE [--encrypt]
 
-writes a store with the code that is on the path, and packs what is the truth in it (the log, its
-anchor, the archive, its keys if it is encrypted; not what is derived) with what it must answer. It
-uses nothing but the public API of the first version, and `encrypt` where that is asked for, so that
-it can be run over an old checkout as well: that is how the stores of formats before this one were
-made.
+writes a store with the code that is on the path. It packs the primary data (the log, its anchor,
+the archive, its keys if it is encrypted) with the expected answers, and leaves out derived data. It
+uses only the public API of the first version, and `encrypt` on request, so that it also runs over
+an old checkout: the stores of older formats were made this way.
 """
 
 import asyncio
@@ -86,7 +85,7 @@ async def _write_user(user: Any, life: int) -> None:
 
 
 async def answers(store: Path) -> dict[str, Any]:
-    """Return what a store answers, in terms that outlast a version."""
+    """Return a store's answers, in terms that outlast a version."""
     async with opened(store) as memory:
         assert (await memory.verify()).ok
         assert not await memory.check_replay()

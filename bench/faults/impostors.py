@@ -81,7 +81,7 @@ def run(counts: Counts, seed: int, scratch: Path) -> Row:
 
 
 def _names(directory: Path) -> list[str]:
-    """Return what is in a store, a segment and an index file of each sort, and what may be."""
+    """Return the names of a store's files, one of each sort, and of files that may be created."""
     files = [path.relative_to(directory) for path in sorted(directory.rglob("*")) if path.is_file()]
     sorts = {(name.parent.name, name.suffix): name for name in files}
     one_of_each = [name for (parent, _), name in sorts.items() if parent in DIRECTORIES]
@@ -120,7 +120,7 @@ async def _made(path: Path, encrypt: bool) -> dict[str, Any]:
 
 
 def _uses(memory: MemorySystem, path: Path) -> list[Callable[[], Awaitable[Any]]]:
-    """Return what is done beside asking: of it all, what is refused is refused by a typed error."""
+    """Return the operations to try besides reads: a refusal must be a typed error."""
     carl = memory.user("carl")
     return [
         lambda: carl.add("It goes on.", memory_id="goes on"),

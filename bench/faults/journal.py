@@ -7,8 +7,8 @@ The model is a disk that keeps what was synced and, of the rest, anything:
   was there before. A write to a descriptor with O_DSYNC is there.
 - A file's length is there when what made it longer is, or is synced.
 - A name that was made, changed or removed is durable when its directory has been synced since. Of
-  what was not, each directory keeps the first few changes, in order. That a file was synced says
-  nothing about its name: POSIX promises no more, though most file systems do.
+  later changes, each directory keeps the first few, in order. Syncing a file says nothing about its
+  name: POSIX promises no more, though most file systems do.
 
 Some disks keep less than that: a drive that says it has synced and has not. Nothing helps there.
 """
@@ -150,7 +150,7 @@ class Disk:
         return self._state(self._pending, lambda file: file.any_content(random.Random(0), 1.0))
 
     def after_power_loss(self, rng: random.Random) -> dict[Path, bytes]:
-        """Return what one disk may hold now."""
+        """Return the content of one possible disk."""
         kept = rng.choice([0.0, 0.05, 0.5, 0.95, 1.0])
         by_directory: dict[Path, list[Step]] = defaultdict(list)
         for step in self._pending:

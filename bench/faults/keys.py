@@ -4,8 +4,8 @@ One bit flipped, one record zeroed or noise, the end cut off; or, behind a whole
 loss leaves of records that were being appended. The store is opened, everything is asked, and a new
 user writes, whose key goes into the file. A trial has survived when every answer was right or
 refused by a typed error, when a user who cannot be read is reported by `verify`, when a file that
-was refused is as it was, and when the old users are read again with the whole file put back. What
-was only torn must be refused to nobody.
+was refused is as it was, and when the old users are read again with the whole file put back. A torn
+record must not lock out any user.
 """
 
 import asyncio

@@ -2,10 +2,10 @@
 
 Each trial is one step of the machine in `tests/support/whole_machine.py`: a command of one user or
 a race of several, compaction, a restart, a backup put back, an erasure, a look back. After it the
-lists, searches and reads must be what a model of dictionaries says, the live state what a replay of
-the whole stream gives, and a replay as of an earlier moment what was answered then. The machine is
-the tests' own, so the row wants a checkout, and Hypothesis. A run of 100 examples that failed is
-repeated by its seed.
+lists, searches and reads must match a model of dictionaries, the live state must match a replay of
+the whole stream, and a replay as of an earlier moment must give the answers of that moment. The
+machine is the tests' own, so the row wants a checkout, and Hypothesis. A run of 100 examples that
+failed is repeated by its seed.
 """
 
 import sys

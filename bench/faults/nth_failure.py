@@ -5,8 +5,8 @@ with an I/O error, or from there on as on a full disk, until space returns. What
 
 - whatever was asked either works or raises a typed error;
 - when calls work again the same system does, or one that is opened anew (counted apart);
-- what was acknowledged is there, and of what was refused there is all or nothing: several memories
-  that were added together are all there or none is;
+- every acknowledged write is there, and every refused one is there as a whole or not at all:
+  several memories that were added together are all there or none is;
 - the log verifies, and every state is what a replay of its events gives.
 
 Allocations are those that LMDB makes. Python's own go through an allocator that this cannot see;

@@ -1,4 +1,4 @@
-"""Power loss: whatever the disk has kept of what was not synced, what was acknowledged is there.
+"""Power loss: every acknowledged write survives, whatever the disk has kept of unsynced writes.
 
 Below a process that writes, compacts, archives and shrinks (bench/kill_child.py), every
 write and every sync is written down, and what it acknowledges beside them. From that journal, disks
@@ -6,9 +6,9 @@ are built as they may be after the power went at any moment (journal.py), and ea
 process of its own, which checks all that bench/kill.py checks, and writes once more. A store may be
 refused only if nothing in it was acknowledged: the power went while its file was being made.
 
-That the journal has missed nothing is checked too: all of it, done to an empty disk, must give the
-very files that the process has left. LMDB writes to its map only with `writemap`, which is never
-set here; the table of readers is mapped, and is left out.
+The journal is checked for completeness too: all of it, done to an empty disk, must give the very
+files that the process has left. LMDB writes to its map only with `writemap`, which is never set
+here; the table of readers is mapped, and is left out.
 """
 
 import copy
@@ -88,7 +88,7 @@ def _count_what_is_missing(steps: list[Step], store: Path, row: Row) -> None:
 
 
 def _moments(steps: list[Step], count: int, rng: random.Random) -> Iterator[tuple[Disk, Expected]]:
-    """Yield the disk at moments in order, with what had been acknowledged by then."""
+    """Yield the disk at moments in order, with the acknowledged writes so far."""
     at = sorted(rng.randrange(len(steps)) for _ in range(count))
     disk, expected, done, said = Disk(), Expected(), 0, b""
     for moment in at:

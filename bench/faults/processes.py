@@ -2,8 +2,8 @@
 
 Processes of processes_child.py begin at the same moment on a directory that is not there yet. Then
 one fault after another strikes: see `FAULTS`. A process that is gone is replaced by a new one, at
-once. When all faults have struck and each place has written enough, all are told to stop, and
-processes_check.py says what must be in the store then, and what must not be left beside it.
+once. When all faults have struck and each place has written enough, all processes are stopped, and
+processes_check.py checks the content of the store, and the files beside it.
 
 Besides, two processes open a new store at the same moment, many times.
 """
@@ -40,9 +40,9 @@ class Plan(NamedTuple):
     rounds: int
     processes: int
     writes: int
-    """Of each place, at least."""
+    """The minimum of each place."""
     times: int
-    """Of each fault in a round."""
+    """The count of each fault in a round."""
     gap_s_max: float
     """Between two faults."""
     frozen_s: float

@@ -1,8 +1,7 @@
-"""What must be in a store when its processes have gone, by what each of them had written down.
+"""Checks of a store when its processes have gone, by the notes of each of them.
 
 - Of an acknowledged call there is one event for each of its texts, with the id that was answered:
-  none is lost, and none is there twice. Of one that was not answered there is none, or all of it
-  once.
+  none is lost, and none is there twice. An unanswered call has no event, or all of them once.
 - What was deleted stays deleted, once; a fact says what the last change made of it.
 - Working memory may lose what was acknowledged in the last moments before its owner was killed.
 - No call has failed, but by a typed timeout while an owner was stopped longer than clients wait.
@@ -30,7 +29,7 @@ Call = dict[str, Any]
 
 
 class Found:
-    """What a store and its log hold."""
+    """The content of a store and its log."""
 
     def __init__(self) -> None:
         self.events: dict[str, list[str | None]] = defaultdict(list)
@@ -68,7 +67,7 @@ def _said(data: Any) -> str:
 
 
 class Notes:
-    """What all processes have written down."""
+    """The notes of all processes."""
 
     def __init__(self, paths: Sequence[Path]):
         lines = [line for path in paths for line in _lines(path)]
@@ -118,7 +117,7 @@ def harm(
 
 
 def leftovers(store: Path) -> list[str]:
-    """Return what is left of owners, which should be nothing but room for the next one's file."""
+    """Return the files that owners left behind: only room for the next one's file is allowed."""
     found = [name for name in (SOCKET, FILE) if (store / name).exists()]
     room = store / f"{FILE}.new"
     return [*found, room.name] if room.exists() and room.read_bytes().strip() else found

@@ -28,7 +28,7 @@ FACT = 400  # before this many of the thousandths that chance draws, a call adds
 
 
 class Told:
-    """What a process writes down, line by line."""
+    """The notes of a process, line by line."""
 
     def __init__(self, path: Path):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -61,7 +61,7 @@ def opened(store: Path) -> Any:
 
 
 def descriptors() -> list[str]:
-    """Return what this process has open."""
+    """Return the open files of this process."""
     with os.scandir("/proc/self/fd") as found:
         return sorted(_target(one.path) for one in found)
 

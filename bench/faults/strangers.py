@@ -34,7 +34,7 @@ from memory_actors.sharing.values import error_of
 TIMES = {"quick": 1, "middle": 5, "full": 20}
 MIB = 1 << 20
 GROWN_BYTES_MAX = INCOMING_BYTES_MAX + UNREAD_BYTES_MAX
-"""What strangers may make of the owner's memory: unfinished frames, answers nobody reads."""
+"""The memory that strangers may use in the owner: unfinished frames, answers nobody reads."""
 ANSWER_S_MAX = 5.0
 CONNECTIONS = 1_000
 FILES_MAX = 900  # of a thousand, as most systems allow
@@ -162,7 +162,7 @@ def _call(number: int, operation: str, arguments: bytes = b"\x92\x90\x80") -> by
 
 
 def _end(found: socket.socket) -> str:
-    """Return nothing if the owner ends the connection, else what is wrong."""
+    """Return "" if the owner ends the connection, else the problem."""
     try:
         while found.recv(1 << 16):
             pass

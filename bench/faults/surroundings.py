@@ -2,8 +2,8 @@
 
 The first three must end in a typed error in under a second, and do no harm to whoever has the store
 open. A clock that goes back a day or forward ten years between any two calls must change no order
-and no limit: events are in the order of their positions, a quota holds, and a session of messages
-lives for its time to live after its last message, by the clock as it was then and is now.
+and no limit: events are in the order of their positions, and a quota holds. A session of messages
+lives for its time to live after its last message, measured from the clock's time of that message.
 """
 
 import asyncio
@@ -246,11 +246,11 @@ class _Session:
         self._expires_us = 0
 
     def messages(self, now_us: int) -> list[str]:
-        """Return what is to be read at a time."""
+        """Return the messages that are readable at a time."""
         return self._said if now_us < self._expires_us else []
 
     def say(self, message: str, now_us: int) -> None:
-        """Add a message: what has expired by then is gone for good."""
+        """Delete expired messages and add one."""
         self._said = [*self.messages(now_us), message][-LIMITS.short_term_messages :]
         self._expires_us = now_us + self._ttl_us
 

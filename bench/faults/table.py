@@ -25,7 +25,7 @@ def line(row: Row) -> str:
 
 
 def more(rows: Sequence[Row]) -> str:
-    """Return what else was counted, and how what failed has failed."""
+    """Return the other counts, and the reasons of failures."""
     return "\n".join(["", *(part for row in rows for part in _more(row))])
 
 

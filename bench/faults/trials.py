@@ -1,6 +1,7 @@
 """A trial in a process of its own: whatever it does to itself, the next one goes on.
 
-The child is a fork, so that it costs no imports. Who forks must have no threads and no log open.
+The child is a fork, so that it costs no imports. A process that forks must have no threads and no
+log open.
 """
 
 import asyncio
@@ -88,7 +89,7 @@ def _live(trial: Trial, write_end: int) -> None:
 
 
 def _read(fd: int, deadline_s: float) -> bytes | None:
-    """Return all that comes down a pipe, None if its end does not come in time."""
+    """Read a pipe to its end, or return None if that does not come in time."""
     said, until = bytearray(), time.monotonic() + deadline_s
     while select.select([fd], [], [], max(0.0, until - time.monotonic()))[0]:
         data = os.read(fd, ANSWER_BYTES)

@@ -86,7 +86,7 @@ FATES = ("killed", "hung", "survived", "untried")
 
 
 def outcomes(root: Path, module: str, tests: Sequence[str], each: int, seed: int) -> list[Outcome]:
-    """Return what came of a module as it is, then of its mutants.
+    """Return the outcome of the unchanged module, then those of its mutants.
 
     :raises RuntimeError: its tests fail as it is.
     """

@@ -38,7 +38,7 @@ class Mutation(NamedTuple):
     code: CodeType
 
     def __str__(self) -> str:
-        """Return what changes, on a line."""
+        """Return the change, on a line."""
         return f"{self.line}: {self.before} -> {self.after}"
 
 

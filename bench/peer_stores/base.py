@@ -74,13 +74,13 @@ class Peer(ABC):
 
     @abstractmethod
     async def holds(self, ids: Sequence[str]) -> set[str]:
-        """Return those of these ids that are stored."""
+        """Return the ids that are stored."""
 
     async def settle(self) -> None:  # noqa: B027 - most peers have nothing to wait for
         """Wait for what runs in the background, or do the upkeep that its documentation names."""
 
     async def persist(self) -> bool:
-        """Write what adds left in memory; say whether there is such a thing at all."""
+        """Write pending adds from memory; return False if there is no such step."""
         return False
 
     @abstractmethod

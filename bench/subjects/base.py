@@ -1,7 +1,8 @@
 """One kind of memory of one user, held at a number and used through the public API.
 
 A subject adds one thing at a time; `fill` asks for many at once, and the user's actor batches them.
-What a call is to be given is drawn before it is awaited, so a clock around the await measures it.
+The arguments of a call are drawn before it is awaited, so a clock around the await measures only
+the call.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class Subject(ABC):
         """Add one more."""
 
     def queries(self) -> Mapping[str, Call]:
-        """Return what makes each typical query, by name."""
+        """Return the function for each typical query, by name."""
         return {}
 
     async def prepare(self) -> None:  # noqa: B027 - most have nothing to add

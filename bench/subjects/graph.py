@@ -104,7 +104,7 @@ class Relationships(Entities):
             self.links[receipt.memory_id] = None
 
     async def undo(self, receipt: Receipt) -> None:
-        """Take it back, if it was new."""
+        """Undo an add, if it was new."""
         if receipt.memory_id in self.links:
             await self.user.delete(receipt.memory_id)
             del self.links[receipt.memory_id]

@@ -70,6 +70,6 @@ class Sessions(Messages):
         return self._say(f"session {number}")
 
     async def undo(self, receipt: Receipt) -> None:
-        """Take it back, and its place."""
+        """Undo an add, and free its place."""
         await super().undo(receipt)
         self._given -= 1

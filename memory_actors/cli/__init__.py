@@ -75,7 +75,7 @@ class Commands(Mapping[str, click.Command]):
         return next(one for one in found if isinstance(one, click.Command) and one.name == name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a command. What goes wrong while its module is imported is raised."""
+        """Return a command. An error during the import of its module is raised."""
         return self[name] if name in self._modules else default
 
     def __contains__(self, name: object) -> bool:

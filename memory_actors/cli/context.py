@@ -93,13 +93,13 @@ def _with_model(app: App, given: Mapping[str, Any]) -> None:
     metadata=None,
 )  # fmt: skip
 def add(receipt: ContextReceipt) -> None:
-    """Put TEXT, or what stands on stdin, at the end of a section."""
+    """Append TEXT or stdin to a section."""
     _say_written(receipt)
 
 
 @mirrors("context.edit", context, text=said, more=[document, options.said_by])
 def edit(receipt: ContextReceipt) -> None:
-    """Let an entry say TEXT, or what stands on stdin."""
+    """Replace an entry's text with TEXT or stdin."""
     _say_written(receipt)
 
 
@@ -111,7 +111,7 @@ def remove(receipt: ContextReceipt) -> None:
 
 @mirrors("context.touch", context, more=[document])
 def touch(receipt: ContextReceipt) -> None:
-    """Say that entries were of use: the stalest are archived first."""
+    """Mark entries as recently used: the stalest are archived first."""
     _say_written(receipt)
 
 
@@ -178,7 +178,7 @@ async def _listed(user: UserMemory, document: str, archived: bool) -> list[Conte
 @mirrors(
     "context.entries", context, "list", work=_listed,
     more=[
-        click.option("--archived", is_flag=True, help="Those in the archive instead."), document
+        click.option("--archived", is_flag=True, help="List the archive instead."), document
     ],
 )  # fmt: skip
 def list_(found: Sequence[ContextEntry], app: App, document: str) -> None:

@@ -207,7 +207,7 @@ class _Mirror(NamedTuple):
 def _named(
     function: Callable[..., Any], known: Mapping[str, Any], behind: int = 0
 ) -> dict[str, Any]:
-    """Return those arguments that a function names, behind its first ones."""
+    """Return the known arguments that a function's signature names after the first `behind`."""
     asked = list(inspect.signature(function).parameters)[behind:]
     return {name: known[name] for name in asked if name in known}
 

@@ -39,13 +39,13 @@ def add(receipt: Receipt) -> None:
 
 @mirrors("entities.relate", entity, embeds=True)
 def relate(receipt: Receipt) -> None:
-    """Say that SOURCE relates to TARGET, both by name or id: Ada works_at Acme."""
+    """Add a relationship from SOURCE to TARGET, both by name or id: Ada works_at Acme."""
     say_added(receipt, "relationship")
 
 
 @mirrors("entities.end", entity)
 def end(receipt: Receipt) -> None:
-    """Say that the relationship ID is over. It stays, as a thing of the past."""
+    """End the relationship ID. It stays, as a thing of the past."""
     done = "Ended" if receipt.operation == "update" else "Had ended then already"
     say(f"{done}: {receipt.memory_id}")
 

@@ -53,7 +53,7 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.option("--stop", "target", type=click.FloatRange(0, 1), help="A score that is good enough.")
 @click.option("--words", "words_max", type=Count(min=1), help="Shorten it to so many.")
 @click.option("--term", "terms", multiple=True, help="A name as it is spelt. May be repeated.")
-@click.option("--goal", default="", help="What the text is to be like: for --llm.")
+@click.option("--goal", default="", help="The goal of the text: for --llm.")
 @click.option("--record", is_flag=True, help="Keep the run as an episode of the user.")
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the best text there."
@@ -70,9 +70,8 @@ def improve(
     MEMORY_ACTORS_LLM_BASE_URL or OPENAI_API_KEY.
 
     Prints what changed. FILE stays as it is, unless --in-place; if it was changed during the run,
-    the text goes into FILE.improved. Of a run that fails the best text so far goes to --output.
-    With --json: one event a line, as it happens; the last has the result, or an error's line
-    follows it.
+    the text goes into FILE.improved. If a run fails, the best text so far goes to --output. With
+    --json: one event a line, as it happens; the last has the result, or an error's line follows it.
     """
     target = _target(file, output, in_place)
     seen = None if target is None else text_files.read(target, TARGET_BYTES_MAX)
@@ -122,7 +121,7 @@ def _target(file: str, output: Path | None, in_place: bool) -> Path | None:
 
 
 def _data(file: str) -> bytes | None:
-    """Return what a file or stdin holds; None: there is no such file.
+    """Return the bytes of a file or stdin, or None if the file does not exist.
 
     :raises InvalidInputError: it cannot be read.
     """
@@ -135,9 +134,9 @@ def _data(file: str) -> bytes | None:
 
 
 def _decoded(file: str, data: bytes | None) -> str:
-    """Return what was read as a text.
+    """Decode the bytes of FILE as UTF-8.
 
-    :raises InvalidInputError: there is none, or it is not UTF-8.
+    :raises InvalidInputError: the file does not exist, or it is not UTF-8.
     """
     if data is None:
         raise InvalidInputError(f"cannot read {file}: there is no such file")

@@ -40,8 +40,8 @@ def backup(made: BackedUp) -> None:
 def move(app: App, /, directory: Path, url: str) -> None:
     """Move the store in DIRECTORY, which must be closed, to an empty schema of the database at URL.
 
-    The directory is not changed. What came of it is verified; until then nobody can open it. Run it
-    again if it was cut off: it goes on where it was. Vectors are not moved, and made again.
+    The directory is not changed. The copy is verified; until then nobody can open it. Run it again
+    if it was cut off: it continues where it stopped. Vectors are not moved, but computed again.
     """
     if database_url(url) is None:
         raise click.BadParameter("write postgresql://user@host/name?schema=name", param_hint="URL")
@@ -73,7 +73,7 @@ def restore_backup(app: App, /, backup: Path) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 @pass_app
 def repair(app: App, /, target: Path) -> None:
-    """Write what is whole of a damaged store to a new one in TARGET, and say what is not.
+    """Copy the readable data of a damaged store to a new one in TARGET; list what was lost.
 
     Exits with 1 if anything was left behind, or nothing says how much there was.
     """
@@ -147,15 +147,16 @@ def heads_key(app: App, /, private_key: Path, public_key: Path) -> None:
 
 
 @click.command(cls=SharedCommand)
-@click.option("--source", metavar="NAME", help="What came from here, as the writes have named it.")
+@click.option("--source", metavar="NAME", help="Only content of this source, as writes name it.")
 @click.option("--trust", type=TRUST, help="Only what is trusted so far.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, and make none.")
 @pass_app
 def purge(app: App, /, source: str | None, trust: str | None, dry_run: bool) -> None:
-    """Take what came from a source out of the memory of --user, or of all users.
+    """Remove the content of a source from the memory of --user, or of all users.
 
-    What the source wrote goes, and what it changed says again what others have said. Summaries that
-    have anything of it go, too; their other originals come back. `log` and `why` still show it all.
+    Deletes what the source wrote, and restores the text of others where the source changed it.
+    Summaries that have anything of it go, too; their other originals come back. `log` and `why`
+    still show it all.
     """
     report = run(lambda: _purged(app, source, trust, dry_run=dry_run))
     print_result(app, report, _say_report)

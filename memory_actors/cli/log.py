@@ -58,7 +58,7 @@ SHOWN_FIELDS = (
     "failed", "valid_from_us", "valid_to_us", "metadata", "cause", "evicted", "evicted_ids",
     "closed_ids", "relationship_ids", "memory_ids",
 )  # fmt: skip
-"""Of the fields of all events those that people want to see, in this order."""
+"""The event fields that `log` shows, in this order."""
 
 
 @mirrors("history", more=[plot_option])
@@ -83,7 +83,7 @@ def history(entries: list[HistoryEntry], plot: str | None) -> None:
 
 
 def what(data: Mapping[str, Any]) -> str:
-    """Return what an event changed, in short."""
+    """Summarise the change of an event in one line."""
     told = "  ".join(_told(name, data[name]) for name in SHOWN_FIELDS if data.get(name))
     return shortened(told, DETAIL_CHARACTERS_MAX)
 
@@ -100,14 +100,14 @@ def _told(name: str, value: Any) -> str:
 
 @click.command(cls=SharedCommand, shared=options.OF_STORE)
 @click.option("--against", type=FILE, help="Also check that history up to these heads is the same.")
-@click.option("--public-key", type=FILE, help="Whose signature the heads must have.")
+@click.option("--public-key", type=FILE, help="Verify the signature of the heads with it.")
 @pass_app
 def verify(app: App, /, against: Path | None, public_key: Path | None) -> None:
     """Check every event against its checksum and chain, and every state against a replay.
 
     It reads in a process of its own, which a badly damaged file may end. If a process has the store
-    open, that one checks the events; states and indexes are checked when it has closed it. Of a
-    store in a database the events are checked.
+    open, that one checks the events; states and indexes are checked when it has closed it. For a
+    store in a database it checks only the events.
     """
     if public_key is not None and against is None:
         raise click.UsageError("--public-key goes with --against")
@@ -177,7 +177,7 @@ def log(
     limit: int,
     follow: bool,
 ) -> None:
-    """Show what happened, event by event: of all users, or of the one that --user names.
+    """Show the log event by event: of all users, or of the one that --user names.
 
     If a process has the store open, it is asked; so --follow shows what an agent does.
     """
@@ -252,7 +252,7 @@ def users(found: Sequence[str]) -> None:
 @click.command(cls=SharedCommand, shared=options.OF_STORE)
 @pass_app
 def stats(app: App, /) -> None:
-    """Show what is in the store: users, events, memories, bytes."""
+    """Show the size of the store: users, events, memories, bytes."""
 
     async def work(memory: MemorySystem) -> tuple[SystemUsage, SystemStatistics]:
         return await memory.usage(), memory.statistics()

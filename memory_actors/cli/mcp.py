@@ -186,7 +186,7 @@ def _place(path: Path, project: Path | None) -> str:
 
 
 def _user_id(app: App) -> str:
-    """Return whose memory it is: the one named, the only one there is, or the default one."""
+    """Return the user id to serve: the one named, the only one there is, or the default one."""
     if app.user is not None or not has_store(app):
         return app.user_id
 

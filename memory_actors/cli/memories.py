@@ -34,8 +34,8 @@ def _check(_app: App, given: Mapping[str, Any]) -> None:
 def add(receipt: Receipt) -> None:
     """Add a memory. CONTENT is its text, or - to read it from stdin.
 
-    What the text is depends on the type: a fact (long_term), a message (short_term), the value of
-    --key (working), the name of an entity (entity; with --key that is the name, and the text is
+    The type decides the meaning of the text: a fact (long_term), a message (short_term), the value
+    of --key (working), the name of an entity (entity; with --key that is the name, and the text is
     observed of it), the goal of a new episode (episodic), a JSON document (structured), or an entry
     of MEMORY.md (context; in the section --key).
     """
@@ -65,14 +65,14 @@ def _weights(given: str) -> Weights:
     session_id=click.option(
         "--session", "session_id", help="Short-term memory: only this session's."
     ),
-    as_of=options.a_time("--as-of", help="Only what was recorded by then."),
+    as_of=options.a_time("--as-of", help="Only memories recorded by then."),
     token_budget=click.option(
         "--token-budget", type=options.Count(min=0), metavar="N",
         help="As many as fit so many tokens, instead of --top-k.",
     ),
     weights=click.option(
         "--weights", type=_weights, metavar="JSON",
-        help="""What signals count for, such as '{"words": 0}'.  [default: as measured]""",
+        help="""Weights of signals, such as '{"words": 0}'.  [default: as measured]""",
     ),
 )  # fmt: skip
 def search(hits: Sequence[Hit], app: App, memory_types: Sequence[str] | None) -> None:
@@ -84,7 +84,7 @@ def search(hits: Sequence[Hit], app: App, memory_types: Sequence[str] | None) ->
 
 
 def _where(app: App, kinds: Iterable[str]) -> str:
-    """Return whose memory was looked at, and which kinds of it."""
+    """Name the user and the kinds that a search covered."""
     return f"for user {app.user_id} in {', '.join(kinds)}"
 
 

@@ -35,7 +35,10 @@ def model() -> None:
 )  # fmt: skip
 @pass_app
 def install(app: App, /, precision: Precision, source: str) -> None:
-    """Get the model's published weights, check them and build the model. Nothing if it is there."""
+    """Get the model's published weights, check them and build the model.
+
+    Does nothing if the model is installed.
+    """
     there = model_path(precision) is not None
     if not there:
         install_with_bar(app, source, precision)

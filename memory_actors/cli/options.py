@@ -155,21 +155,22 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
 OF_USER = ("data", "user", "key_file", "embedder", "json", "debug")
 """Options of a command that is about one user of a store that is there."""
 OF_NEW = (*OF_USER, "encrypt")
-"""Of one that may make the store."""
+"""Options of commands that may create the store."""
 OF_STORE = ("data", "key_file", "embedder", "json", "debug")
-"""Of one that is about all of a store."""
+"""Options of commands that concern the whole store."""
 OF_NODE = ("node_host", "node_port")
-"""Of one that keeps the store: of a database it is a node, which other nodes reach."""
+"""Options of commands that keep the store open: with a database, the process is a node, and other
+nodes connect to it."""
 OF_DIRECTORY = ("data", "json", "debug")
 OF_NOTHING = ("json", "debug")
 
 
 RARE = ("key_file", "embedder", "encrypt")
-"""Of every command, and told by the help of the program alone."""
+"""Options of every command; only the help of the program shows them."""
 
 
 def shared_options(names: Collection[str], hidden: Collection[str]) -> list[click.Parameter]:
-    """Return those of these names, of the options that many commands have in common."""
+    """Return the shared options with these names."""
     found: list[click.Parameter] = []
     for one in _shared_options():
         name = one.opts[0][2:].replace("-", "_")

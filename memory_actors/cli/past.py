@@ -95,10 +95,10 @@ def _say_lost(lost: int) -> None:
     dropped=left,
 )
 def diff(found: Diff) -> None:
-    """Show what changed between the moments A and B, by whom and why. B is now, if it is missing.
+    """Show the changes between the moments A and B, with their authors and causes.
 
-    A moment is a position of the log, or a time such as 2024-05-01T12:00, in local time unless it
-    names a zone.
+    B is now, if it is missing. A moment is a position of the log, or a time such as
+    2024-05-01T12:00, in local time unless it names a zone.
     """
     say(f"From position {found.a.position:,} to {found.b.position:,}:", "bold")
     _say_lost(found.lost)
@@ -118,7 +118,7 @@ def diff(found: Diff) -> None:
 
 
 def _contents(change: Change) -> str:
-    """Return what a memory said before and after."""
+    """Return the texts of a memory before and after a change."""
     said = [
         shortened(memory.content, CONTENT_CHARACTERS_MAX)
         for memory in (change.before, change.after)

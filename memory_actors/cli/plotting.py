@@ -35,7 +35,7 @@ class Bar(NamedTuple):
 
     label: str
     part: float
-    """Of the whole width, from 0 to 1."""
+    """The share of the whole width, from 0 to 1."""
     said: str = ""
     """Beside it."""
     colour: str = "green"
@@ -67,7 +67,7 @@ def draw(title: str, bars: Sequence[Bar], where: str) -> None:
 
 
 def picture(title: str, shown: Iterable[RenderableType], columns: int) -> str:
-    """Return what a terminal shows, as SVG, in the reader's own font: none is fetched."""
+    """Render terminal output as SVG in the reader's own font: no font is fetched."""
     console = Console(
         record=True, width=columns, file=io.StringIO(), force_terminal=True, highlight=False
     )

@@ -32,7 +32,7 @@ USERS_NAMED_MAX = 5
 T = TypeVar("T")
 
 ONE_CALL = Settings(latency_targets_ms={})
-"""Of a process that carries out one command: all it does is a first call, and takes as long."""
+"""Settings of a process that runs one command: every call is a first call, and as slow as one."""
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
@@ -56,7 +56,7 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
 def opening(
     app: App, *, asked: Collection[str] = (), keeps: bool = False, **parts: Any
 ) -> Opening[MemorySystem]:
-    """Return what opens the store here, or joins the process that has it open.
+    """Return an opening of the store, which joins the process that has it open.
 
     The parts that are named in `asked`, and those that the command line names, must be the owner's.
     """
@@ -95,7 +95,7 @@ def with_user(
 
 
 async def _note_unknown(memory: MemorySystem, user: UserMemory) -> None:
-    """Say that nobody has this user id, and whose is most like it."""
+    """Note that this user id is unknown, and name the most similar one."""
     if any(kind.count for kind in (await user.usage()).kinds.values()):
         return
     users = await memory.users()
@@ -105,7 +105,7 @@ async def _note_unknown(memory: MemorySystem, user: UserMemory) -> None:
 
 
 async def chosen_user(app: App, memory: MemorySystem) -> str:
-    """Return whose memory it is: the one named, or the only one there is, which is said then.
+    """Return the user id: the one named, or the only one there is, which a note names.
 
     :raises click.UsageError: none is named, and there are several.
     """
@@ -178,7 +178,7 @@ def ensure_model(app: App) -> None:
 def install_default(app: App) -> None:
     """Install the model if it is the one that is used, and not there.
 
-    Without it memories are kept, and searches say what is missing.
+    If that fails, a note says what is missing: memories are stored, but searches need the model.
     """
     try:
         if app.model == DEFAULT and not is_there("int8"):
@@ -202,7 +202,7 @@ def install_with_bar(
 
 
 def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Let what the library logs from this level on through to stderr, and nothing else."""
+    """Send the library's log records from this level on to stderr, without any others."""
     logs.configure(partial(_configure_structlog, level))
 
 

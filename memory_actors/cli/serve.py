@@ -185,7 +185,7 @@ def _leading_to(page: str, scratch: Path) -> str:
 
 
 def _say_owner(app: App) -> None:
-    """Say who has the store open: what is served is theirs."""
+    """Note which process has the store open: the server uses its embedder and settings."""
     if app.url is not None:
         return
     address = read_address(app.directory)
@@ -203,7 +203,7 @@ def keys() -> None:
 @click.option(
     "--tier",
     type=click.Choice([tier.value for tier in Tier]),
-    help="What its first use sets the user's tier to.",
+    help="The tier that its first use sets for the user.",
 )
 @pass_app
 def create(app: App, /, root: bool, tier: str | None) -> None:

@@ -205,7 +205,7 @@ INCREMENT = click.Path(path_type=Path, dir_okay=False)
 @click.argument("file", type=INCREMENT)
 @pass_app
 def export_since(app: App, /, position: int, file: Path) -> None:
-    """Write what all users did behind POSITION to a new FILE, for `import-since` of a copy.
+    """Write the events of all users after POSITION to a new FILE, for `import-since` of a copy.
 
     0 is the beginning. It says at which position the next one goes on. The history goes with it,
     and who was erased; API keys do not. `export` writes one user's memories as JSON lines instead.

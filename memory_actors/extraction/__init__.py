@@ -1,7 +1,7 @@
 """From new messages to proposed facts: what to add, what holds no more, what to forget.
 
 `CallableExtractor` asks a function of yours, `OpenAIExtractor` a language model (extra `llm`).
-What comes of a proposal is decided in kinds/extracting.py.
+kinds/extracting.py decides which proposals are applied.
 """
 
 from memory_actors.extraction.llm import OpenAIExtractor

@@ -31,7 +31,7 @@ from memory_actors.users.live_user import UserView
 MESSAGES_MAX: Final = 20
 """Of a batch: some minutes of a conversation, of which a model forgets nothing yet."""
 BATCH_BYTES_MAX: Final = 16_000
-"""Of a batch of several messages: some 4,000 tokens."""
+"""The limit for a batch of several messages: some 4,000 tokens."""
 BEFORE: Final = 4
 NEAR: Final = 32  # memories that facts are picked from: turns of conversations may lie between
 FACTS_NEAR_MAX, FACTS_MAX = 5, 24  # to one message; to all of a batch
@@ -51,7 +51,7 @@ class MessageBatch(NamedTuple):
         return tuple(one.row.memory_id for one in self.messages)
 
     def halves(self) -> list["MessageBatch"]:
-        """Return the same messages as two batches."""
+        """Split the batch into two."""
         middle = len(self.messages) // 2
         first, second = self.messages[:middle], self.messages[middle:]
         before = [*self.before, *first][-BEFORE:]
@@ -63,7 +63,7 @@ class MessageShown(NamedTuple):
 
     conversation: Conversation
     digests: dict[str, bytes]
-    """Of the texts of those facts that may be changed, by id."""
+    """Digests of the texts of facts that may be changed, by id."""
 
 
 async def read_before(scope: Scope) -> set[str]:

@@ -1,10 +1,10 @@
 """An extractor that asks a language model: any OpenAI-compatible endpoint (extra `llm`).
 
 Messages come from people, tools and web pages, so what they say may be meant for the model. They
-are quoted (`base/quoting.py`), and the prompt says that no instruction in them holds. That makes an
-injection harder, not impossible; what bounds it is that the model can name only the facts and the
-messages that it was shown, by number, and that it is shown messages of one trust at a time, with
-facts that are no less trusted (`batches.py`).
+are quoted (`base/quoting.py`), and the prompt says that no instruction in them holds. Quoting makes
+an injection harder, not impossible; what bounds it is that the model can name only the facts and
+the messages that it was shown, by number, and that it is shown messages of one trust at a time,
+with facts that are no less trusted (`batches.py`).
 
 The model is asked for JSON of a schema. A server that knows no schemas is asked without, so the
 answer is looked for in whatever words stand around it. Its proposals are read one by one: one that
@@ -35,7 +35,7 @@ from memory_actors.extraction.protocol import (
 
 PROMPTS: Final = Path(__file__).parent / "prompts"
 MESSAGE_CHARACTERS_MAX: Final = 4_000
-"""Of a message in the prompt; what is longer is cut."""
+"""The limit for a message in the prompt; longer ones are cut."""
 FACT_CHARACTERS_MAX: Final = 500
 TIMEOUT_S: Final = 60.0
 """Of one attempt: a local model writes some 20 tokens a second, and twenty facts take 800."""
@@ -102,9 +102,9 @@ class OpenAIExtractor(AsksModel):
         super().__init__(model, **connection)
 
     async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
-        """Return what the model proposes.
+        """Return the model's proposals.
 
-        :raises ExtractorError: it gave no usable answer.
+        :raises ExtractorError: the model gave no usable answer.
         """
         try:
             answer = await self._client.answer(
@@ -184,7 +184,7 @@ def _read_answer(answer: Answer) -> Sequence[_Proposed]:
 
 
 def _proposal(said: _Proposed, conversation: Conversation) -> Proposal | None:
-    """Return a proposal with ids for its numbers; None if it names what it was not shown."""
+    """Return a proposal with ids for its numbers, or None if a number is unknown."""
     action, facts = said.action, conversation.facts
     known = said.fact is not None and 1 <= said.fact <= len(facts)
     if action not in ("add", "supersede", "forget") or (action != "add" and not known):

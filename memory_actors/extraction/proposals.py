@@ -74,7 +74,7 @@ def _refused(one: Proposal, seen: MessageShown, said: Mapping[str, Spoken]) -> s
 
 
 def proposed(one: Proposal, new: MemoryAdded | None, seen: MessageShown, why: str) -> Proposed:
-    """Return what the log has of a proposal: what came of it, or `why` it was refused."""
+    """Return the log's record of a proposal: its outcome, or `why` it was refused."""
     target = None
     if not why and one.action != "add" and one.replaces is not None:
         target = Target(memory_id=one.replaces, digest=seen.digests[one.replaces])

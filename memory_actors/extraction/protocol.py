@@ -70,13 +70,14 @@ class Extractor(Protocol):
 
     @property
     def name(self) -> str:
-        """Say who extracts, for the record: at most 100 printable characters."""
+        """Name the extractor for the record: at most 100 printable characters."""
         ...
 
     async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
-        """Return what to remember of the messages. Never blocks the event loop.
+        """Return proposals for the messages. Never blocks the event loop.
 
-        What is proposed is data, and checked: a fact or a message that it was not shown is refused.
+        Proposals are untrusted data and are checked: a fact or a message that it was not shown is
+        refused.
 
         :raises ExtractorError: there is no answer; the messages are new still.
         :raises UnusableProposalsError: there is one, and it makes no sense: fewer messages at a
@@ -99,7 +100,7 @@ class CallableExtractor(CallersFunction[Extract]):
     takes = "extractor= takes a function of a Conversation"
 
     async def extract(self, conversation: Conversation) -> Sequence[Proposal]:
-        """Return what the callable proposes.
+        """Return the callable's proposals.
 
         :raises ExtractorError: it raised, or returned something else than proposals and texts.
         """

@@ -62,7 +62,7 @@ async def told(scope: Scope, done: Sequence[Recorded[Extracted]]) -> Extraction:
 
 
 def _text_then(events: Sequence[Recorded[Any]], version: int) -> str | None:
-    """Return what a fact said at a version; None where retention has dropped it."""
+    """Return a fact's text at a version, or None if retention has dropped it."""
     said = [getattr(one.data, "content", None) for one in events if one.version <= version]
     return next((text for text in reversed(said) if text is not None), None)
 

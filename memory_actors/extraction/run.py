@@ -1,8 +1,8 @@
 """`user.extract(...)`: new messages are read, and what an extractor proposes is carried out.
 
 An extraction reads batch by batch; each is one command, so it is whole or not at all, and an
-extraction that breaks off is continued by the next one. Of one user there is one at a time: two
-would read the same messages twice, and pay twice.
+extraction that breaks off is continued by the next one. Each user has at most one extraction at a
+time: two would read the same messages twice, and pay twice.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
 BATCHES_MAX: Final = 10
-"""Of one call, unless it says otherwise: up to 200 messages, and as many questions to a model."""
+"""The default limit of one call: up to 200 messages, and as many requests to a model."""
 PROPOSALS_MAX: Final = 100
 """Of one batch: five a message; more is nonsense."""
 ANSWERED_WITHIN_S: Final = 600.0
@@ -67,9 +67,9 @@ class ExtractRequest(NamedTuple):
     dry_run: bool = False
 
     def checked(self, scope: Scope) -> "ExtractRequest":
-        """Return the same, with the session of a handle where nothing says what to read.
+        """Validate the request; the session defaults to that of the handle.
 
-        :raises InvalidInputError: something is not what it must be.
+        :raises InvalidInputError: an argument is invalid.
         """
         session_id, ids = check_optional_name(self.session_id, "session_id"), self.message_ids
         check_count(self.batches_max, "batches_max")
@@ -187,9 +187,9 @@ class _Run:
             )
 
     async def _proposals(self, seen: MessageShown) -> Sequence[Proposal]:
-        """Return what the extractor proposes.
+        """Return the extractor's proposals.
 
-        :raises ExtractorError: there is no answer in time, or one that is no list of proposals.
+        :raises ExtractorError: the extractor timed out, or its answer is no list of proposals.
         """
         name = self._extractor.name
         try:
@@ -218,7 +218,7 @@ class _Run:
         proposals: Sequence[Proposal] | str,
         origins: Origins,
     ) -> Extract:
-        """Return what carries proposals out; or records why there are none."""
+        """Return a command that applies the proposals, or records why there are none."""
         now_us = self._scope.now_us()
         said = {one.memory_id: one for one in seen.conversation.messages}
         memories: list[MemoryAdded] = []

@@ -1,6 +1,6 @@
 """Limits of one run: the texts that it may hold, the memory of the process, and when it ends.
 
-Without `stop` a run ends by itself: when the critic finds nothing, when the reviser leaves the text
+A run without `stop` ends by itself: when the critic finds nothing, when the reviser leaves the text
 as it was, when the best score is `patience` rounds old, and after `max_iterations` revisions. A
 number is a target score beside these. A function decides alone, but for `max_iterations`.
 """
@@ -36,9 +36,10 @@ class MemoryLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a run. Sizes are UTF-8 bytes; 1 KB = 1024 B."""
 
     max_history_size: int = MIB
-    """Of all rounds that are kept: their texts, their critiques, and the markers of those gone."""
+    """The limit for all rounds that are kept: their texts, their critiques, and the markers of
+    those gone."""
     max_critique_length: int = 10 * KIB
-    """Of a critique: words and findings. What is longer is cut."""
+    """Of a critique: words and findings. Longer ones are cut."""
     max_text_length: int = 100 * KIB
     """Of a text. A longer one is refused, a longer revision too."""
     max_iterations: int = 10
@@ -119,7 +120,7 @@ def cut(text: str, bytes_max: int) -> str:
 class Watch:
     """Looks at a monitor that others may use too: crossings and peak are this run's own.
 
-    Without one it has its own, with the limits of the run.
+    By default it creates its own monitor, with the limits of the run.
 
     :raises InvalidInputError: a monitor and limits are given, or the soft one is above the hard.
     """

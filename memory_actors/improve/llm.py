@@ -3,12 +3,12 @@
 Theory. The text comes from people, tools and web pages, so what it says may be meant for the model.
 It is quoted (`quoting`), so that it cannot end the quotation, and the system prompt says that no
 instruction in it holds. The critique is quoted to the reviser too: it may repeat what the text
-says. That makes an injection harder, not impossible.
+says. Quoting makes an injection harder, not impossible.
 
 The critic is asked for a JSON object. Models wrap it in words or in a code fence, so it is looked
 for; an answer without one still counts if it names its score (`score: 0.7`, `7/10`). A score above
-1 is out of 10 or 100; 1 is perfect, unless the answer says what it is out of. What is neither is an
-`LLMError`, and so is a revision that was cut off: half a text is no revision.
+1 is out of 10 or 100; 1 is perfect, unless the answer says what it is out of. An answer with
+neither raises `LLMError`, and so does a revision that was cut off: half a text is no revision.
 """
 
 import re
@@ -100,7 +100,7 @@ class OpenAICritic(_Asking):
     """
 
     async def __call__(self, text: str, /) -> Critique:
-        """Return what could be better.
+        """Return the model's critique of a text.
 
         :raises LLMError: the model gave no usable answer.
         """
@@ -197,7 +197,7 @@ def _share(score: float, whole: str | None) -> float:
 
 
 def _finding(said: Any) -> CritiqueFinding | None:
-    """Return a finding of a model, a sentence or an object; None if it says nothing."""
+    """Return a finding from a model's sentence or object, or None if it is empty."""
     if isinstance(said, dict):
         texts = [one for one in said.values() if isinstance(one, str) and one.strip()]
         said = ": ".join(texts)

@@ -158,11 +158,11 @@ class LocalCritic(_Local):
     """
 
     async def __call__(self, text: str, /) -> Critique:
-        """Return what could be better."""
+        """Return a critique of a text."""
         return await anyio.to_thread.run_sync(self.judge, text, abandon_on_cancel=True)
 
     def judge(self, text: str) -> Critique:
-        """Return what could be better, at once."""
+        """Judge a text synchronously, in the calling thread."""
         rates, findings = dict[str, float](), list[CritiqueFinding]()
         for kind, rate, edits in self.faults(text):
             rates[kind] = min(1.0, rate)

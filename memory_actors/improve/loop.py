@@ -24,7 +24,7 @@ class Options(TypedDict, total=False):
     """Settings of a run, besides its critic and its reviser."""
 
     memory_limits: MemoryLimits | Mapping[str, Any] | None
-    """Limits of what it holds. None, or a name left out: the default."""
+    """Limits of what it holds. The defaults apply to missing names."""
     stop: Stop
     """A target score, or a function of the `State` after each critique. None: see `limits`."""
     patience: int
@@ -43,7 +43,8 @@ _KINDS: Final[Mapping[str, type]] = {"monitor": MemoryMonitor, "record_to": User
 class Improver:
     """A critic, a reviser and the limits of their runs; closes what they hold.
 
-    None as either is the local one, which needs no model. `async with` calls `cleanup` at the end.
+    By default both are the local ones, which need no model. `async with` calls `cleanup` at the
+    end.
 
     :raises InvalidInputError: an option makes no sense, or there is none of its name.
     """
@@ -94,7 +95,7 @@ class Improver:
         return stream
 
     async def improve(self, text: str) -> Result:
-        """Return what comes of a text. See `improve`."""
+        """Improve a text and return the result. See `improve`."""
         result: Result | None = None
         async with aclosing(self.stream(text)) as events:
             async for event in events:
@@ -106,7 +107,7 @@ class Improver:
     async def cleanup(self) -> None:
         """Close the streams that stand at an event, and a critic or reviser that can be closed.
 
-        Who awaits an event in another task is to be cancelled before.
+        First cancel any other task that awaits an event.
         """
         for stream in list(self._streams):
             await stream.aclose()
@@ -149,7 +150,7 @@ def improve_stream(
 ) -> AsyncGenerator[Event, None]:
     """Return the events of a run as they happen: started, critiqued, scored, revised, … finished.
 
-    Nothing goes on while nobody asks for the next event. To end early, close it: `aclose()`, or
+    The run pauses until the caller asks for the next event. To end early, close it: `aclose()`, or
     `contextlib.aclosing` around it. When a run fails the last event is an `error`, and then the
     error is raised. Otherwise as `improve`.
 

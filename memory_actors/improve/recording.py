@@ -37,7 +37,7 @@ from memory_actors.improve.records import (
 from memory_actors.sharing.system import UserMemory
 
 PIECE_CHARACTERS: Final = 60_000
-"""Of JSON in one step: with up to four bytes a character it fits."""
+"""The limit for the JSON of one step: with up to four bytes a character it fits."""
 STEP_BYTES_MAX: Final = CONTENT_BYTES_MAX - 1024
 """The room for the texts of a step, besides the words around them."""
 END_S: Final = 10.0
@@ -85,11 +85,11 @@ class _Replay:
         self._place = 0
 
     async def critic(self, text: str, /) -> Critique:
-        """Say what the critic said."""
+        """Return the recorded critique."""
         return self._round(text).critique
 
     async def reviser(self, text: str, _critique: Critique, /) -> str:
-        """Return what the reviser made of it."""
+        """Return the recorded revision."""
         one = self._round(text)
         self._place += 1
         if one.text is not None:

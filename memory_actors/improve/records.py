@@ -13,7 +13,7 @@ from eventlog.core.records import Returned
 from memory_actors.improve.eviction import Marker
 
 QUOTE_CHARACTERS: Final = 80
-"""Of the text, in a finding: enough to find the place."""
+"""The length of a quotation in a finding: enough to find the place."""
 
 
 # --- a critique
@@ -70,7 +70,7 @@ class Critic(Protocol):
     """Judges a text. Any async function of this form will do."""
 
     async def __call__(self, text: str, /) -> Critique:
-        """Return what could be better; the text is never empty.
+        """Return a critique of a text; the text is never empty.
 
         Never blocks the event loop. May be cancelled at any await.
         """
@@ -144,7 +144,7 @@ class Result(Returned, frozen=True, kw_only=True):
     """The outcome of a run: the best text, which need not be the last."""
 
     text: str
-    """Of the texts that were judged the one with the highest score, the earliest of equals."""
+    """The text with the highest score, the earliest of equals."""
     score: float | None
     """None: no text was judged before the run ended."""
     history: tuple[Round | Marker, ...]

@@ -167,10 +167,10 @@ class Run:
     # --- parts of a step
 
     async def _ask(self, who: str, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
-        """Return what the critic or the reviser says.
+        """Await the critic or the reviser, with a time limit.
 
-        :raises ImprovementError: it raised, even before there was anything to await, or said
-            nothing in time.
+        :raises ImprovementError: the critic or reviser raised an error (also before its first
+            await), or timed out.
         """
         try:
             with anyio.move_on_after(self._call_timeout_s):

@@ -71,7 +71,7 @@ async def reach(handle: Any, function: Callable[[Any], Awaitable[T]]) -> T:
 
 
 async def known_about(handle: AnyUser, query: str, token_budget: int) -> str:
-    """Return what is known about the end of a query, as quoted data; "" if it is nothing."""
+    """Return the memories about the end of a query, as quoted data; "" if there are none."""
     asked = query[-QUERY_CHARS_MAX:]
     if not asked.strip():
         return ""

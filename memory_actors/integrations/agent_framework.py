@@ -2,8 +2,8 @@
 
     Agent(client, context_providers=[MemoryActorsProvider(user)])
 
-Before a run the agent is told what is known that the new messages are about; after it these
-messages and the answer are kept, one long-term memory each, of the session of the run.
+Before a run, the agent gets the memories that the new messages are about. After it, the provider
+stores these messages and the answer, as one long-term memory each, in the session of the run.
 """
 
 from typing import Any, Final
@@ -32,8 +32,8 @@ TOKEN_BUDGET: Final = 1_000
 class MemoryActorsProvider(ContextProvider):
     """The memory of one user; `user` is async, or that of a `memory_actors.sync`.
 
-    What the agent is told takes at most `token_budget` tokens. With `remembers=False` nothing is
-    kept: the agent only reads.
+    The memories given to the agent take at most `token_budget` tokens. With `remembers=False`
+    nothing is kept: the agent only reads.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """The memory tool of Anthropic's Python SDK, on a user's context documents.
 
 `MemoryActorsTool` and `AsyncMemoryActorsTool` go where the SDK takes its own tool on a local
-directory: into `tools=[...]` of a tool runner. What a command does is said in memory_tool/tool.py;
-here are the SDK's words, where they are other ones, and its two ways that differ: an insert ends
-the file with a line feed, and `.` and `..` in a path are resolved as long as they stay inside.
+directory: into `tools=[...]` of a tool runner. memory_tool/tool.py documents the commands; here are
+the SDK's words, where they are other ones, and its two ways that differ: an insert ends the file
+with a line feed, and `.` and `..` in a path are resolved as long as they stay inside.
 """
 
 import posixpath

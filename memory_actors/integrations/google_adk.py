@@ -144,7 +144,7 @@ class MemoryActorsService(BaseMemoryService):
 
 
 def _words(content: types.Content | None) -> str:
-    """Return what a content says; what a model only thought is left out."""
+    """Return the text of a content; the model's thoughts are left out."""
     parts = (content.parts if content else None) or []
     return "\n".join(part.text for part in parts if part.text and not part.thought)
 

@@ -30,8 +30,8 @@ BYTES_A_TOKEN: Final = 4  # about, as everywhere
 class MemoryActorsBlock(BaseMemoryBlock[str]):
     """The memory of one user; `user` is async, or that of a `memory_actors.sync`.
 
-    Where `Memory.put`, `get` and the like are called without `await`, it is the latter. What the
-    block gives back takes at most `token_budget` tokens.
+    Calls of `Memory.put`, `get` and the like without `await` need a user of the sync API. The
+    memories that the block returns take at most `token_budget` tokens.
     """
 
     name: str = Field(default="memory_actors", description="The name of the block.")
@@ -47,7 +47,7 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
         checked_user(self.user)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
-        """Return what is known about the last message of the user, as quoted data; "" if nothing.
+        """Return the memories about the user's last message, as quoted data, or "".
 
         A message after it that is a tool's or the model's does not count.
         """
@@ -72,9 +72,9 @@ class MemoryActorsBlock(BaseMemoryBlock[str]):
         await add_messages(self.user, items)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """Return the content without its last memories, so many tokens less; None if none is left.
+        """Return the content without its last memories, so many tokens less, or None if empty.
 
-        The best stand first. What begins and ends the quotation stays.
+        The best stand first. The lines that open and close the quotation stay.
         """
         # Some lines stand before the memories, which take a line each; one may stand behind them.
         lines = content.split("\n")

@@ -4,7 +4,7 @@ Each item of a conversation is one long-term memory of the session, so that what
 session is found from all others by `user.retrieve`. Its content is what the item says, its role the
 speaker's; the rest of the item stands beside it, in the metadata, as JSON. An item that says
 nothing in words (a call of a tool, a picture), or that has more beside its words than metadata can
-hold, is kept as its JSON. So an item comes back as it was, value for value.
+hold, is kept as its JSON. Each item is returned exactly as it was, value for value.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class MemoryActorsSession(SessionABC):
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items of the session, oldest first; only the last `limit`, if there is one.
 
-        None means the limit of the session's settings.
+        The default is the limit of the session's settings.
         """
         limit = self.session_settings.limit if limit is None else limit
         most = ALL if limit is None else check_count(max(0, limit), "limit")
@@ -74,14 +74,14 @@ class MemoryActorsSession(SessionABC):
         await self._change(lambda user: user.add_many(memories, on_duplicate="keep"))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the last item of the session and return it; None if there is none."""
+        """Remove the last item of the session and return it, or None if there is none."""
         popped = await self._change(self._pop)
         return None if popped is None else item_of(popped)
 
     async def clear_session(self) -> None:
         """Remove all items of the session. The log keeps what they were, until the user is erased.
 
-        What compaction has made a summary of is a fact about the user by then, and stays.
+        A summary that compaction made of items is a fact about the user, and stays.
         """
         await self._change(lambda user: user.delete_many(self._filters, memory_types=_KINDS))
 

@@ -7,8 +7,8 @@
 Each call that searches or changes a memory is a span (`search_memory`, `create_memory`,
 `update_memory`, `upsert_memory`, `delete_memory`), with the steps below it that are done in other
 tasks and threads: `append` to the log and `embed` by the model. A batch of several callers is one
-step, below the first of them and linked to the others. What was asked and what was found or written
-is left out unless `capture_content` asks for it.
+step, below the first of them and linked to the others. Queries, results and written texts are left
+out unless `capture_content` asks for them.
 
 The only importer of opentelemetry (extra `otel`). The conventions are in development:
 names may change.
@@ -225,7 +225,7 @@ class _Tracing:
 
 
 def _of_handle(handle: Any) -> dict[str, str]:
-    """Return who it is about: the engine's handle has a scope, a client's says on whom it calls."""
+    """Return the scope of a call as attributes, for a handle of the engine or of a client."""
     about = getattr(handle, "_scope", None) or handle._on  # noqa: SLF001
     told = {"gen_ai.memory.store.id": hashed(about.user_id)}
     if about.agent_id is not None:
@@ -254,7 +254,7 @@ def _id_of(one: Any) -> str | None:
 
 
 def _record(one: Any, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a memory in the form of the conventions: what was found, or what was written."""
+    """Return a memory in the form of the conventions: a found or a written one."""
     for text in ("content", "text", "value"):
         if (content := getattr(one, text, None)) is not None:
             break

@@ -26,7 +26,7 @@ def memory_tools(user: AnyUser) -> list[Tool]:
     """Return the functions `remember`, `recall`, `update_memory` and `forget` of a user.
 
     They are async for a user of `MemorySystem`, and not for one of `memory_actors.sync`, whose
-    functions may be called from any thread. What they write comes from where the handle says:
+    functions may be called from any thread. Their writes have the handle's source:
     `memory_tools(user.from_source("support agent", "untrusted"))`.
     """
     return [_bound(tool, checked_user(user)) for tool in TOOLS]

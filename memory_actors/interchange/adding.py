@@ -1,10 +1,11 @@
 """From the entries of a file to memories: what an import does with each.
 
-What an import has added before it adds no more, also when it was deleted since, or changed and
-exported again. What there is already and has no id from this file is joined: an entity by its name
-and type (it gets what is new of it, and what the file relates to it), a document and an entry of
-working memory by their key (the file's takes their place). An import ends no relationship that is
-there, unless the file has this very one with its end: what it says stands beside what was known.
+A memory that an import has added before is not added again, even if it was deleted since, or
+changed and exported again. The import merges memories that exist and have no id from this file: an
+entity by its name and type (it gets what is new of it, and what the file relates to it), a document
+and an entry of working memory by their key (the file's takes their place). An import ends no
+relationship that is there, unless the file has this very one with its end: the file's relationship
+is added beside it.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,7 +115,7 @@ class Adder(Entries):
         return writing_again(user, agent_id, expires_at_us)
 
     def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
-        """Return what came of all that was added so far; `notes` are of what was read."""
+        """Report the result so far; `notes` are those of the reader."""
         kept = (
             ImportNote(OTHER_METADATA, self._other_metadata),
             ImportNote(OTHER_NAME, self._other_names),

@@ -6,11 +6,11 @@ session in the order they came, then working memory in the order it was last set
 empty store, an export gives the same memories, and their export the same lines.
 
 Not carried over: when the log got a memory; what is gone, the history included; the time a session
-has left, which is an hour from its import; the tier. Of relationships that say the same and were
-contradicted at the moment they began, all but one.
+has left, which is an hour from its import; the tier. Relationships that say the same and were
+contradicted at the moment they began are reduced to one.
 
-Other programs. Each has a writer here, and its place in `TARGETS`. What it has no place for is left
-out, and the report says why.
+Other programs. Each has a writer here, and its place in `TARGETS`. Data that the program has no
+place for is left out, and the report says why.
 """
 
 from abc import ABC, abstractmethod
@@ -81,8 +81,8 @@ async def export_to(
 ) -> ExportReport:
     """Write a user's memories as another program has them, whole or not at all.
 
-    `program` is one of `TARGETS`; `progress` hears memories. What it has no place for is left out,
-    and the report says why.
+    `program` is one of `TARGETS`; `progress` hears memories. Data that the program has no place for
+    is left out, and the report says why.
 
     :raises InvalidInputError: there is no such program, or the file cannot be written.
     :raises MissingExtraError: it takes a package that is not installed.
@@ -281,7 +281,7 @@ def _flat(value: Any) -> str | int | float | bool:
 
 # --- Parquet: a table with a row for each memory. Takes pyarrow (extra `parquet`).
 #
-# What is no column of its own, metadata and data, is JSON in a text.
+# Fields without a column of their own, metadata and data, are JSON in a text.
 
 ROWS_AT_ONCE: Final = 10_000
 CHARACTERS_AT_ONCE: Final = 32 << 20

@@ -70,7 +70,7 @@ class Unpacking:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a file beside its place and move it there when it is whole, readable by its owner only.
 
-    What was there before stays until then. A device or a pipe is written as it is.
+    The previous file stays until then. A device or a pipe is written as it is.
 
     :raises InvalidInputError: the place cannot be written.
     """

@@ -2,19 +2,21 @@
 
 A file is read twice. First all of it, which adds nothing: a file that is damaged, or names nobody,
 is refused here, and a dry run ends here. Then its records are added, in batches, as the lines of
-our own files are (see `adding`). So memory does not grow with the file, and what is refused for
-itself leaves no other half done. An import that a full quota or a crash cut off is run again.
+our own files are (see `adding`). Memory use is therefore independent of the file's size, and a
+refused record leaves no other one half imported. An import that a full quota or a crash cut off is
+run again.
 
-Ids are made from what a record is, not from when it is read, so a second import of the same file
-adds nothing, and one of a newer export only what is new. A record keeps an id that is one in all
-the world. One whose text has changed since is another memory, with another id: which of them holds
-is for `supersedes` to say. What has a name of its own (an entity, a relationship, a document) stays
-the same memory instead.
+A record's id depends on its content, not on the time of the import: a second import of the same
+file adds nothing, and one of a newer export adds only new records. A record keeps an id that is one
+in all the world. One whose text has changed since is another memory, with another id: which of them
+holds is for `supersedes` to say. A record with a name of its own (an entity, a relationship, a
+document) stays the same memory instead.
 
-Whose. Each record goes to the user it names; `user_id` has those that name nobody.
-What its words are worth. The origin of each memory is the program it comes from, and nobody vouches
-for it: its trust is unknown unless the caller says otherwise. What a file says of its own origins
-and trust is data, kept as metadata.
+Users. Each record goes to the user it names; records that name nobody go to `user_id`.
+
+Trust. The origin of each memory is the program it comes from, and nobody vouches for it: its trust
+is unknown unless the caller says otherwise. Origins and trust that a file claims for itself are
+data, kept as metadata.
 """
 
 import hashlib
@@ -85,11 +87,11 @@ class ImportPlan:
         self._reading = self._new_reading()
 
     async def report(self, user_id: str | None = None) -> ImportReport:
-        """Return what would be added to an empty store; `user_id` has what names nobody."""
+        """Report an import into an empty store; records that name nobody go to `user_id`."""
         return await self._look(None, user_id, None)
 
     def _new_reading(self) -> SourceReading:
-        """Return what hears of one reading."""
+        """Start the notes of one reading."""
         named = (theirs for theirs, ours in self._fields.items() if ours == "user")
         return SourceReading(next(named, None))
 
@@ -149,7 +151,7 @@ class ImportPlan:
     async def _look(
         self, memory: MemorySystem | None, user_id: str | None, progress: Progress | None
     ) -> ImportReport:
-        """Tell what would be added; a memory of None is an empty one."""
+        """Report the result of an import; a memory of None is an empty one."""
         reading, lookers = self._new_reading(), dict[str | None, Looker]()
         async for user, lines in self._by_user(reading, user_id, progress):
             if user not in lookers:

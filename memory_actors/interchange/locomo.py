@@ -47,7 +47,7 @@ class LocomoTurn(msgspec.Struct, frozen=True, kw_only=True):
     speaker: str
     content: str
     occurred_at: datetime | None
-    """None where the session has no date."""
+    """Missing if the session has no date."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,7 +74,7 @@ class Looker(Entries):
                 self._leave_out(entry, error)
 
     def report(self) -> ImportReport:
-        """Return what was counted so far."""
+        """Report the counts so far."""
         return ImportReport(
             users=self._users, added=self._added, unchanged=self._unchanged, dry_run=True
         )
@@ -162,7 +162,7 @@ class Looker(Entries):
     async def _holding(
         self, source: str, relation: str, target: str, at_us: int | None
     ) -> Told | None:
-        """Return what is there of these two that says the same and holds when a new one begins."""
+        """Return the existing relationship that says the same and holds when a new one begins."""
         as_of, key = None if at_us is None else to_datetime(at_us), relation_key(relation)
         with suppress(NotFoundError):  # the source is no entity yet
             for one in await self._user.entities.relationships(

@@ -70,12 +70,12 @@ class Notes:
         self._counted[says if known else "other things were not understood, either"] += 1
 
     def notes(self) -> tuple[ImportNote, ...]:
-        """Return what was counted, in order."""
+        """Return the counted notes, in order."""
         return tuple(ImportNote(says, lines) for says, lines in sorted(self._counted.items()))
 
 
 def field_note(name: str, value: object, fields: Mapping[str, Any]) -> str:
-    """Return what became of a field that is none of ours."""
+    """Explain the treatment of an unknown field."""
     shown, metadata = repr(name[:NAME_CHARACTERS_MAX]), fields.get("metadata")
     if isinstance(metadata, dict) and name in metadata:
         return f"{shown} was left out: the metadata has a field of that name"

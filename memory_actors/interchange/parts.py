@@ -126,7 +126,7 @@ HAVE_VALUE: Final = (MemoryType.WORKING, MemoryType.STRUCTURED)
 
 
 def parts_of(kind: MemoryType, data: object) -> Parts:
-    """Return what `data` says, by the kind of its line; what relates two entities has a relation.
+    """Parse `data` by the kind of its line; data with a relation is a relationship.
 
     :raises InvalidInputError: it does not say what this kind needs, or more.
     """
@@ -150,7 +150,7 @@ def parts_of(kind: MemoryType, data: object) -> Parts:
 
 
 def summary_parts(kind: MemoryType, compressed: object) -> SummaryData:
-    """Return what a line's `compressed` says, by the kind of the line.
+    """Parse a line's `compressed`, by the kind of the line.
 
     :raises InvalidInputError: it does not say what a summary was made of.
     """

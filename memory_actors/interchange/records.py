@@ -31,9 +31,9 @@ Every field but the content may be left out:
 - `id`: the memory's id
 
 A line without an id gets one from what it says: the SHA-256 of session, time, role, content,
-metadata and how many equal lines came before it. So the same file gives the same ids, and an import
-that was cut off can be run again. Fields that are none of the above are kept as metadata, and the
-report says which: what they mean was not understood.
+metadata and how many equal lines came before it. The same file therefore gives the same ids, and an
+import that was cut off can be run again. Fields that are none of the above are kept as metadata,
+and the report says which: what they mean was not understood.
 """
 
 import hashlib
@@ -222,7 +222,7 @@ def _plain_of(memory: Memory, name: str) -> Any:
 
 
 def _said(memory: Memory) -> dict[str, Any]:
-    """Return what a memory says: as a text, or as JSON where it is none."""
+    """Return the content fields of a memory: a text, or JSON if it is not a text."""
     if memory.source == "compressed":
         said = SUMMARY_DATA[MemoryType(memory.memory_type)].__struct_fields__
         made_of = {name: memory.data[name] for name in said}
@@ -243,7 +243,7 @@ class LineReader:
         self._notes = Notes() if notes is None else notes
 
     def read(self, data: bytes, place: str) -> ReadLine:
-        """Return what a line says. `place` names it.
+        """Parse a line. `place` names it.
 
         :raises InvalidInputError: it is not JSON, or not a memory.
         """
@@ -260,7 +260,7 @@ class LineReader:
         return self.entry(fields, place)
 
     def entry(self, fields: dict[str, Any], place: str) -> ReadLine:
-        """Return what the fields of a line say, all of which are ours.
+        """Parse the fields of a line, all of which are ours.
 
         :raises InvalidInputError: they are no memory.
         """

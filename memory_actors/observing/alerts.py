@@ -166,7 +166,7 @@ class WebhookSink:
             await self._client.aclose()
 
     async def _post(self, body: bytes) -> tuple[str | None, bool]:
-        """Return what went wrong, None for nothing, and whether another attempt may help."""
+        """Return the problem, or None, and whether another attempt may help."""
         try:
             with anyio.fail_after(self._timeout_s):  # httpx's own counts each read anew
                 status = await self._status(body)
@@ -226,7 +226,7 @@ class AlertDispatcher:
         await asyncio.gather(*(lane.close(deadline_s) for lane in self._lanes))
 
     def statistics(self) -> AlertStatistics:
-        """Return what became of the alerts so far."""
+        """Return the counts of alerts so far."""
         lanes = self._lanes
         return AlertStatistics(
             posted=self._posted,

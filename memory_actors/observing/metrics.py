@@ -185,10 +185,10 @@ def _client() -> Any:
     return prometheus_client
 
 
-# --- calls that take longer than they should: each is counted, and now and then one is told of
+# --- calls that take longer than they should: all are counted, and some are logged
 #
-# What calls of a kind may take is a setting, `latency_targets_ms`. A violation is logged once a
-# minute and kind at most, in words that can be searched for, with how many there were since.
+# The setting `latency_targets_ms` has the target of each kind of call. A violation is logged at
+# most once a minute and kind, in words that can be searched for, with the count since then.
 
 SAY_LATER_S = 0.05
 SAY_AGAIN_S = 60.0  # often enough to be seen, and a slow disk does not fill the log

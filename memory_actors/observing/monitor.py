@@ -40,7 +40,7 @@ def resident_bytes() -> int:
 
 
 class MemoryMonitor:
-    """Watches the memory of this process. For one thread; None as a limit means none.
+    """Watches the memory of this process. For one thread. A limit of None is no limit.
 
     `read` gives the bytes held, `clock` seconds that only rise. `on_soft` is called once at each
     crossing of the soft limit, by whoever samples: it should be quick; what it raises is logged.
@@ -113,7 +113,7 @@ class MemoryMonitor:
             await anyio.sleep(self._interval_s)
 
     def statistics(self) -> MemoryStatistics:
-        """Return what is held and what may be."""
+        """Return the current memory use, and the limits."""
         held = self.sample()
         level: Level = "ok"
         if self._hard_bytes is not None and held > self._hard_bytes:

@@ -1,11 +1,11 @@
 """The choice among ranked memories: newer facts go first, equals are folded, alike ones give way.
 
 Superseded facts. One that holds no more is often the better match: "I live in Hamburg" answers
-"where do I live?" word by word, and "I moved to Vienna for the new job" does not. So where one is
-found, the newer one that says otherwise takes its score, if its own is lower, and goes before it;
-also one that was not among the best, for it answers the same. Nothing changes where the newer one
-may not be found (a filter, a time), nor where a query asks of the time before it: names a time that
-it came after, or says so ("used to", "previous", "before").
+"where do I live?" word by word, and "I moved to Vienna for the new job" does not. If such a fact is
+found, the newer one that contradicts it takes its score, if its own is lower, and goes before it;
+also one that was not among the best, for it answers the same. This does not apply if the newer fact
+is outside the query's filters or times, or if the query asks about the time before it: names a time
+that it came after, or says so ("used to", "previous", "before").
 
 Equals. Two hits say the same if their words do, one after another: whatever their spaces, Unicode
 forms, capitals, articles and the marks around words. And if nobody else says them, as far as that
@@ -15,7 +15,7 @@ flight at 7:00 is closer still to one at 9:00 (0.99). Two entities, or two episo
 the same words and are two; what a message or a fact says of one is not told again beside it. Values
 and documents are never folded: their texts do not have their keys.
 
-Alike ones. Where diversity is asked for, what is like a better one gives way to others (MMR).
+Alike ones. If diversity is asked for, a memory that is like a better one gives way to others (MMR).
 """
 
 import re
@@ -74,10 +74,10 @@ def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None
 
 
 def newest_first(ordered: Iterable[Any], state: LongTerm, query: Query) -> Iterator[Any]:
-    """Yield scored memories, best first, each superseded one behind what took its place.
+    """Yield scored memories, best first, each superseded one behind its successor.
 
-    Those before the first superseded one stay where they are, so that no more than these are
-    looked at where no more are wanted.
+    Memories before the first superseded one keep their place, so that no more than these are looked
+    at if no more are wanted.
     """
     seen, waiting = list[Any](), iter(ordered)
     for one in waiting:
@@ -100,7 +100,7 @@ def _reordered(ordered: Sequence[Any], state: LongTerm, query: Query) -> list[An
 
 
 def _counted(query: Query, state: LongTerm, rows: Iterable[Row]) -> Newer:
-    """Return what finds newer memories that were true by the end of the times a query names."""
+    """Return a function that finds newer memories, true by the end of the times a query names."""
     years = {to_datetime(row.occurred_at_us).year for row in rows}
     spans = named_spans(query.text, query.asked_us, years)
 
@@ -152,7 +152,7 @@ class _First(NamedTuple):
 class Folding:
     """Tells which of some texts say what one before them says.
 
-    Those that say the same end in the same word: a text is compared with those that do.
+    Equal texts end in the same word: a text is compared with those that share its last word.
     """
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ class Folding:
 
 
 def gist(text: str) -> str:
-    """Return what texts have in common that say the same."""
+    """Return the normal form that equal texts share."""
     if len(text) > CONTENT_BYTES_MAX:  # a file or a picture: taking it apart takes too long
         return text
     bare = [
@@ -254,8 +254,8 @@ def diverse(scores: Numbers, vectors: Numbers, diversity: float, count: int) -> 
 
     `vectors` are of length 1, one a row. Scores and likenesses are both brought to [0, 1] over what
     there is to choose from: as they are, the scores of one query lie close together, and the
-    vectors of short texts, too. So with a diversity of one half, what is as like a chosen one as
-    can be gives way to whatever is like none.
+    vectors of short texts, too. With a diversity of one half, a candidate that equals a chosen one
+    gives way to a candidate that is like none.
     """
     if not len(scores):
         return []

@@ -1,4 +1,4 @@
-"""Products of what is stored with what is asked, at the width it is stored. Alone imports numkong.
+"""Products of stored vectors with a query, at the width they are stored. Alone imports numkong.
 
 numpy's BLAS knows no int8, so it would be given four times the bytes, and it splits
 small products over threads: on a busy machine the first waits for the second to get a core, which
@@ -50,7 +50,7 @@ class Coded(NamedTuple):
         return Coded(self.codes[one].copy(), self.steps[one].copy())
 
     def decoded(self) -> Floats:
-        """Return what they stand for, float32 [n, d]."""
+        """Return the vectors that the codes represent, float32 [n, d]."""
         return self.codes * self.steps[:, None]
 
     def cosines(self, others: "Coded", row: int) -> Floats:
@@ -89,7 +89,7 @@ def coded(rows: Floats) -> Coded:
 
 
 def coded_units(rows: Floats) -> Coded:
-    """Return rows of length 1 as int8. What is decoded has it, too, and is coded as the same."""
+    """Return rows of length 1 as int8. Decoded rows have length 1 too, and have the same codes."""
     return units_of(coded(rows).codes)
 
 

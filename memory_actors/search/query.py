@@ -77,12 +77,12 @@ class Query(NamedTuple):
     filters: FilterPart | None = None
     """Of metadata."""
     since_us: int | None = None
-    """Of the time a memory was true; half-open with `until_us`."""
+    """The start of the time a memory was true; half-open with `until_us`."""
     until_us: int | None = None
     as_of_us: int | None = None
-    """Only what was recorded by then, and relationships that were true at it."""
+    """Finds only memories recorded up to this moment, and relationships that were true at it."""
     session_id: str | None = None
-    """The session whose messages are asked; None means the three sessions that were used last."""
+    """The session whose messages are searched; by default the three that were used last."""
     exclude_ids: frozenset[str] = frozenset()
     exclude_session: str | None = None
     min_score: float = 0.0
@@ -159,8 +159,8 @@ def _ramp(value: float, start: float, end: float) -> float:
 
 # --- the rows that a query may find: exact, and before anything is ranked
 #
-# Metadata is asked through the index of its fields, memory by memory; times are columns. What comes
-# of them is one array of rows, so that a narrow query costs less than a wide one.
+# Metadata is asked through the index of its fields, memory by memory; times are columns. The result
+# is one array of rows, so that a narrow query costs less than a wide one.
 
 Owners = npt.NDArray[np.int64]
 """Memories by their number in `Traits.owners`."""
@@ -172,9 +172,9 @@ ASKED_AT_ONCE = 500  # memories, before the loop gets its turn: a millisecond
 async def narrowed(
     index: MemoryIndex, query: Query, provenance: Provenance
 ) -> tuple[Parts, Rows | None]:
-    """Return what an index searches at this moment, and the rows in it that a query may find.
+    """Return the current parts of an index, and the rows in it that a query may find.
 
-    None stands for all rows. Rows that have gone may be among them.
+    Rows of None are all rows. Rows that have gone may be among them.
     """
     if not query.is_narrow:
         return index.parts, None
@@ -197,7 +197,7 @@ async def narrowed(
 
 
 async def _matching(index: MemoryIndex, query: Query) -> Owners | None:
-    """Return the memories whose metadata match the filters of a query; None if it has none."""
+    """Return the memories whose metadata match a query's filters, or None if it has none."""
     filters = query.filters
     if filters is None:
         return None
@@ -248,9 +248,10 @@ def _not_excluded(traits: Traits, columns: Columns, query: Query) -> list[npt.ND
 
 
 def row_test(query: Query, provenance: Provenance) -> Test:
-    """Return the same as a test of single rows of a state.
+    """Return the query's conditions as a test of single rows of a state.
 
-    For the few rows at hand; and a graph proposes others, too, and rows may have changed meanwhile.
+    For the few rows of an index in memory; and a graph proposes others, too, and rows may have
+    changed meanwhile.
     """
 
     def passes(row: Row) -> bool:

@@ -87,13 +87,13 @@ class EmbeddedQuery(NamedTuple):
 
 
 class Signals(NamedTuple):
-    """Each signal of some passages of one index, float32 [n]; None for one that is 0 for all."""
+    """Each signal of some passages of one index, float32 [n], or None if it is 0 for all."""
 
     labels: Labels
     owners: Chains
     """The number of the memory of each."""
     summaries: Flags | None
-    """True for summaries of compressed memories; None where none is one."""
+    """True for summaries of compressed memories; it is None if there are no summaries."""
     late: Numbers | None
     words: Numbers
     meaning: Numbers
@@ -113,7 +113,7 @@ class Ranked(NamedTuple):
     scores: Numbers
     """The sums of weighed signals."""
     gains: Numbers
-    """What of that is gained by passages that are newer than others about the same thing."""
+    """The part of the score that passages gain by being newer than others about the same thing."""
     shown: Numbers
     """In [0, 1]: the chance that each answers."""
     order: Rows
@@ -132,7 +132,7 @@ class Ranked(NamedTuple):
         return found
 
     def explained(self, place: int) -> dict[str, float]:
-        """Return what each signal adds to the score of a passage."""
+        """Return the share of each signal in the score of a passage."""
         columns = {name: getattr(self.signals, name) for name in SIGNALS}
         found = {
             name: getattr(self.weights, name) * (0.0 if column is None else float(column[place]))
@@ -269,7 +269,7 @@ def _mixture(parts: Parts, question: EmbeddedQuery) -> Mixture:
 def _words(parts: Parts, windows: Windows, rows: Rows | None, question: EmbeddedQuery) -> Numbers:
     """Return how well the words of rows, or of all, fit; of a foreign query its own ones more.
 
-    Those around it, right before it or elsewhere in its session, then decide between rows.
+    The words around them, right before or elsewhere in the session, then decide between rows.
     """
     if rows is not None and not question.foreign:
         return windows.of(rows)
@@ -290,7 +290,7 @@ def _proposed_count(question: EmbeddedQuery) -> int:
 def _close(parts: Parts, question: EmbeddedQuery) -> Rows | None:
     """Return the rows that vectors put among the best, and all summaries, in order.
 
-    None where nothing proposes rows: then all are scored.
+    Returns None if no index proposes rows: then all are scored.
     """
     vector, centre = question.embedded.vector, question.centre
     close = parts.dense.proposed(vector, centre, _proposed_count(question))
@@ -306,7 +306,7 @@ def _close(parts: Parts, question: EmbeddedQuery) -> Rows | None:
 def _proposed(
     parts: Parts, windows: Windows, close: Rows, question: EmbeddedQuery
 ) -> tuple[Rows, Numbers]:
-    """Return those rows and the ones that words put among the best, in order, with their words."""
+    """Return the close rows and the best rows by words, in order, with their word scores."""
     count = _proposed_count(question)
     if not question.foreign:
         rows, words = windows.best(count, close)
@@ -362,7 +362,7 @@ def _joined(columns: Sequence[C]) -> C:
 
 
 def _best(scores: Numbers, count: int) -> Flags:
-    """Return which are the best `count` above -inf, and those that score the same as the last."""
+    """Mark the best `count` scores above -inf, and those that equal the last."""
     behind = -scores  # the other way round many equal ones take long
     last = np.partition(behind, count - 1)[count - 1] if len(behind) > count else np.inf
     return np.asarray(behind <= last if last < np.inf else behind < np.inf, np.bool_)
@@ -446,7 +446,7 @@ def _echo(
 def _next_turn(parts: Parts, rows: Rows, columns: Columns, late: Numbers | None) -> Numbers | None:
     """Return the best `late` of the turn behind each, if it is a candidate; else its own.
 
-    What a user says next tells nothing of a reply, nor does the call of a tool. And a reply such as
+    A user's next turn says nothing about a reply, nor does the call of a tool. And a reply such as
     "Noted." takes nothing from what a user has stated.
     """
     if late is None or not parts.words.is_linked:
@@ -471,8 +471,8 @@ def _next_turn(parts: Parts, rows: Rows, columns: Columns, late: Numbers | None)
 #
 # Where the present is asked, a newer text about the same thing goes before an older one whose words
 # may fit better: "I'm back on coffee" before "I stopped drinking coffee". The more alike both are,
-# the more the newer one may gain, in the unit of scores. Of two that are nearly the same but for
-# one thing ("is a citizen of Spain", "is a citizen of Denmark") the newer one gains at any time.
+# the more the newer one may gain, in the unit of scores. If two are nearly the same but for one
+# thing ("is a citizen of Spain", "is a citizen of Denmark"), the newer one gains at any time.
 # Replies, questions and summaries gain nothing; turns between people only where nearly the same.
 
 NEWEST_OF: Final = 16  # of the best passages
@@ -481,7 +481,8 @@ SAME_MIN: Final = 0.7
 ALIKE_GAIN: Final = 4.0
 SAME_GAIN: Final = 2.0
 BRIEF_WORDS: Final = (10, 20)
-"""Of a text, stop words left out: up to so many it says one thing; from so many on, several."""
+"""The words of a text, stop words left out: up to so many it says one thing; from so many on,
+several."""
 LATER_US: Final = 1_000_000  # what was said in one breath does not replace its own parts
 _LIFT: Final = 1e-3
 
@@ -489,7 +490,7 @@ _LIFT: Final = 1e-3
 def _newest_first(
     first: _First, rows: Rows, order: Rows, scores: Numbers, question: EmbeddedQuery
 ) -> Numbers:
-    """Return what newer passages gain: as much as puts them before those that they replace."""
+    """Return the gains of newer passages: as much as puts them before those that they replace."""
     columns, mixture, query = first.columns, first.mixture, question.query
     gained = np.zeros(len(scores), np.float32)
     best = order[:NEWEST_OF]
@@ -525,7 +526,7 @@ def _newest_first(
 
 
 def _bare(parts: Parts, are_names: Flags, labels: Labels, text: str) -> Numbers | None:
-    """Return which passages are names and lack a word of the query."""
+    """Mark the passages that are names and lack a word of the query."""
     names = np.flatnonzero(are_names)
     if not len(names):
         return None

@@ -117,7 +117,7 @@ def history(events: Sequence[Recorded[Any]]) -> list[HistoryEntry]:
 
 
 def _fields(event: Any) -> dict[str, Any]:
-    """Return what an event says; of one that is gone, since when, or that its key is."""
+    """Return the fields of an event, or why they are gone: dropped since a time, or no key."""
     if isinstance(event, Dropped) and event.key_gone:
         return {"key_gone": True}
     if isinstance(event, Dropped):

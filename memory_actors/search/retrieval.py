@@ -1,14 +1,14 @@
 """Retrieval: the memories of one user that answer a query.
 
-What is indexed is ranked by its index. Working and short-term memory are few: they are indexed when
+Each index ranks its own memories. Working and short-term memory are few: they are indexed when
 first asked for, in memory only. A memory of several passages ranks as its best one. The best
 `top_k` of all kinds together come back; where several kinds were named, the best of each among
 them, and kind by kind. Up to two summaries of compressed memories come last, in the place of
-memories that score less. What narrows a query down (a filter, a span of
-time) picks rows before anything is ranked, so no match is lost to the cut.
+memories that score less. The conditions of a query (a filter, a span of time) select rows before
+anything is ranked, so no match is lost to the cut.
 
-What says the same as a better hit is folded into it (`folding`). So some more are ranked than are
-wanted, and if that is not enough, four times as many.
+A hit that repeats a better one is folded into it (`folding`). Retrieval therefore ranks some more
+than are wanted, and if that is not enough, four times as many.
 """
 
 import asyncio
@@ -182,7 +182,7 @@ def _at_hand(live: Searched, query: Query) -> list[tuple[Kind, Any, Sequence[Row
 
 
 class _InStep(NamedTuple):
-    """A state that an index of rows at hand is in step with, and its rows of that, in order."""
+    """A state that an index in memory is synced with, and its rows, in order."""
 
     now: Any
     dense: DenseIndex
@@ -233,7 +233,7 @@ async def _warm(
 
 
 def _ranked_whole(parts: Sequence[_Searchable], question: EmbeddedQuery) -> _Best:
-    """Return the same as `_rank`, with every memory looked up. For a thread."""
+    """Rank with `_rank`, and look up every memory. For a thread."""
     best = _rank(parts, question)
     return best._replace(memories=iter(list(best.memories)), summaries=iter(list(best.summaries)))
 

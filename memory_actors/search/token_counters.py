@@ -1,7 +1,7 @@
 """Exact counts of tokens, by any tokenizer that comes as a `tokenizer.json`.
 
-Hugging Face publishes one with nearly every model. What is counted are the tokens of the text
-alone: the special ones that a model puts around it count once for a whole prompt.
+Hugging Face publishes one with nearly every model. It counts the tokens of the text alone: special
+tokens that a model puts around it count once for a whole prompt.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ from memory_actors.search.model.installed import TOKENIZER_FILE, model_path
 
 
 class TokenizerCounter:
-    """Counts with the tokenizer in a file; None is that of the installed embedding model.
+    """Counts with the tokenizer in a file; by default that of the installed embedding model.
 
     Counting 2,000 tokens takes some 2 ms. `special_tokens` counts what the tokenizer adds at both
     ends, too.

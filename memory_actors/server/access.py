@@ -49,7 +49,7 @@ def unescaped(part: str, what: str) -> str:
 
 
 async def known_key(connection: Connection, handler: BaseRouteHandler) -> None:
-    """Let nobody in without a key, public routes aside, nor a key that has its places in work."""
+    """Reject requests without a key, public routes aside, and keys whose places are all in use."""
     if handler.opt.get("public"):
         return
     keys: KeyStore = connection.app.state.api_keys

@@ -181,8 +181,8 @@ class _Answer:
 class _Body:
     """Passes a body on; fails for one that breaks off, or is not whole by the deadline.
 
-    Behind the body, and from the start where the request has none, it waits for the client to hang
-    up, and then ends the work.
+    After the body, or from the start if the request has none, it waits for the client to hang up,
+    and then ends the work.
     """
 
     def __init__(

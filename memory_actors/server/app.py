@@ -70,7 +70,7 @@ class StrictRequest(Request[Any, Any, Any]):
     responses=answers(200, Health, version="0.1.0"),
 )
 async def health() -> Health:
-    """Say that the server answers. Needs no key."""
+    """Report that the server answers. Needs no key."""
     return Health("ok", version())
 
 

@@ -1,9 +1,9 @@
 """The dashboard, under `/ui`: the files of one page, and the one door that the page asks at.
 
-The files are public and hold nothing of anybody. What they show they ask for at `/ui/call`, by the
-names of operations, with the key of whoever looks: a key of a user reaches what it reaches
-everywhere else, and nothing more. Arguments and results are those of the operations, so a view
-needs no route of its own.
+The files are public and hold nothing of anybody. The page gets its data from `/ui/call`, by the
+names of operations, with the key of its user: a user's key has the same rights as everywhere else,
+and nothing more. Arguments and results are those of the operations, so a view needs no route of its
+own.
 """
 
 import asyncio
@@ -136,7 +136,7 @@ def _served(name: str) -> HTTPRouteHandler:
 
     @get(path, opt=PUBLIC, include_in_schema=False)
     async def serve(request: Request[Any, Any, Any]) -> Response[Any]:
-        # Behind a slash, what the page names would not be found.
+        # After a slash, the page's relative links would not be found.
         if path == "/" and sent_path({**request.scope}).endswith("/"):
             return Redirect(f"..{DASHBOARD}")
         file = _file(name)
@@ -153,7 +153,7 @@ def _served(name: str) -> HTTPRouteHandler:
 
 @get("/key", include_in_schema=False)
 async def own_key(request: Request[Any, Any, Any]) -> PageKey:
-    """Say what the key opens, so that the page offers what it may."""
+    """Return the rights of the key, so that the page offers only allowed actions."""
     key: ApiKey = request.auth
     return PageKey(scope=key.scope, user_id=key.user_id, version=version())
 

@@ -27,12 +27,12 @@ After = Annotated[
     int, QueryParameter(ge=0, description="Behind this position.", examples=example(0))
 ]
 Follow = Annotated[
-    bool, QueryParameter(description="Go on with what comes.", examples=example(True))
+    bool, QueryParameter(description="Continue with new events.", examples=example(True))
 ]
 LastEventId = Annotated[
     str | None,
     HeaderParameter(
-        name="Last-Event-ID", description="Of the last event that came; wins over `after`.",
+        name="Last-Event-ID", description="The id of the last event received; wins over `after`.",
         examples=example("17"),
     ),
 ]  # fmt: skip

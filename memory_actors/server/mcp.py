@@ -3,9 +3,9 @@
     /mcp            the memory of the key's user; /mcp/graph and /mcp/files: other sets of tools
     /mcp?user=ada   a root key names whose memory it is
 
-The key is a bearer token. What it may reach is decided here, before the protocol is spoken, for
-each request anew; a session belongs to the key that opened it. A request from a web page, or to a
-name that is not ours, is refused: see `hosts`.
+The key is a bearer token. The server checks the key's rights here, before the protocol is spoken,
+for each request again; a session belongs to the key that opened it. A request from a web page, or
+to a name that is not ours, is refused: see `hosts`.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ class KeyVerifier(TokenVerifier):
         self._keys = keys
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return what a key gives access to, None if it is none of this server's."""
+        """Return the access that a key gives, or None if it is none of this server's."""
         await self._keys.refresh()
         key = self._keys.find(token.strip())
         if key is None:

@@ -1,8 +1,8 @@
 """Answers to requests that fail: problem details (RFC 9457).
 
-A caller gets the library's own message where it says what the caller can change. What is wrong on
-this side is told in fixed words, with an id; the log has that id and the kind of error, and neither
-says what anybody's memory holds.
+A caller gets the library's own message where it says what the caller can change. An internal error
+is reported in fixed words, with an id; the log has that id and the kind of error, and neither says
+what anybody's memory holds.
 """
 
 from collections.abc import Mapping
@@ -120,7 +120,7 @@ _DETAILS: Final[Mapping[int, str]] = {
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what a caller is told of an error."""
+    """Convert an error to problem details for the caller."""
     if isinstance(error, HTTPException) and error.status_code < 500:
         return _of_request(error)
     for known in _KNOWN:
@@ -159,7 +159,7 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
 
 
 def overloaded() -> Problem:
-    """Return what is answered when too many requests are in work already."""
+    """Return the problem for a request when too many are in progress."""
     detail = "Too many requests are in work: try again in a moment."
     return _problem(503, "unavailable", "Unavailable", detail)
 
@@ -172,7 +172,7 @@ def _of_request(error: HTTPException) -> Problem:
 
 
 def _told(error: HTTPException) -> str:
-    """Return what is wrong with a request; of a parameter, which and why."""
+    """Describe the mistake in a request; for a parameter, name it and say why."""
     if not isinstance(error, ValidationException) or not isinstance(error.extra, list):
         return error.detail
     if any(one.get("key") == "data" for one in error.extra):  # what the routes call the body

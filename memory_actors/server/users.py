@@ -1,8 +1,8 @@
 """The routes of a user's own memory, under `/v1/users/{user_id}`.
 
 A route is an operation of `UserMemory` at an address: what it takes, in its body or its query, and
-what it answers follow from the operation. That the key may reach this user has been seen to before
-any of them runs (`access.own_memory`).
+what it answers follow from the operation. `access.own_memory` has checked that the key may reach
+this user before any of them runs.
 """
 
 from collections.abc import Mapping
@@ -266,7 +266,7 @@ async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]
 
 
 def _signature(route: Route, operation: Operation) -> list[Taken]:
-    """Return what a handler takes: Litestar reads it, and describes it."""
+    """Return the parameters of a handler: Litestar reads and describes them."""
     taken: dict[str, Any] = {
         "user": OfUser, "user_id": UserId, "request": Request[Any, Any, Any],
     }  # fmt: skip
@@ -294,7 +294,7 @@ def _in_query(parameter: Parameter) -> Taken:
 
 
 def _names_in_query(route: Route, operation: Operation) -> frozenset[str] | None:
-    """Return what the query of a route may have; None: its fields are in a body."""
+    """Return the allowed query parameters of a route, or None if its fields are in a body."""
     if route.body is not None:
         return None
     own = [name for name in QUERY if name in {one.name for one in operation.parameters}]

@@ -95,7 +95,7 @@ def place_of(place: str | Path) -> Path | str:
 def shown(place: str | Path) -> str:
     """Return the name of a store as it may be shown: a URL without its password.
 
-    What stands before the last `@` is taken for user and password, however badly it is written.
+    Everything before the last `@` counts as user and password, however badly it is written.
     """
     url = database_url(place) or server_url(place)
     if url is None:
@@ -114,7 +114,7 @@ def has_password(url: str) -> bool:
 
 
 def read_address(directory: Path) -> Address | None:
-    """Return who has a store, or had it when they ended; None if nobody says so, or damaged."""
+    """Return the address of a store's current or last owner, or None if missing or damaged."""
     try:
         with os.fdopen(open_regular(directory / FILE), "rb") as file:
             address = msgspec.json.decode(file.read(ADDRESS_BYTES_MAX), type=Address)
@@ -214,10 +214,10 @@ def forget_socket(directory: Path) -> None:
 
 
 async def forget_owner(directory: Path, secrets: Container[str]) -> None:
-    """Remove what says who has a store, once it is closed here, unless the next owner wrote it.
+    """Remove the owner's address of a store that is closed here, unless the next owner wrote it.
 
-    In its turn: nobody opens the store between the look and the removal. Whoever has the turn now
-    writes the file anew, or gives up: that is waited for, but not long.
+    In its turn: nobody opens the store between the look and the removal. The process that has the
+    turn now rewrites the file, or gives up: this call waits for that, but not long.
     """
     for _ in range(GIVEN_UP_LOOKS):
         if forget_now(directory, secrets):
@@ -302,8 +302,8 @@ def is_shared(directory: Path) -> bool:
 def make_lockable(directory: Path) -> bool:
     """Make a directory that is missing, so that there is something to lock; say whether it was.
 
-    Of several processes that make a store at the same moment, one then has the turn. What cannot
-    be made here is left to the opening of the store, which says why.
+    If several processes make a store at the same moment, one then has the turn. Errors are left to
+    the opening of the store, which reports them.
     """
     try:
         if directory.exists() or not directory.parent.is_dir():
@@ -332,7 +332,7 @@ class OpeningTurn:
         self._descriptor: int | None = None
 
     def taken(self) -> bool:
-        """Take it, and return whether that went; a directory that is not there is nobody's."""
+        """Try to take the turn, and return True on success; a missing directory counts as taken."""
         try:
             descriptor = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValueError):

@@ -1,8 +1,7 @@
 """The owner's side of a call: from its name and bytes to a method of the API, and back.
 
-What a peer sends is not trusted further than what a caller in this process says: only what
-generated_operations.py names can be called, on handles that are made here, and every argument is
-checked by the operation itself.
+A peer has no more rights than a caller in this process: only what generated_operations.py names can
+be called, on handles that are made here, and every argument is checked by the operation itself.
 
 Functions that a client gave as arguments are called back. Whoever calls one waits until the client
 has carried it out, and gets what it raised: an operation that is to stop does not begin more
@@ -73,7 +72,7 @@ class CallingBack:
         self._unheard: dict[int, deque[_Hearing]] = {}
 
     def function(self, number: int, argument: int) -> Callable[..., Any]:
-        """Return what stands here for an argument of a call: from any thread it can be called."""
+        """Return the local function for a function argument of a call. Any thread may call it."""
         return partial(self._call, number, argument)
 
     def heard(self, number: int, error: bytes | None) -> None:
@@ -338,7 +337,7 @@ class ClientSession:
         return result(None)
 
     def _found(self, number: int, argument: int, is_event: bool) -> Any:
-        """Return what stands here for a function or an event of the client."""
+        """Return the local function or event for one of the client's."""
         self.bound.add(number)
         if is_event:
             return self._events.setdefault((number, argument), asyncio.Event())

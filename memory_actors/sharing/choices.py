@@ -29,7 +29,7 @@ OTHER: Final = {"settings": "other settings", "encrypt": "another file of keys, 
 def described(directory: Path, parts: StoreParts) -> Choices:
     """Return the choices that were made for a store, each as a text that says what it is.
 
-    None and False are none; `reindex` is about this opening alone.
+    Values of None and False are left out; `reindex` is about this opening alone.
     """
     said = {
         name: _settings(value) if isinstance(value, Settings) else as_text(value)
@@ -59,7 +59,7 @@ def _settings(settings: Settings) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Say what a value is, without what differs from process to process."""
+    """Serialise a setting so that equal settings are equal in all processes."""
     if isinstance(value, str | int | float | bool | None):
         return repr(value.value if isinstance(value, Enum) else value)
     try:

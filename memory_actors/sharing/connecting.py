@@ -331,7 +331,7 @@ class Connection:
             self._given_up_s = self._loop.time()
 
     def _silence(self, pid: int) -> Exception:
-        """Return what calls fail with whose owner says nothing."""
+        """Return the error for calls whose owner does not answer."""
         return DeadlineExceededError(_silent(pid))
 
     async def _watch(self) -> None:

@@ -5,7 +5,7 @@ begins with its tag. A client says hello and is welcomed or refused. Then each c
 its own, and what is said about it, in both directions, has the same: results come in any order.
 
 Every frame has a limit, a small one before the welcome; a peer that says more has lost its
-connection. So has one that does not read: what waits to be written is limited as well.
+connection. A peer that does not read loses it too: what waits to be written is limited as well.
 """
 
 import asyncio
@@ -80,13 +80,13 @@ class Call(Message, tag=3):
 
 
 class Cancel(Message, tag=4):
-    """Nobody waits for a call any more."""
+    """The caller no longer waits for a call."""
 
     number: int
 
 
 class More(Message, tag=5):
-    """So many more items of an iteration may be sent."""
+    """Allows the owner to send so many more items of an iteration."""
 
     number: int
     items: int

@@ -388,7 +388,7 @@ def _in_query(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _error(problem: ProblemDetails) -> BaseException:
-    """Return the error that problem details stand for, as it was raised at the server."""
+    """Convert problem details to the error that the server raised."""
     name = problem.type.removeprefix(TYPE_PREFIX)
     if name in ("unauthorized", "forbidden"):
         return AccessDeniedError(problem.detail)

@@ -89,7 +89,7 @@ def _whole(path: Any) -> Any:
 
 
 def invocation_of(call: frames.Call, found: Found) -> Invocation:
-    """Return what a call asks for.
+    """Decode a call.
 
     :raises InvalidInputError: its arguments cannot be read.
     """
@@ -152,7 +152,7 @@ class Waiting:
         self.items.put_nowait(None)
 
     def fail(self, error: BaseException) -> None:
-        """Give it an error instead."""
+        """Set an error as the result."""
         if not self.result.done():
             self.result.set_exception(error)
             self.result.exception()  # nobody may be waiting any more

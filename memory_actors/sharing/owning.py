@@ -1,11 +1,11 @@
 """Opening a store in this process, and serving it to others; and the end of that by other means.
 
-What is imported here is all of the engine: a client does so only when it becomes the owner.
+The imports here load all of the engine: a client does so only when it becomes the owner.
 
 The forked child of an owner is a client of its parent, for neither the log's file nor its threads
-may be used in a child. So there every handle of a store that this process owned becomes, in its
-place, what a client would have: who holds it notices nothing. The parent's objects are kept,
-untouched, so that nothing of them is finalised in the child.
+may be used in a child. Every handle of a store that this process owned is therefore replaced in the
+child by a client's handle: the holder notices nothing. The parent's objects are kept, untouched, so
+that nothing of them is finalised in the child.
 
 The same happens where the owner's event loop is closed before the store is, as by `asyncio.run`:
 the store is released at once, in the thread that closes the loop, and the handles become a
@@ -58,8 +58,8 @@ async def owned(
 ) -> MemorySystem:
     """Open a store in this process, and serve it to others until it is closed.
 
-    `give_up` is called when somebody comes who wants to keep it: who owns it for one call only.
-    Where a full disk has no room for the address, it is open for this process alone.
+    `give_up` is called when somebody comes who wants to keep it: who owns it for one call only. If
+    a full disk has no room for the address, the store is open for this process alone.
     """
     held, orphaned, secrets = AsyncExitStack(), ExitStack(), set[str]()
     # Both last: who waits for the end reads it.
@@ -165,7 +165,7 @@ def _replaced(one: Any, client: Client) -> dict[str, Any]:
 
 
 def _on(one: Any) -> On:
-    """Say what a handle is on."""
+    """Return the target of a handle's calls."""
     scope = one._scope
     moment = getattr(scope, "moment", None)
     named = type(one) is ContextDocument

@@ -1,11 +1,11 @@
 """A call that is asked again, since the answer to it may be lost: what was done is not done twice.
 
-Every event that comes of a client's call has the call's name in its meta. So the log, which alone
-survives an owner, says which commands of the call were carried out. When the call is asked again,
-those are answered from their events, on the states before and after them, and the reads before them
-see what there was then: the answer is the one that was lost. New memories get the ids that they
-were given then, in their order. From the first command on that left no event, the call goes on as
-any other.
+Every event that comes of a client's call has the call's name in its meta. The log, which alone
+survives an owner, therefore shows which commands of the call were carried out. When the call is
+asked again, those are answered from their events, on the states before and after them, and the
+reads before them see what there was then: the answer is the one that was lost. New memories get the
+ids that they were given then, in their order. From the first command on that left no event, the
+call goes on as any other.
 """
 
 from collections import deque
@@ -47,9 +47,9 @@ def _ids(events: Sequence[Any]) -> list[str]:
 
 
 async def done(services: Services, stream: str, name: str, after: int) -> CommandsDone | None:
-    """Return what a call had come to when it was asked again; None if nothing.
+    """Return the commands that a repeated call has already carried out, or None.
 
-    `after` is a position of the log that it was asked behind.
+    `after` is a position of the log from before the call.
     """
     await services.log.flush()  # working memory is acknowledged before it is in the log
     found = await _events(services, stream, name, after)

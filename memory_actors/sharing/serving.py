@@ -1,9 +1,10 @@
 """The owner's side of the socket: who may come in, and what each may ask for at once.
 
 A peer says hello within seconds and in few bytes, with the secret of the store's own directory, or
-is gone. Then every call is a task of its own. Who asks for too much at once is read no further
-until some of it is answered. Who does not read the answers gets no more of them. What all peers
-together have sent in part, or have not read, is limited: the one who has most of it is gone.
+is gone. Then every call is a task of its own. If a peer has too many calls in progress, the server
+stops reading from it until some are answered. If a peer does not read its answers, it gets no more
+of them. The unfinished frames and unread answers of all peers together are limited: the peer with
+the most is disconnected.
 
 A call goes on when its connection is lost. It may be asked again over another one, and waits then
 for the one that runs: so it is carried out once.
@@ -77,7 +78,7 @@ class OwnerServer:
         self._listen, self._unlisten, self._release = listen, unlisten, release
         self._peers: set[_Peer] = set()
         self._strangers: dict[_Peer, None] = {}
-        """Those of them who have not said hello, in the order in which they came."""
+        """Peers that have not said hello, in the order in which they came."""
         self._server: asyncio.Server | None = None
         self._listening: socket.socket
 
@@ -100,7 +101,7 @@ class OwnerServer:
     def close_sockets(self) -> None:
         """Close the sockets of a loop that has ended, or a forked child's copies of its parent's.
 
-        Who is connected, and who wants to be, would else not notice when the parent is gone.
+        Otherwise connected and connecting clients would not notice that the parent is gone.
         """
         self._listening.close()
         for peer in self._peers:
@@ -315,7 +316,8 @@ class _Peer:
         except asyncio.CancelledError:
             if _is_cancelled():
                 return
-            # What it waited for was cancelled by others: the client would wait for ever.
+            # Another task cancelled the work that this call waited for: the client would wait for
+            # ever.
             error = UnavailableError("the call was ended at its owner: read, then retry")
             answer = frames.CallFailed(call.number, error_bytes(error))
         self.link.send(answer)

@@ -70,8 +70,8 @@ class MemorySystem(Operations):
 
         The first process that opens it owns it, and the others are its clients: they have the same
         operations, carried out by the owner. When the owner ends, one of its clients takes over.
-        What stands below is then the owner's, so a client leaves it out, or says the same; whoever
-        says the same can take over. `share=False` opens it for this process and no other.
+        The owner's options apply, so a client leaves them out, or gives the same; a client with the
+        same options can take over. `share=False` opens it for this process and no other.
 
         Instead of a directory, a URL opens a store in PostgreSQL: "postgresql://…?schema=…". Each
         process that opens it, on whatever machine, is one of its nodes, with all of the engine.
@@ -105,10 +105,10 @@ class MemorySystem(Operations):
         `reindex=True` accepts another model than the one the store was indexed with; each user's
         memories are then embedded again when that user is next active.
 
-        `encrypt` makes a new store encrypted, with a key for each user, and opens one that is:
-        True for the keys in `<directory>.keys`, which is made with a new store, or the path of
-        another file of them. It needs the extra `crypto`. Who loses that file has lost the
-        memories: keep a copy of it, apart from backups. docs/security.md says what is encrypted.
+        `encrypt` makes a new store encrypted, with a key for each user, and opens one that is: True
+        for the keys in `<directory>.keys`, which is made with a new store, or the path of another
+        file of them. It needs the extra `crypto`. Losing that file means losing the memories: keep
+        a copy of it, apart from backups. docs/security.md says what is encrypted.
 
         :raises InvalidInputError: a setting is not what it must be, or not the owner's; or no
             embedder has that name; or no store can be opened by such a URL.
@@ -202,8 +202,8 @@ def open_or_join(
     If a process has the store, this is a client of it, and `parts` mean nothing, but for those that
     are named in `asked`: they must be the owner's. If none has, the store is open here, with
     `parts`; unless the program `keeps` it, until somebody comes who does: what is left to do is
-    done there. Of a store in a database it is a client of a node, if there is one; and a node
-    itself, with `parts`, if there is none, it keeps the store, or parts are asked for. Of the URL
+    done there. For a store in a database it is a client of a node, if there is one; and a node
+    itself, with `parts`, if there is none, it keeps the store, or parts are asked for. For the URL
     of a server it is a client.
     """
     if (url := server_url(place)) is not None:
@@ -296,7 +296,7 @@ async def _node(url: str, parts: StoreParts, *, share: bool, as_it_is: bool) -> 
 
 
 def _engine() -> Any:
-    """Return what an owner loads, and no client."""
+    """Import the modules that only an owner needs."""
     with collector_at_rest():
         from memory_actors.sharing import owning
     return owning

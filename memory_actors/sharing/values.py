@@ -1,8 +1,9 @@
 """Arguments, results and errors as bytes, between processes that run the same library.
 
 A result has a declared type, and msgspec writes and reads it as such. An argument may be anything
-that a caller gives, also what the operation will refuse: it says itself what it is. What cannot
-cross at all arrives as a `Foreign` object, which every check refuses as it would have the original.
+that a caller gives, also what the operation will refuse: it says itself what it is. An argument
+that cannot be transferred arrives as a `Foreign` object, which every check refuses as it would have
+the original.
 
 Functions and asyncio events stay where they are: a number stands for them.
 """
@@ -192,7 +193,7 @@ _encode_result = msgspec.msgpack.Encoder(enc_hook=_unusual).encode
 
 @cache
 def decoder(kind: Any) -> Callable[[bytes], Any]:
-    """Return what reads the results of a type."""
+    """Return a decoder for results of a type."""
     return msgspec.msgpack.Decoder(kind, dec_hook=lambda wanted, said: wanted(said)).decode
 
 

@@ -8,8 +8,8 @@ with MemorySystem.open("./memory") as memory:
     hits = user.retrieve("winter sports")
 
 Every method, argument, result and error is that of `memory_actors`, which documents them; this one
-runs it on an event loop in a thread of its own, so a loop that runs already does not matter. What
-is opened there by `async with` is open at once here, and closed by `with` or `close()`.
+runs it on an event loop in a thread of its own, so a loop that runs already does not matter. An
+`async with` there is open at once here, and is closed by `with` or `close()`.
 """
 
 from memory_actors.sync.blocking import CLASSES, on_loop

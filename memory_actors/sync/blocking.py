@@ -1,8 +1,8 @@
 """Calls without `await`: an event loop in a thread, and classes whose methods run there.
 
 Each class of the async API has one here with the same methods. A method runs the one that it stands
-for on the loop, and waits: what is awaited there is returned here, what is iterated there is
-iterated here, what is opened there is open here. A handle that comes back is wrapped likewise, so
+for on the loop, and waits: an awaitable there is a return value here, an async iterator is an
+iterator, and an `async with` is open at once. A handle that comes back is wrapped likewise, so
 nothing but the loop's thread ever touches the memory, and any number of threads may call.
 """
 
@@ -27,15 +27,15 @@ from memory_actors.sharing.system import MemorySystem
 
 T = TypeVar("T")
 NAME: Final = "memory_actors.sync"
-"""Of the thread, and where the classes are found."""
+"""The name of the thread, and of the module that has the classes."""
 
 WRAPPED: Final[tuple[type, ...]] = (
     remote.UserMemory, remote.WorkingMemory, remote.ShortTermMemory, remote.EntityGraph,
     remote.Episodes, remote.Documents, remote.ContextDocument, remote.PastMemory,
     remote.UserContext, MemorySystem,
 )  # fmt: skip
-"""The classes of the async API that have one here; a base before those that are based on it. What
-the owner of a store has in their place counts as an instance of them."""
+"""The classes of the async API that have one here; a base before those that are based on it. The
+owner's versions of these classes count as instances of them."""
 
 
 class Loop:

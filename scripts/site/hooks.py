@@ -1,4 +1,4 @@
-"""What the site has beside docs/: pages of the project that stand elsewhere, and the API.
+"""The pages of the site that are not in docs/: other pages of the project, and the API.
 
 A link out of docs/ leads to the page that stands for its target, or, to source, is no link.
 """

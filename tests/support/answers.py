@@ -38,7 +38,7 @@ async def answers(user: UserMemory, ids: Sequence[str]) -> dict[str, Any]:
 
 
 async def _about(user: UserMemory, memory_id: str) -> list[Any]:
-    """Return what the reads of one memory say, errors by their type."""
+    """Return the results of the reads of one memory, errors by their type."""
     reads = (
         user.get(memory_id), user.history(memory_id), user.entities.get(memory_id),
         user.entities.neighbours(memory_id, 2), user.entities.relationships(memory_id, ended=True),

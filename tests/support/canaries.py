@@ -66,7 +66,7 @@ def parts(data: bytes) -> Iterator[bytes]:
 
 
 def found_in(directory: Path) -> set[tuple[str, str]]:
-    """Return which files have how much of a canary in their names or bytes."""
+    """Return the files with parts of a canary in their names or bytes, and the size of the part."""
     found = set()
     for path in directory.rglob("*"):
         whole = [path.name.encode(), *(parts(path.read_bytes()) if path.is_file() else ())]
@@ -76,7 +76,7 @@ def found_in(directory: Path) -> set[tuple[str, str]]:
 
 
 def found_in_database(url: str, *words: str) -> set[tuple[str, str, str]]:
-    """Return which columns of which tables of a schema have which of these words.
+    """Return the tables and columns of a schema that have these words.
 
     All of them are looked into, also what decompresses, and the parts of arrays.
     """

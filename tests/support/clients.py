@@ -120,7 +120,7 @@ class Held:
 
     def __init__(self) -> None:
         self.kinds: dict[str, str] = {}
-        """Of the living, by id."""
+        """The kinds of the living memories, by id."""
         self.ever: dict[str, str] = {}
         self.says: dict[str, set[str]] = {}
         """The texts that may be read; more than one where clients raced."""
@@ -191,7 +191,7 @@ class Held:
 
 
 def plain(acts: list[Act]) -> list[Act]:
-    """Return what a race does, without what leaves open which of two came last.
+    """Return a race's acts, without those that leave open which of two came last.
 
     That is a second restore, and ids of the caller's own under keys, which come back with their
     key: a prune may be between the two.

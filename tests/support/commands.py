@@ -86,7 +86,7 @@ LINES = {
     "extractions": "",
     "undo": "{extraction}",
 }
-"""What is said behind the name of each command. It is about ada, if it is about anybody."""
+"""The arguments after the name of each command. It is about ada, if it is about anybody."""
 SERVES = {"serve", "ui"}
 """Commands that go on until they are interrupted."""
 

@@ -1,4 +1,4 @@
-"""What an accepted command must have led to, said by kind and without asking what decides it.
+"""The required effect of each accepted command, defined by kind and without asking its decider.
 
 The oracle of room compares a decision with the same decision in endless room, so a decider that
 does nothing, or refuses always, agrees with itself. Here a command is held against the state.

@@ -243,7 +243,7 @@ class Pair:
         return f"{call}: {mine!r:.200} / {other!r:.200}"
 
     def _shape(self, value: Any, side: int) -> Any:
-        """Return what is compared of an answer: ids by their numbers, times by their types."""
+        """Return the comparable form of an answer: ids by their numbers, times by their types."""
         if isinstance(value, dict):
             return {name: self._field(name, one, side) for name, one in sorted(value.items())}
         if isinstance(value, list):

@@ -20,7 +20,8 @@ C = TypeVar("C", bound=Command)
 def proposing(command: type[C], **fields: Any) -> C:
     """Return a command; the fields that it does not have are those of its event.
 
-    What is decided may be left out, and a document keeps its metadata or its pin if that is None.
+    Fields that the decider sets may be left out, and a document keeps its metadata or its pin if
+    that is None.
     """
     own = {name: fields.pop(name) for name in command.__struct_fields__ if name in fields}
     (name, event), *_ = (

@@ -94,7 +94,7 @@ def fullest(counted: Uses) -> dict[str, tuple[int, int]]:
 
 
 def tally(kind: Kind, state: Any, log: Log) -> Tally:
-    """Return what a kind holds, from the texts of its rows; and has lost, from the log."""
+    """Count the content of a kind from the texts of its rows; count its losses from the log."""
     rows, sized_rows = list(kind.rows(state)), sized(kind, state)
     relationships = sum(isinstance(row, entity.RelationshipRow) for row in rows)
     events = {entry.version: entry for entry in log}
@@ -114,7 +114,7 @@ def tally(kind: Kind, state: Any, log: Log) -> Tally:
 
 
 def _summarised(rows: Sequence[Any], events: Mapping[int, Recorded[Any]]) -> dict[str, int]:
-    """Return what the summaries among rows stand for, by the events that have their texts."""
+    """Total the summaries among rows, by the events that have their texts."""
     held = [events[row.version].data for row in rows if getattr(row, "original_count", 0)]
     return {
         "summaries": len(held),

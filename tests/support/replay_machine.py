@@ -1,8 +1,8 @@
 """A memory system whose every read, kept at some moments, must be what a replay of them answers.
 
 The commands are those of `system_machine`: all kinds, clients that race, prunes, compaction,
-restarts, a clock that jumps. Besides, what is derived is deleted in between, and indexes are made
-anew as soon as anything in them is dead.
+restarts, a clock that jumps. Derived data is also deleted in between, and indexes are rebuilt as
+soon as anything in them is dead.
 """
 
 import shutil

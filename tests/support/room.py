@@ -56,7 +56,7 @@ class Room:
     # --- who goes
 
     def victims(self) -> Victims:
-        """Return who has to go for a command that may make room."""
+        """Return the victims of a command that may make room."""
         match self.command:
             case working.SetKey() | working.UpdateKey():
                 return self._of_working()
@@ -69,7 +69,7 @@ class Room:
         return self._tenths(self._candidates()) if self.command.auto_prune else REFUSED
 
     def _candidates(self) -> list[Any]:
-        """Return what may go, each of the kind that makes room for its own."""
+        """Return the rows that may be removed, each of the kind that makes room for its own."""
         command, before = self.command, self.before
         if isinstance(command, long_term.AddMemories):
             held = before.long_term.held.rows
@@ -92,7 +92,7 @@ class Room:
         return [row for row in entities.values() if row.memory_id not in stay]
 
     def _counted(self) -> UserState:
-        """Return what would be if what is said again were counted, where it is skipped."""
+        """Return the state if repeated facts were counted, where they are skipped."""
         if self.command.on_duplicate != "skip":
             return self.full
         counting = msgspec.structs.replace(self.command, on_duplicate="count")
@@ -319,7 +319,7 @@ def _compare(decided: Decided, expected: tuple[str, ...]) -> None:
 
 
 def _check_step(decided: Decided, room: Room, limits: Limits) -> None:
-    """Of the steps between first and newest the oldest goes, errors last; then the first."""
+    """The oldest step between first and newest is removed, errors last; then the first."""
     row = decided.before.episodic.held.rows[decided.command.step.memory_id]
     over = max(0, len(row.steps) + 1 - limits.episode_steps)
     order = sorted(row.steps[1:], key=lambda step: step.failed)
@@ -335,7 +335,7 @@ def _check_step(decided: Decided, room: Room, limits: Limits) -> None:
 
 
 def _decided(decided: Decided, limits: Limits, version: int) -> Decided:
-    """Return what would come of a command with these limits."""
+    """Return the result of a command with these limits."""
     command, before = decided.command, decided.before
     decider = user_state.user_decider({before.account.tier: limits})
     try:

@@ -94,7 +94,7 @@ class SystemMachine(RuleBasedStateMachine):
     # --- what clients do
 
     async def carry_out(self, name: str, act: Act) -> list[tuple[Act, Receipt]]:
-        """Do it with a handle of its own; return the receipts, none if it was refused."""
+        """Carry out an act with a handle of its own; return the receipts, [] if refused."""
         try:
             return [(act, receipt) for receipt in await self.receipts(name, act)]
         except REFUSALS:

@@ -72,7 +72,7 @@ class _ClientOfThread(Client):
 
 
 def through_client(there: OtherLoop) -> Open:
-    """Return what stands in for `MemorySystem.open`: a client of an owner there."""
+    """Return a replacement of `MemorySystem.open`: a client of an owner there."""
 
     opened_here = MemorySystem.open
 
@@ -148,7 +148,7 @@ class _ClientOfServer(HttpCaller):
 
 
 def over_http(server: HttpServer) -> Open:
-    """Return what stands in for `MemorySystem.open`: a client of a server over the store."""
+    """Return a replacement of `MemorySystem.open`: a client of a server over the store."""
     opened_here = MemorySystem.open
 
     def open_(directory: str | Path, *, share: bool = True, **parts: Any) -> Opening[MemorySystem]:
@@ -166,7 +166,7 @@ def over_http(server: HttpServer) -> Open:
 
 
 def at_node(lend_url: Callable[[], str]) -> Open:
-    """Return what stands in for `MemorySystem.open`: a node of a store in a database.
+    """Return a replacement of `MemorySystem.open`: a node of a store in a database.
 
     Each directory has a database of its own, which `lend_url` returns.
     """

@@ -1,7 +1,7 @@
 """One machine over all that a memory system does: model = live = replay.
 
-To the commands of `system_machine` (every kind, updates, deletes, restores, tiers, races,
-compaction and its undoing, restarts) and the looks back of `replay_machine` it adds what is done to
+It has the commands of `system_machine` (every kind, updates, deletes, restores, tiers, races,
+compaction and its undoing, restarts) and the looks back of `replay_machine`. It adds operations on
 a store: users who leave memory and come back, files made smaller, backups put back in its place,
 users who are erased. The model is dictionaries of what receipts have promised (`clients.Held`),
 kept with a backup as they were then. Working memory, messages and documents are written and read

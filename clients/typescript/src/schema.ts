@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Say that the server answers. Needs no key.
+         * @description Report that the server answers. Needs no key.
          */
         get: operations["health"];
         put?: never;
@@ -2727,11 +2727,11 @@ export interface operations {
             query?: {
                 /** @description Behind this position. */
                 after?: number;
-                /** @description Go on with what comes. */
+                /** @description Continue with new events. */
                 follow?: boolean;
             };
             header?: {
-                /** @description Of the last event that came; wins over `after`. */
+                /** @description The id of the last event received; wins over `after`. */
                 "Last-Event-ID"?: string | null;
             };
             path: {
@@ -3117,11 +3117,11 @@ export interface operations {
             query?: {
                 /** @description Behind this position. */
                 after?: number;
-                /** @description Go on with what comes. */
+                /** @description Continue with new events. */
                 follow?: boolean;
             };
             header?: {
-                /** @description Of the last event that came; wins over `after`. */
+                /** @description The id of the last event received; wins over `after`. */
                 "Last-Event-ID"?: string | null;
             };
             path?: never;

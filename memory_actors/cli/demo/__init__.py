@@ -224,7 +224,7 @@ class Wordless:
     dimension = 2
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the same vector for each text."""
+        """Return one fixed vector for every text."""
         return [[1.0, 0.0] for _ in texts]
 
 

@@ -15,8 +15,9 @@ The last of the second row and of the second column are conflicts: somebody's re
 out, or both texts are kept. A difference in the blank lines behind an entry alone is no edit that
 could conflict. With no base nothing was ever removed: the result is the union.
 
-The order is the document's. What is only in the file stands behind what it follows there; where
-both sides added in one place, entries of the document come first, up to its next new heading.
+The order is the document's. A block that is only in the file follows the block that it follows
+there; where both sides added in one place, entries of the document come first, up to its next new
+heading.
 
 Two bases come out. `file_base` says what the file that was read holds, in ids of the merged
 document; `base` says what the merged document holds. The first is true until the file is replaced,
@@ -65,11 +66,11 @@ class FileBlock:
     """The id of the block that it is another version of."""
 
     def block(self) -> Block:
-        """Return it as it was read."""
+        """Return the block as it was read."""
         return Block(self.raw, self.heading)
 
     def placed(self) -> Placed:
-        """Return it under its id, which it has by then."""
+        """Return the block under its id, which is set by this time."""
         assert self.name is not None
         return Placed(self.name, self.raw, self.heading)
 
@@ -112,7 +113,7 @@ def added_by_both(
     """Yield pairs of blocks that both sides added in sections of one name and that say the same.
 
     `mine` are the ids that the document added; the file's blocks are those without an id. Blank
-    lines behind a block do not count. Those in the same order match first, then any.
+    lines behind a block do not count. Blocks in the same order match first, then any others.
     """
     ours = [(k, b) for k, b in _keyed(document) if b.block_id in mine]
     theirs = [(k, b) for k, b in _keyed(read) if b.name is None and b.behind is None]
@@ -249,7 +250,7 @@ class _Merging:
             self.shown[placed.block_id] = placed._replace(raw=block.raw)
 
     def _of_base(self, base: Base, archived: Mapping[str, Placed]) -> list[tuple[str, FileBlock]]:
-        """Return which of the file's blocks stands for which entry of the base."""
+        """Match the file's blocks with the entries of the base."""
         digests = {digest for _, digest in base}
         if not digests:
             return []

@@ -9,13 +9,13 @@ Theory. One round reads both, merges them (merge.py) and takes the first of thes
 3. The base is not what both hold: it is noted.
 
 Then it starts again, until none is due. No step relies on one before it, so a process may die
-between any two. Behind step 1 the noted base is true of the file: what the document alone has is
-seen as added by it, not as removed from the file. Behind step 2 both read the same, and a merge of
-equal texts asks for nothing, whatever the base; if the file is edited before the next round, an
+between any two. After step 1 the noted base describes the file: what the document alone has is seen
+as added by it, not as removed from the file. After step 2 both have the same text, and a merge of
+equal texts changes nothing, whatever the base; if the file is edited before the next round, an
 entry that came to both in the cut-off one may come back or stand twice: it is never lost.
 
-A refused append (a limit) leaves file and document as they are. What was archived is written to a
-file of its own beside it, one way.
+A refused append (a limit) leaves file and document as they are. Archived entries are written one
+way, to a separate file beside it.
 """
 
 import hashlib
@@ -137,7 +137,7 @@ async def sync(
 
 
 def label_of(path: Path) -> str:
-    """Return what the log knows a file by: a digest, as a path may tell whose it is."""
+    """Return the label of a file in the log: a digest, since a path may name a user."""
     return hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:16]
 
 

@@ -1,8 +1,8 @@
 """Keeps a document and a file in step for as long as an agent runs.
 
 Both are looked at again and again: a file by what `stat` says, a document by its text, which is in
-memory. That needs no watcher of the system's, and works on every file system. A file that changes
-is left alone until it has stood still for one interval: editors write in pieces.
+memory. Polling needs no watcher of the operating system, and works on every file system. A file
+that changes is left alone until it has stood still for one interval: editors write in pieces.
 """
 
 import math
@@ -77,7 +77,10 @@ class _Watched:
         self._warned = ""
 
     async def step(self) -> SyncReport | None:
-        """Look; sync if something has changed and stands still. Return what that did, if it did."""
+        """Look; sync if something has changed and stands still.
+
+        Return a report if the sync changed anything.
+        """
         text = render(block.raw for block in await self._document.blocks())
         file = await anyio.to_thread.run_sync(_stat, self._path)
         sight = _Sight(file, text_digest(text), await archive_digest(self._document))
@@ -97,7 +100,8 @@ class _Watched:
             self._warned = message
             return None
         self._warned, self._retry_at_s = "", math.inf
-        # What was seen before a sync that found nothing to do still holds; any other is checked.
+        # An idle sync settles the state that preceded it; after any other sync, the next look
+        # checks again.
         self._settled = sight if report.quiet else None
         return None if report.quiet else report
 

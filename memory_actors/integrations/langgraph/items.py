@@ -119,11 +119,11 @@ class StoredItem(msgspec.Struct, frozen=True):
         return bool(self.about.get("expires_us", now_us + 1) <= now_us)
 
     def item(self) -> Item:
-        """Return it as `get` does."""
+        """Return the item in the form of `get`."""
         return Item(**self._fields())
 
     def search_item(self, score: float | None) -> SearchItem:
-        """Return it as `search` does."""
+        """Return the item in the form of `search`."""
         return SearchItem(**self._fields(), score=score)
 
     def _fields(self) -> dict[str, Any]:

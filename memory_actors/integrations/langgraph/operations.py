@@ -191,7 +191,7 @@ class Operations:
     async def _by_vectors(
         self, op: SearchOp, query: str, index: Index
     ) -> list[tuple[StoredItem, float | None]]:
-        """Rank by the caller's embeddings; what has no vector comes behind what has."""
+        """Rank by the caller's embeddings; items without a vector come last."""
         matching = await self._matching(op)
         texts = [index.texts(found.value, found.about.get("index")) for found in matching]
         scores = await index.scores(query, texts, self._embed)
@@ -218,7 +218,7 @@ class Operations:
     async def _retrieved(
         self, user_id: str, op: SearchOp, query: str, among: Set[str] | None
     ) -> list[tuple[StoredItem, float | None]]:
-        """Return what one user's retrieval finds, as many as are wanted of those that match."""
+        """Retrieve the wanted number of matching items of one user."""
         user = self._memory.user(user_id)
         about = {"and": [self._about(op), {"langgraph.index": {"ne": False}}]}
         wanted = min(max(op.offset + op.limit, 1), RANKED_MAX)

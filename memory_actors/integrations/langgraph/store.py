@@ -45,13 +45,13 @@ class MemoryActorsStore(BaseStore):
     on that loop.
 
     `user` says which label of a namespace is the user, from 0, or is the id of the one user who has
-    all namespaces; items.py has the rule. Without `index`, `query` is answered by the retrieval of
-    the memory system. With it (`dims`, `embed`, `fields`), by the caller's embeddings, whose
+    all namespaces; items.py has the rule. By default the retrieval of the memory system answers a
+    `query`. With `index` (`dims`, `embed`, `fields`), the caller's embeddings answer it, and their
     vectors are kept in the memory of the process.
 
     `ttl` has `default_ttl`, `refresh_on_read`, `omit_expired` and `sweep_interval_minutes`, as
-    LangGraph documents them. What has expired is deleted by `sweep_ttl`, or by the sweeper.
-    `clock` gives microseconds since 1970.
+    LangGraph documents them. `sweep_ttl` or the sweeper deletes expired items. `clock` gives
+    microseconds since 1970.
     """
 
     supports_ttl = True
@@ -98,7 +98,7 @@ class MemoryActorsStore(BaseStore):
     ) -> Iterator[Self]:
         """Open a data directory as a store, and close it at the end of the block.
 
-        Where `ttl` has `sweep_interval_minutes`, what has expired is deleted that often. `parts`
+        If `ttl` has `sweep_interval_minutes`, expired items are deleted at that interval. `parts`
         are the options of `MemorySystem.open`, which names what it raises.
         """
         with sync.MemorySystem.open(directory, **parts) as memory:
@@ -156,8 +156,8 @@ class MemoryActorsStore(BaseStore):
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
         """Delete what has expired again and again, until `stop_ttl_sweeper`.
 
-        The interval is this one, or that of `ttl`, or 5 minutes. Without `ttl`, or where it is done
-        already, nothing is begun.
+        The interval is this one, or that of `ttl`, or 5 minutes. Does nothing without `ttl`, or if
+        the sweeper already runs.
         """
         if self.ttl_config is None or self._stop_sweeping is not None:
             return

@@ -1,8 +1,8 @@
 """Search by the caller's embeddings: `index={"dims": …, "embed": …, "fields": […]}`.
 
 The log has the values and which of their fields are indexed; vectors are derived from them. They
-are made when a value is put, before it is written, and kept in the memory of the process. What
-another process has put, or an earlier one, is embedded by the first search that looks at it.
+are made when a value is put, before it is written, and kept in the memory of the process. Items
+that another or an earlier process put are embedded by the first search that looks at them.
 """
 
 from collections import OrderedDict
@@ -63,7 +63,7 @@ class Index:
     async def scores(
         self, query: str, found: Sequence[Sequence[str]], embed: Embed
     ) -> list[float | None]:
-        """Return the cosine of each value's best text and a query; None for one without texts."""
+        """Return the cosine of each value's best text and a query, or None without texts."""
         vectors = await self.embed([text for texts in found for text in texts], embed)
         asked = self._checked(await embed("aembed_query", query))
         # Each text once, so that the same text has the same score to the last bit.

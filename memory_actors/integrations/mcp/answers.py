@@ -25,7 +25,7 @@ class _OfMemory(_Answer, frozen=True, kw_only=True, rename=SYNONYMS):
 
 
 class ShownMemory(_OfMemory, frozen=True, kw_only=True):
-    """A memory. What it does not have is left out."""
+    """A memory. Empty fields are left out."""
 
     memory_type: str
     content: str
@@ -115,11 +115,11 @@ class Explained(_OfMemory, frozen=True, kw_only=True):
 
 
 def told(record: Memory | Receipt | Relationship, kind: type[T]) -> T:
-    """Return what a model is told of a record: those of its fields that a kind of answer has."""
+    """Convert a record to the form a model gets: the fields that this kind of answer has."""
     return msgspec.convert(record, kind, from_attributes=True)
 
 
 def shown(memory: Memory) -> ShownMemory:
-    """Return what a model is told of a memory."""
+    """Convert a memory to the form a model gets."""
     sources = [one.source for one in memory.origins if one.source is not None]
     return msgspec.structs.replace(told(memory, ShownMemory), sources=sources)

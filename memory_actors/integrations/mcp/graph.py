@@ -59,9 +59,8 @@ ATTEMPTS: Final = 5  # of a relation whose ends others create or delete at the s
 async def _each(call: ToolCall, given: Sequence[T], step: Callable[[T], Awaitable[None]]) -> None:
     """Take one step after another, and report each.
 
-    What is done stays where a later step fails or the call is cancelled: to take it out again would
-    take it from others, too, who were told meanwhile that it is there. So each step is one that can
-    be repeated, and a call that is made again does the rest.
+    Completed steps stay if a later step fails or the call is cancelled: other callers may already
+    rely on them. Each step is therefore idempotent, and a repeated call does the rest.
     """
     for number, one in enumerate(given):
         try:
@@ -115,7 +114,7 @@ async def _spelled_otherwise(user: UserMemory, node: GraphNode) -> str | None:
 
 
 def _not_created(spelled: Mapping[str, str]) -> str | None:
-    """Say which entities are there under another spelling of their name."""
+    """List the entities that already exist under another spelling of their name."""
     if not spelled:
         return None
     named = ", ".join(f"{name!r} is there as {known!r}" for name, known in spelled.items())
@@ -229,7 +228,7 @@ async def _delete_relations(call: ToolCall) -> ToolAnswer:
 
 
 async def _deleted(call: ToolCall, memory_ids: Sequence[str], what: str) -> ToolAnswer:
-    """Delete, and forget what was only mentioned by what is gone."""
+    """Delete memories, and the mentioned entities that nothing mentions any more."""
 
     async def delete(memory_id: str) -> None:
         with suppress(NotFoundError):  # somebody else has deleted it meanwhile
@@ -270,7 +269,7 @@ def _done(what: str) -> ToolAnswer:
 
 
 async def read_graph(user: UserMemory) -> KnowledgeGraph:
-    """Return all that there is."""
+    """Return the whole graph."""
     graph = await stored(user)
     return KnowledgeGraph(
         [node(one) for one in graph.entities], [link(one) for one in graph.relations]
@@ -300,7 +299,7 @@ async def _open_nodes(call: ToolCall) -> ToolAnswer:
 
 
 def _found(call: ToolCall, graph: KnowledgeGraph, wanted: str) -> ToolAnswer:
-    """Return what was found, and beside its shape what was searched."""
+    """Return the matching graph, with a note about the search."""
     user = call.user.user_id
     note = (
         f"Searched: user {user!r}, kind entity, for {wanted:.500}; no other filters. "

@@ -39,7 +39,7 @@ class Stored:
         return next(iter(of_name(self.entities, name)), None)
 
     def meant(self, name: str) -> Memory | None:
-        """Return what a relation means by a name: an entity, or else one that is mentioned only."""
+        """Return the entity that a relation names, or else one that is only mentioned."""
         return self.named(name) or next(iter(of_name(self.mentioned, name)), None)
 
     def related(self, asked: GraphRelation) -> list[Memory]:
@@ -56,13 +56,13 @@ class Stored:
 
 
 def of_name(entities: Iterable[Memory], name: str) -> list[Memory]:
-    """Return those of a name, or else those of that name in another spelling."""
+    """Return the entities of a name, or else those of that name in another spelling."""
     same = [one for one in entities if name_key(one.data["name"]) == name_key(name)]
     return [one for one in same if one.data["name"] == name] or same
 
 
 def _key(asked: GraphRelation) -> tuple[str, str, str]:
-    """Return what two spellings of one relation have in common."""
+    """Return the key that all spellings of one relation share."""
     return name_key(asked.source), relation_key(asked.relation), name_key(asked.target)
 
 
@@ -113,8 +113,8 @@ async def replace_mentioned(user: UserMemory, memory_id: str) -> None:
 async def settle(user: UserMemory) -> None:
     """Give entities what others have meanwhile said of their names as of ones only mentioned.
 
-    Who creates an entity does this, and who mentions a new name, both behind their writes: so
-    whichever comes last sees the other.
+    A writer calls this after creating an entity or mentioning a new name: the later of two writers
+    sees the other's write.
     """
     graph = await stored(user)
     for entity in [graph.named(one.data["name"]) for one in graph.mentioned]:

@@ -1,16 +1,16 @@
 """One member of a JSON file put in or taken out, and every other byte of the file left as it is.
 
 A configuration belongs to another program and to its user: comments, order, indentation and
-whatever else is in it stay. So the text is edited at one place. To find it, comments and trailing
-commas (VS Code's dialect, where `comments` are allowed) are replaced by as many blanks: the rest is
-plain JSON with every place unchanged, which the standard library reads.
+whatever else is in it stay. The text is therefore edited at one place. To find it, comments and
+trailing commas (VS Code's dialect, where `comments` are allowed) are replaced by as many blanks:
+the rest is plain JSON with every place unchanged, which the standard library reads.
 
     changed = with_member("{}", ("servers", "memory"), {"command": "memory-actors"})
     without_member(changed, ("servers", "memory"))     # "{}"
 
-A member goes right behind the brace of its object, with the blanks of the next member before it. So
-taking it out leaves what was there before. An object that was made for its member has it on a line
-of its own, which no other empty object would: it goes with that member.
+A member goes right behind the brace of its object, with the blanks of the next member before it.
+Removing it later restores the previous bytes. An object that was made for its member has it on a
+line of its own, which no other empty object would: it goes with that member.
 """
 
 import json
@@ -117,7 +117,7 @@ def parsed(text: str, *, comments: bool = False) -> Any:
 def with_member(text: str, path: Sequence[str], data: Any, *, comments: bool = False) -> str:
     """Return a text with a member in an object in the root, where one of its key gets a new value.
 
-    That object is made if it is missing.
+    A missing object is created.
 
     :raises InvalidInputError: the text is damaged, or one of the two is no object.
     """
@@ -138,7 +138,7 @@ def with_member(text: str, path: Sequence[str], data: Any, *, comments: bool = F
 
 
 def _depth_of(text: str) -> str:
-    """Return what one level is indented by."""
+    """Return the indentation of one level."""
     found = _INDENT.search(text)
     return found[1] if found else "  "
 
@@ -172,7 +172,7 @@ def _indent_at(text: str, at: int) -> str:
 def without_member(text: str, path: Sequence[str], *, comments: bool = False) -> str:
     """Return a text without a member of an object in the root.
 
-    That object goes with it if it was made for it, and so does the root.
+    An object that was created for the member is removed too, and so is the root.
 
     :raises InvalidInputError: the text is damaged, or one of the two is no object.
     """

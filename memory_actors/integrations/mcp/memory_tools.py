@@ -1,7 +1,7 @@
 """The tools that a model has by default: ten, over the operations of `UserMemory`.
 
-What a tool takes is read from the operation (`api/operations.py`): its signature gives names, types
-and defaults. Here stand the words for models; `answers.py` has what they get.
+The operation defines the arguments of a tool (`api/operations.py`): its signature gives names,
+types and defaults. Here stand the words for models; `answers.py` has what they get.
 """
 
 import re
@@ -93,7 +93,7 @@ def _given(call: ToolCall) -> dict[str, Any]:
 
 
 def _writes(operation: str) -> Run:
-    """Return what carries out an operation on one memory, and answers with its receipt."""
+    """Return a runner that executes an operation on one memory, and answers with its receipt."""
 
     async def run(call: ToolCall) -> ToolAnswer:
         receipt = await OPERATIONS[operation].bound(call.user)(**_given(call))
@@ -112,7 +112,7 @@ async def _remember_many(call: ToolCall) -> ToolAnswer:
 
 
 def _finds(operation: str) -> Run:
-    """Return what finds memories, and says where it has looked, and how much is there if in vain.
+    """Return a runner that finds memories, and notes the searched scope if it finds none.
 
     No kinds are all kinds, as models fill in an empty list.
     """

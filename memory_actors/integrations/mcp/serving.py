@@ -1,8 +1,8 @@
 """The MCP server over a user's memory: `mcp`'s own server class, and tools as `tool.py` has them.
 
-Whose memory it is is asked anew for each request: over stdio it is always the same, over HTTP that
-of the API key. What a caller did wrong is the result of the call, for the model to read; what is
-wrong on this side is told in fixed words, and logged.
+The server determines the user again for each request: over stdio it is always the same, over HTTP
+that of the API key. A caller's mistake is returned as the result of the call, for the model to
+read; an internal error is reported in fixed words, and logged.
 """
 
 import json
@@ -101,8 +101,8 @@ _logger = get_logger("memory_actors.mcp")
 def new_server(whose: Whose, tool_sets: Sequence[str] = ("memory",), *, watched: bool) -> Server:
     """Return a server with some sets of tools: memory, graph, files.
 
-    `watched` says that a client may subscribe to the graph: for servers of one user only, since
-    everybody who has subscribed is told of each change.
+    `watched` says that a client may subscribe to the graph: use it only for servers of one user,
+    since every subscriber is notified of each change.
 
     :raises InvalidInputError: there is no such set.
     """
@@ -276,7 +276,7 @@ class _Serving:
         return types.ReadResourceResult(contents=[content])
 
     async def _resource(self, user: UserMemory, uri: str) -> Any:
-        """Return what is at an address, None for nothing."""
+        """Return the resource at an address, or None."""
         if uri == graph.RESOURCE and "graph" in self._sets:
             return await graph.read_graph(user)
         if "memory" not in self._sets:

@@ -113,7 +113,7 @@ def _own_name(name: str, given: Mapping[str, Any], fields: Mapping[str, Any]) ->
 def _reason(
     error: msgspec.ValidationError, given: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> str:
-    """Return what is wrong with arguments, and what the tool takes."""
+    """Describe an argument error, and list the arguments of the tool."""
     fields, required = wanted["properties"], wanted.get("required", ())
     takes = [name if name in required else f"{name} (optional)" for name in fields]
     takes_all = f"It takes {', '.join(takes)}" if takes else "It takes no arguments"

@@ -1,6 +1,6 @@
 """Arguments as mem0 takes them: configurations, scopes, numbers, dates, messages, filters.
 
-What cannot be is refused in mem0's classes. Its filters are nearly ours (`base/filters.py`). A
+Invalid arguments raise mem0's error classes. Its filters are nearly ours (`base/filters.py`). A
 value is equality, a list is any of its values, `"*"` is anything. `AND`, `OR` and `NOT` take lists
 of filters; `NOT` is none of them. `ne` and `nin` want the field to be there, as in Qdrant.
 """
@@ -248,7 +248,7 @@ def spoken(messages: Any) -> list[dict[str, Any]]:
 
 
 def _said(message: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a message with its text; None if it has none: of parts the texts are taken."""
+    """Return a message with its text, or that of its parts, or None if it has none."""
     content = message.get("content")
     if isinstance(content, Sequence) and not isinstance(content, str | bytes):
         parts = [one for one in content if isinstance(one, Mapping) and one.get("type") == "text"]

@@ -184,7 +184,7 @@ class AsyncMemory:
     # --- read
 
     async def get(self, memory_id: str) -> dict[str, Any] | None:
-        """Return a memory; None if there is none."""
+        """Return a memory, or None if there is none."""
         try:
             user, memory = await self._found(memory_id)
         except ValueError:
@@ -247,7 +247,7 @@ class AsyncMemory:
         return {"results": found[:limit]}
 
     async def history(self, memory_id: str) -> list[dict[str, Any]]:
-        """Return what happened to a memory, also to one that is deleted; of an unknown one, []."""
+        """Return the history of a memory, also of a deleted one; [] for an unknown id."""
         async for user in self._may_own(memory_id):
             try:
                 return shapes.history(memory_id, await user.history(memory_id))
@@ -340,7 +340,7 @@ async def _inferred(
     scope: Mapping[str, str],
     kept: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return what was inferred from messages; if nothing can be, they go."""
+    """Return the facts inferred from messages; if inference fails, the messages are deleted."""
     ids: list[str] = []
     try:
         for one in said:

@@ -75,7 +75,7 @@ def now() -> str:
 def payload(
     metadata: Mapping[str, Any] | None, scope: Mapping[str, str], expires: str | None, at: str
 ) -> dict[str, Any]:
-    """Return what is kept of each message of an add, but for who said it."""
+    """Return the stored metadata of each message of an add, without its speaker."""
     said = {name: value for name, value in (metadata or {}).items() if name not in _IDENTITY}
     created_at = said.pop("created_at", at)
     kept = {name: value for name, value in said.items() if name not in _COMPUTED}

@@ -1,7 +1,7 @@
 """Paths under /memories, the names of documents, views of both, and refusals.
 
 `/memories/notes.md` is the document `notes.md`, `/memories/trips/rome.md` the document
-`trips/rome.md`: a directory is what names have in common, and goes with the last of them. Nothing
+`trips/rome.md`: a directory is what names have in common, and goes with the last of them. No code
 here touches a file system. Paths that would leave the root are refused all the same, in every
 spelling: a model that writes one is being misled, and names go into exports and files of others.
 """
@@ -165,7 +165,7 @@ def view_of_directory(path: str, name: str, sizes: Mapping[str, int]) -> str:
 
 
 def _entries(inside: Mapping[str, int], depth: int) -> Iterator[tuple[str, int]]:
-    """Yield what lies at most two levels below, each directory before what lies in it."""
+    """Yield the entries at most two levels below, each directory before its content."""
     totals: dict[tuple[str, ...], int] = {}
     for file, size in inside.items():
         parts = tuple(file.split("/")[depth:])

@@ -100,7 +100,8 @@ def command_parameters(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def arguments_of(command: object) -> tuple[str, dict[str, Any]]:
     """Return a command's name and its arguments, which are of the right types.
 
-    What a command does not take is left out: models fill in more than they were asked for.
+    Arguments that a command does not take are left out: models fill in more than they were asked
+    for.
 
     :raises MemoryToolError: it is no command, or an argument is missing or none.
     """
@@ -177,7 +178,8 @@ class MemoryTool:
     async def call(self, command: object) -> str:
         """Carry out a command as a model gave it; return the text for the model, errors too.
 
-        What is not the model's doing is raised: the log cannot be written, the system is closed, …
+        Errors that the model did not cause are raised: the log cannot be written, the system is
+        closed, …
         """
         try:
             return await self.execute(command)

@@ -1,6 +1,6 @@
 """Exports that are a zip archive, the directory that was unpacked from it, or one file of it.
 
-What an archive unpacks to, all its files together, is bounded by its size.
+The unpacked size of all files together is bounded by the archive's size.
 """
 
 import io

@@ -5,8 +5,8 @@
 
 A note becomes an entity by its title, of its `type`, with its observations; what it says besides
 becomes facts. A link in the running text is a relation `links_to`. A note that is linked to, and
-not there, becomes an entity without observations, which is told. Of notes that share a title, all
-but the first have their file in their name: each stays an entity of its own.
+not there, becomes an entity without observations, which is told. If notes share a title, all but
+the first get their file in their name: each stays an entity of its own.
 """
 
 import re

@@ -76,7 +76,7 @@ def _texts(
         else:
             others.append(part)
     words = [*filter(str.strip, spoken(others, reading))]
-    # Beside other parts the plain text only says that they are not shown.
+    # If there are other parts, the plain text only says that they are not shown.
     if not words and all(isinstance(one, dict) and one.get("type") == "text" for one in parts):
         words = [*filter(str.strip, spoken(said.get("text"), reading))]
     yield None, role, "\n\n".join([*words, *_attached(said, reading)])

@@ -1,8 +1,8 @@
 """SQLite files of other programs: read only, and trusted in nothing.
 
 A small file can have a large content: views and virtual tables compute rows, generated columns and
-defaults compute values. So only plain tables are read, one row at a time, and the bytes and rows of
-a file are bounded by its size.
+defaults compute values. The reader therefore reads only plain tables, one row at a time, and bounds
+the bytes and rows of a file by its size.
 """
 
 import sqlite3
@@ -29,7 +29,7 @@ class Database(sqlite3.Connection):
 
 @contextmanager
 def database(path: Path, *tables: str) -> Iterator[Database]:
-    """Hold a database open that has these plain tables. Nothing of it is changed.
+    """Hold a database open that has these plain tables. The file is not changed.
 
     :raises InvalidInputError: it is none, or has one of them not.
     """
@@ -96,7 +96,7 @@ def rows(connection: Database, query: str, values: Sequence[Any] = ()) -> Iterat
 
 @contextmanager
 def telling(path: Path) -> Iterator[None]:
-    """Say of a damaged database that it is one."""
+    """Convert errors of a damaged database to `InvalidInputError`."""
     try:
         yield
     except (sqlite3.Error, UnicodeError, OverflowError) as error:

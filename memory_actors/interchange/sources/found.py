@@ -19,11 +19,12 @@ from memory_actors.interchange.records import ReadLine
 from memory_actors.kinds.entity.graph import name_key
 
 STRANGE_RECORDS_MAX: Final = 10_000
-"""So many records of which none is understood are another sort of file, or an attack."""
+"""The limit for records before the first one is understood: beyond it the file is of another
+format, or an attack."""
 NAMES_MAX: Final = 1_000_000
-"""Of the entities of a file, which a reader has to know: far above any quota of them."""
+"""The limit for entities of a file, which a reader keeps in memory: far above any quota of them."""
 OUR_ID: Final = re.compile(r"mem_[0-9a-f]{30}|imp_[0-9a-f]{40}|[a-z0-9-]{1,20}_[0-9a-f]{32}")
-"""Of what was added here, or by an import."""
+"""Matches ids of memories that were added here, or by an import."""
 SHOWN_CHARACTERS_MAX: Final = 300
 
 
@@ -78,7 +79,7 @@ class SourceReading(Notes):
         self.leave_out(line.place, why)
 
     def notes(self) -> tuple[ImportNote, ...]:
-        """Return what was counted, in order, each with the first place that was left out for it."""
+        """Return the counted notes, in order, each with the first place it left out."""
         return tuple(
             ImportNote(f"{one.says} (first: {self._first[one.says]})", one.lines)
             if one.says in self._first
@@ -106,7 +107,7 @@ def metadata_of(
 
 
 def present(**fields: Any) -> dict[str, Any]:
-    """Return those of some fields that have a value."""
+    """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 

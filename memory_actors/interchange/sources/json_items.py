@@ -24,8 +24,8 @@ from memory_actors.interchange.sources.found import SourceReading
 ITEM_CHARACTERS_MAX: Final = 32 << 20  # a conversation of years; its images are elsewhere
 ITEM_PARTS_MAX: Final = 2_000_000
 CHUNK_BYTES: Final = 64 << 10
-INT_DIGITS_MAX: Final = 20  # more than one of 64 bits has, and few enough to be read at once
-_MARGIN: Final = 16  # an error so near the end of what was read may be the end of what was read
+INT_DIGITS_MAX: Final = 20  # an integer of 64 bits has fewer, and so many can be read at once
+_MARGIN: Final = 16  # an error so near the end of a chunk may be only the end of the chunk
 
 
 def json_items(file: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:

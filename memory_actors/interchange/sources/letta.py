@@ -2,16 +2,15 @@
 
 An agent file is JSON, or a JSON string that holds it. Its blocks become documents of the collection
 `letta`, by their labels: what an agent always has before it is replaced, not added to. The messages
-of the user, the agent and its tools become memories of a session for each agent. What the system
-said is left out, and told: its prompts, the logins, heartbeats and alerts that it sends in the name
-of the user, and the inner monologue beside a call of a tool. A passage,
-`{"text", "created_at", "tags", ...}`, becomes a fact: agent files have none, so ask the server for
-them.
+of the user, the agent and its tools become memories of a session for each agent. The system's
+messages are left out, and reported: its prompts, the logins, heartbeats and alerts that it sends in
+the name of the user, and the inner monologue beside a call of a tool. A passage, `{"text",
+"created_at", "tags", ...}`, becomes a fact: agent files have none, so ask the server for them.
 
-An agent has no user: `--user-field agent` makes one of each, which has its messages and blocks.
-Without it all is of one user, where the blocks of several agents are in a collection of each,
-`letta/NAME`. A block that agents share is of each of them; one that no agent names is of the only
-agent there is, or of nobody.
+An agent has no user: `--user-field agent` makes one of each, which has its messages and blocks. By
+default all data belongs to one user, where the blocks of several agents are in a collection of
+each, `letta/NAME`. A block that agents share is of each of them; one that no agent names is of the
+only agent there is, or of nobody.
 """
 
 import json

@@ -163,7 +163,7 @@ def _blocks(tokens: Sequence[Token]) -> Iterator[tuple[Token, list[Token]]]:
 
 
 def _said(lines: Sequence[str], block: Token, inside: Sequence[Token]) -> tuple[str, str]:
-    """Return what a block says, without comments, and the same with blanks for its code."""
+    """Return a block's text without comments, and the same text with its code blanked out."""
     first, end = block.map or (0, 0)
     coded = {
         number

@@ -4,8 +4,8 @@
     {"type": "relation", "from", "to", "relationType"}
 
 A JSON object {"entities": [...], "relations": [...]}, as its tool `read_graph` returns it, will do
-too. That server lets a relation name an entity that is not there: it becomes one, and that is told.
-The graph says neither whose it is nor when anything was true.
+too. That server accepts a relation with an unknown entity: the import creates the entity, and
+reports it. The graph says neither whose it is nor when anything was true.
 """
 
 from collections.abc import Iterator, Mapping

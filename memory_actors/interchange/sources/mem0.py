@@ -6,8 +6,8 @@
 A list alone will do, and one of `search`. Each memory becomes a fact as our stand-in for mem0 keeps
 it (`integrations/mem0`), which so serves what was imported: under the id that it had, all that mem0
 tells of it in its metadata, the session `run_id`. It is of its `user_id`; one that only an agent or
-a run has is of a user `agent_id=…` or `run_id=…`. Of a store, the points of every collection are
-read that has memories: see points.py.
+a run has is of a user `agent_id=…` or `run_id=…`. For a store, the reader reads the points of every
+collection that has memories: see points.py.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,9 +1,9 @@
 """MEMORY.md: notes of an agent in Markdown, one file or a directory of them.
 
 Each item of a list and each paragraph becomes a fact, with its file and the headings it stands
-under. A file that is named by a day (`memory/2026-05-01.md`) says what was true on that day. What a
-front matter says goes with the facts of its file. To keep the file itself, for every prompt, use
-`memory-actors context sync`.
+under. A file that is named by a day (`memory/2026-05-01.md`) says what was true on that day. The
+fields of a front matter go with the facts of its file. To keep the file itself, for every prompt,
+use `memory-actors context sync`.
 """
 
 import re

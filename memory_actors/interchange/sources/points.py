@@ -1,12 +1,13 @@
 """Points as qdrant-client stores them, read as plain data.
 
-A stored point is a program for a stack machine, made by Python's `pickle`. That module is not used:
-this reader knows the opcodes that texts, numbers, lists and objects are written with, and refuses
-all others. A class is a name of `qdrant_client`; nothing is imported, and nothing is called.
+A stored point is a program for a stack machine, made by Python's `pickle`. The reader does not use
+that module: it knows the opcodes that texts, numbers, lists and objects are written with, and
+refuses all others. A class is a name of `qdrant_client`; nothing is imported, and nothing is
+called.
 
 Memory is bounded before it is taken: a step makes one part at most, a text is no longer than what
 is left of the blob, and steps are counted. A dict takes texts as names, so hashing ends. One part
-may stand in many places of the result, so whoever walks through that counts what it meets.
+may occur in many places of the result, so code that walks it must count the parts it meets.
 """
 
 import struct

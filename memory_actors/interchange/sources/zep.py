@@ -65,7 +65,7 @@ class ZepNode(NamedTuple):
 
     name: str
     key: list[Any] | None
-    """The key of its record; None if there is none in the file."""
+    """The key of its record; it is None if the file has none."""
 
 
 Nodes: TypeAlias = dict[tuple[str, str], ZepNode]
@@ -240,7 +240,7 @@ def _moment(when: object, otherwise: float) -> float:
 
 
 def _fact_of(edge: SourceRecord, reading: SourceReading) -> SourceRecord:
-    """Return what an edge says as a fact, with whom it is about in its metadata."""
+    """Convert an edge to a fact, with the entities and times of the edge in its metadata."""
     reading.note(ANOTHER_FACT)
     data = edge.fields["data"]
     about = {name: data.get(name) for name in ("source", "relation", "target", "valid_to")}

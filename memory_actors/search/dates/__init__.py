@@ -91,7 +91,7 @@ class _Found(NamedTuple):
     full: bool
     """It is a day with its year."""
     fades_days: float | None
-    """To both sides; None for a date, which things are told after."""
+    """To both sides; a date has none, as things are told after it."""
 
 
 def named_spans(query: str, reference_us: int, years: Collection[int]) -> tuple[Span, ...]:

@@ -16,7 +16,7 @@ class When(NamedTuple):
 
     today: int
     years: Sequence[int]
-    """Those the user has memories of."""
+    """The years the user has memories of."""
 
 
 Match: TypeAlias = re.Match[str]
@@ -73,7 +73,8 @@ def in_years(make: Callable[[int], Days], year: str | None, before: str, when: W
     if word is None:
         return _existing(make, when.years)
     now = date_of(when.today).year
-    # Of last year's, this year's and the next: the last one that is over, the next to begin.
+    # Candidates are last year's, this year's and the next: the last one that is over, the next to
+    # begin.
     days = _existing(make, [now - 1, now, now + 1])
     if word == "last":
         return [one for one in days if one[1] <= when.today][-1:]

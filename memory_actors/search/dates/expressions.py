@@ -80,7 +80,7 @@ def _read_last_few(match: Match, _before: str, when: When) -> list[Days]:
 def fading_days(match: Match) -> float:
     """Return how many days from a relative time closeness is down to 1 / e: half the unit.
 
-    Who says "yesterday" means a day, who says "three weeks ago" one of some seven.
+    "Yesterday" means one day, "three weeks ago" means a day among some seven.
     """
     unit = match.groupdict().get("unit")
     return _UNIT_DAYS.get(unit.lower(), 1) / 2 if unit else 0.5

@@ -1,14 +1,14 @@
 """Gathers texts from many callers into batches for one embedder, called in threads of its own.
 
-While a batch is being computed, what arrives is collected and becomes the next one. So an idle
-embedder starts at once, and a busy one works in full batches. A text that several callers want at
-the same time is computed once.
+While a batch is being computed, what arrives is collected and becomes the next one. An idle
+embedder therefore starts at once, and a busy one works in full batches. A text that several callers
+want at the same time is computed once.
 
-A query goes before all that waits. Where the embedder may be called by several at once, many texts
-of one caller, and what can wait (the passages of a summary, say), are embedded in threads of their
-own, one for each core that there is, two at most, so that a query does not wait for them either.
-Elsewhere there is one thread, and what can wait is embedded in turn with the rest, a little at a
-time: a query waits for 10 ms of such work at most, not for 200.
+A query goes before all that waits. If the embedder may be called by several threads, background
+texts and many texts of one caller get threads of their own, one for each core, two at most, so that
+a query does not wait for them either. Other embedders have one thread, and background texts (the
+passages of a summary, say) are embedded in turn with the rest, a little at a time: a query waits
+for 10 ms of such work at most, not for 200.
 
 Many texts of one caller go in order of their length, for a batch takes as long as its longest text
 takes for each: that was a twelfth of the time. The longest go first, so that no thread is left at
@@ -64,10 +64,10 @@ class _Wanted:
     text: str
     callers: "list[asyncio.Future[Outcome]]" = field(default_factory=list)
     marks: list[Any] = field(default_factory=list)
-    """Of the callers, for whoever traces. See steps.py."""
+    """One mark for each caller, for tracing. See steps.py."""
 
     def settle(self, outcome: Outcome) -> None:
-        """Answer those who still wait."""
+        """Answer the callers that still wait."""
         for caller in self.callers:
             if not caller.done():
                 caller.set_result(outcome)
@@ -90,7 +90,7 @@ class _Lane:
         return queue is self.urgent or queue is self.background
 
     def take(self) -> list[_Wanted]:
-        """Take what makes a batch out of the queue whose turn it is; nothing if none waits."""
+        """Take one batch from the queue whose turn it is; empty if none waits."""
         if self.urgent and not (self.background and self._background_next):
             self._background_next = True
             return [self.urgent.popleft() for _ in range(min(self._texts_max, len(self.urgent)))]
@@ -161,9 +161,9 @@ class Batcher:
     async def embed_each(
         self, texts: Sequence[str], *, background: bool = False, query: bool = False
     ) -> list[Outcome]:
-        """Return what is known of each text, or why nothing is.
+        """Return the embedding of each text, or its error.
 
-        `background` is what can wait; a `query` goes before what waits.
+        `background` texts can wait; a `query` goes before what waits.
         """
         if len(texts) <= self.at_once_max:
             return await self.begin(texts, background=background, query=query)
@@ -197,7 +197,7 @@ class Batcher:
         return self._urgent if len(texts) <= URGENT_TEXTS_MAX else self._many
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        """Return what is known of each text. :raises EmbedderError: one could not be embedded."""
+        """Return the embedding of each text. :raises EmbedderError: one could not be embedded."""
         found: list[Embedded] = []
         for outcome in await self.embed_each(texts):
             if isinstance(outcome, EmbedderError):
@@ -377,7 +377,7 @@ class Batcher:
 def _as_stored(embedded: Sequence[Embedded], vectors: Vectors) -> list[Embedded]:
     """Return embeddings with their vectors as they come back from disk.
 
-    So answers are the same before and after.
+    Answers are then the same before and after.
     """
     coded = coded_units(vectors)
     return [

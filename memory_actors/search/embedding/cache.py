@@ -1,7 +1,7 @@
 """The embeddings that were used last, in memory; and which of those computed are not on disk.
 
-Most of what is computed is of queries, which are never kept. What is of a text that somebody adds
-is written to the disk once the log has the text: until then its key is remembered here.
+Most of what is computed is of queries, which are never kept. The embedding of an added text is
+written to the disk once the log has the text: until then its key is remembered here.
 """
 
 from collections import OrderedDict
@@ -85,7 +85,7 @@ class EmbeddingCache:
             self._known.pop(oldest, None)  # who has the text next computes and keeps it
 
     def unkept(self, embedded: Mapping[bytes, Embedded], owner: Owner) -> dict[bytes, Embedded]:
-        """Return those of these embeddings that are not on disk, by digest."""
+        """Filter the embeddings to those that are not on disk, by digest."""
         return {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
 
     def note_kept(self, digests: Iterable[bytes], owner: Owner) -> None:

@@ -60,7 +60,7 @@ SILENT: Final = frozenset(
 )
 """Marks, whose states are not kept: a fifth of the tokens of a conversation, and next to no weight.
 
-Without stop words as well it would be half of them, but then R@10 falls by 0.006 on LoCoMo, and
+Leaving out stop words as well would halve the tokens, but then R@10 falls by 0.006 on LoCoMo, and
 without the 15 most frequent ones by 0.007 on the long passages of QMSum.
 """
 CODED_AT_ONCE = 16
@@ -80,7 +80,7 @@ class DefaultEmbedder:
         self._codebook: Codebook | None = None
         self._background: Vectors | None = None
         self._says: npt.NDArray[np.bool_] | None = None
-        """Of each token whether it says something."""
+        """True for each token of the vocabulary that says something."""
         self._general: list[Encoding] | None = None
         """General text, while something is learnt of it."""
 
@@ -109,13 +109,13 @@ class DefaultEmbedder:
 
     @property
     def folder(self) -> Path:
-        """The directory of the model. Who asks has it loaded: that it is whole is checked once."""
+        """The directory of the model. Access loads the model, whose files are checked once."""
         return self._model().folder
 
     def prepare(self) -> None:
         """Load the model, and install it if it is not there. May take a while.
 
-        What is learnt of the model once is learnt here, outside of any deadline.
+        The model's derived data is computed here, outside of any deadline.
         """
         try:
             self.codebook()
@@ -147,7 +147,7 @@ class DefaultEmbedder:
         ]
 
     def _telling(self, token_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return which tokens say something; all of them where none does."""
+        """Mark the tokens that say something; all of them if none does."""
         if self._says is None:
             says = np.ones(VOCABULARY, np.bool_)
             says[self._model().ids_of(sorted(SILENT))] = False
@@ -156,14 +156,14 @@ class DefaultEmbedder:
         return tells if tells.any() else np.ones(len(token_ids), np.bool_)
 
     def projection(self) -> Vectors:
-        """Return what projects token states, [384, 64]; computed once, kept beside the model."""
+        """Return the projection of token states, [384, 64]; computed once, kept with the model."""
         if self._projection is None:
             shape = (DIMENSION, DIMENSIONS)
             self._projection = self._kept(PROJECTION_FILE, shape, self._learnt_projection)
         return self._projection
 
     def codebook(self) -> Codebook:
-        """Return what token states are packed with; computed once, kept beside the model."""
+        """Return the codebook that packs token states; computed once, kept beside the model."""
         if self._codebook is None:
             shape = (VOCABULARY + 1, DIMENSIONS)
             numbers = self._kept(CODEBOOK_FILE, shape, self._learnt_codebook, np.dtype(np.int8))

@@ -1,8 +1,8 @@
 """The thread that an embedder is called in, and how it ends.
 
 It is a daemon: a call that hangs must not keep a process. But a daemon that comes back out of a
-library in C++ while the interpreter is taken down aborts the process. So who closes waits for the
-call in hand, and so does the exit of the interpreter, for `LEAVE_S_MAX` altogether.
+library in C++ while the interpreter is taken down aborts the process. Closing therefore waits for
+the running call, and so does the exit of the interpreter, for `LEAVE_S_MAX` altogether.
 """
 
 import asyncio
@@ -106,12 +106,12 @@ def _leave() -> None:
 
 
 def closed() -> EmbedderClosedError:
-    """Return what those are told who come too late."""
+    """Return the error for calls after shutdown."""
     return EmbedderClosedError("the memory system is closed: open it again")
 
 
 def failed(error: BaseException) -> EmbedderError:
-    """Return what an embedder has raised as an error of ours."""
+    """Convert an embedder's exception to an error of ours."""
     if isinstance(error, EmbedderError):
         return error
     failure = EmbedderError(f"the embedder failed: {error!r}")

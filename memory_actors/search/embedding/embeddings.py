@@ -55,14 +55,14 @@ class Embeddings:
     def keep(self, embedded: Mapping[bytes, Embedded]) -> None:
         """Keep the embeddings of texts that the log has, by digest: here what was computed.
 
-        Beside the user's stream all of them: what a crash has kept from there comes so again.
+        The store gets all of them, since a crash may have lost some of its writes.
         """
         self._service.keep(embedded, self.owner)
         if self.shared is not None:
             self.shared.put(embedded)
 
     async def forget(self, digests: Sequence[bytes]) -> None:
-        """Delete what is known of texts. Who still has one of them embeds it again."""
+        """Delete what is known of texts. Another user who still has such a text embeds it again."""
         if self.shared is not None:
             self.shared.put(dict.fromkeys(digests))
         await self._service.forget(digests, self.owner)
@@ -73,6 +73,9 @@ class Embeddings:
             await self._service.fetch(digests, self.owner, self.shared)
 
     async def recall(self, digests: Collection[bytes]) -> None:
-        """Bring the same to memory alone, for who may outlive the user's erasure."""
+        """Load the store's embeddings into memory only.
+
+        For callers that may outlive the user's erasure.
+        """
         if self.shared is not None and digests:
             await self._service.recall(digests, self.owner, self.shared)

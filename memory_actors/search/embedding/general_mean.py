@@ -18,7 +18,7 @@ from memory_actors.search.embedding.protocol import Embedder, Vectors
 from memory_actors.search.embedding.vector_table import VectorTable
 
 MEANS: Final = "background means"
-"""Of the entries in the log that have the mean vectors of models."""
+"""The name of the log's entries for the mean vectors of models."""
 
 
 def own_mean(embedder: Embedder, said: Any) -> Vectors:

@@ -1,7 +1,7 @@
 """Texts that are being embedded: what their caller holds until it wants to know what came of them.
 
-A thread is at them from the moment they are handed over. So a caller may do something else first,
-and needs no task for that.
+A thread is at them from the moment they are handed over. The caller may therefore do something else
+first, and needs no task for it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Outcomes: TypeAlias = tuple[dict[bytes, Embedded], dict[bytes, EmbedderError]]
 
 
 def late(deadline_s: float) -> EmbedderError:
-    """Return what a caller is told whose deadline has passed."""
+    """Return the error for a call whose deadline has passed."""
     return EmbedderError(
         f"the embedder gave no answer within {deadline_s:g} s: see whether it hangs"
     )

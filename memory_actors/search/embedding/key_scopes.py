@@ -1,15 +1,15 @@
 """Owners of embeddings, and the keys under which these lie on disk.
 
 In a store that is not encrypted embeddings are everybody's: they lie in the clear, under the digest
-of their text. In one that is, each user has their own, under a keyed hash of the digest and
-encrypted, so that neither the row nor its name says anything to who has not the user's key.
+of their text. In an encrypted store each user has their own, encrypted and under a keyed hash of
+the digest, so that neither the row nor its name reveals anything without the user's key.
 
-Where the store keeps them beside each user's stream (shared.py), each user has their own in any
-case: in the clear they lie under a hash of the user and the digest.
+If the store keeps them beside each user's stream (shared.py), each user has their own in any case:
+in the clear they lie under a hash of the user and the digest.
 
-Who has no key has nothing on disk. The first text of a new user may be embedded before the log has
-made the key: then it is made here, and is durable with the first event (keyfile.py). Only a live
-user writes, so nobody whose key is gone gets another one this way.
+A user without a key has no rows on disk. The first text of a new user may be embedded before the
+log has made the key: then it is made here, and is durable with the first event (keyfile.py). Only a
+live user writes, so nobody whose key is gone gets another one this way.
 """
 
 import hashlib
@@ -26,15 +26,15 @@ class KeyScope:
     """Rows that lie in the clear."""
 
     def row(self, digest: bytes) -> bytes:
-        """Return what the row of a text is found under."""
+        """Return the key of a text's row."""
         return digest
 
     def written(self, data: bytes, place: bytes) -> bytes:  # noqa: ARG002 - in the clear
-        """Return what is written for `data` at a place."""
+        """Encode `data` for a place."""
         return data
 
     def read(self, data: bytes, place: bytes) -> bytes | None:  # noqa: ARG002 - in the clear
-        """Return what was written, None if it is not readable."""
+        """Decode the bytes of a place, or return None if they are not readable."""
         return data
 
 

@@ -100,9 +100,9 @@ class MultilingualEmbedder:
 
 
 def _readable(text: str, model: "E5") -> str:
-    """Return what the model reads of a text: to the engine a NUL is the end, so it becomes a blank.
+    """Return the part of a text that fits the model, with blanks in place of NULs.
 
-    It would read all of a text, however long that takes.
+    A NUL ends a text for the engine. It would read all of a text, however long that takes.
     """
     text = text[:CHARACTERS_MAX].replace("\0", " ")
     try:

@@ -36,17 +36,17 @@ onnxruntime.disable_telemetry_events()  # of a library that was loaded before `m
 
 # A batch spares the runtime's cost of a call, about 0.3 ms: spread over 32 texts it is nothing.
 _BATCH_TEXTS_MAX = 32
-# Padding included: 14 texts of 35 tokens, or two of full length. What a layer works on then stays
-# in the processor's cache: 256 to 512 are equally fast, 2,048 is a quarter slower on long texts and
-# takes 70 MB more.
+# Padding included: 14 texts of 35 tokens, or two of full length. The working set of a layer then
+# stays in the processor's cache: 256 to 512 are equally fast, 2,048 is a quarter slower on long
+# texts and takes 70 MB more.
 _BATCH_TOKENS_MAX = 512
 # Sorted together: enough to fill batches of like length, and 8 MB of token ids at most.
 _WINDOW_TEXTS_MAX = 4096
-# 256 tokens of prose are 1,200 characters. What lies behind this can matter only where those tokens
+# 256 tokens of prose are 1,200 characters. Characters after this limit matter only if those tokens
 # are endless words or blanks, and would cost time without bound.
 _CHARACTERS_MAX = 32_768
 
-# Where the runtime finds the file that holds the constants.
+# The key under which the runtime finds the file of the constants.
 _CONSTANTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
 TokenIds = npt.NDArray[np.int64]

@@ -1,7 +1,7 @@
 """The port of embedding models, and the form that their vectors are brought into.
 
 An embedder may be anybody's: it may give lists, another type of float, or vectors that are not of
-length 1. What has a meaning is brought into form; what has none is refused, for it would poison an
+length 1. Values with a meaning are brought into form; others are refused, for they would poison an
 index: another shape, numbers that are not finite, a vector of length 0.
 """
 
@@ -35,9 +35,9 @@ class Embedded(NamedTuple):
     """Bytes that `pack` made."""
     states: Bytes | None = None
     """The states before they were coded, `rounded`, int8 [tokens, dimensions]: what a query is
-    compared by. None of what was stored; of an embedder that gives none, what was coded serves."""
+    compared by. Stored embeddings have None; if an embedder gives none, the coded states serve."""
     coded: Coded | None = None
-    """The vector as it is stored, one row; None if it comes from an embedder."""
+    """The vector as it is stored, one row. It is None if it comes from an embedder."""
 
 
 class Embedder(Protocol):
@@ -60,8 +60,8 @@ class Embedder(Protocol):
     def fingerprint(self) -> str:
         """Name the model, its weights and its precision.
 
-        What was embedded under two fingerprints is never compared, so anything that changes a
-        vector, or the codebook of token states, must change this. At most 100 printable characters.
+        Vectors with different fingerprints are never compared, so anything that changes a vector,
+        or the codebook of token states, must change this. At most 100 printable characters.
         """
         ...
 
@@ -81,7 +81,7 @@ class Embedder(Protocol):
 
 
 def codebook_of(embedder: Embedder) -> Codebook:
-    """Return what the token states of an embedder are packed with. It may load its model."""
+    """Return the codebook that packs an embedder's token states. It may load its model."""
     own = getattr(embedder, "codebook", None)
     return PLAIN if own is None else cast("Codebook", own())
 
@@ -133,7 +133,7 @@ def _as_float32(numbers: npt.NDArray[np.floating[Any]]) -> Vectors:
 
 
 def _numbers(given: Any) -> npt.NDArray[np.floating[Any]] | None:
-    """Return an array of floats of what was given; None if it is none."""
+    """Convert a value to an array of floats, or return None if it is none."""
     try:
         array = np.asarray(given)
         if array.dtype == np.float32:

@@ -1,7 +1,7 @@
 """The rows of `derived.mdb`: its tables, and embeddings as bytes.
 
 A row has the vector as int8 and the token states as `pack` makes them, behind a CRC that is bound
-to what the row is of. What fails it counts as absent.
+to what the row is of. A row that fails the check counts as absent.
 """
 
 import struct
@@ -20,8 +20,8 @@ from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.token_states import unpack
 
 PLACES, ROWS, FACTS = "places", "embeddings", "facts"
-"""Rows are found by number, and their numbers by what they are of. So rows come one behind another,
-and fill their pages: in the order of digests a third of each page stays empty."""
+"""Rows are found by number, and their numbers by what they are of. Rows are therefore appended one
+after another, and fill their pages: in the order of digests a third of each page stays empty."""
 OLD_VECTORS, OLD_TOKENS = "vectors", "tokens"
 """Tables of older stores."""
 BY_DIGEST = (PLACES, OLD_VECTORS, OLD_TOKENS)
@@ -53,7 +53,7 @@ def put_row(env: Environment, txn: Transaction, key: bytes, value: bytes) -> Non
 
 
 def written(row: bytes, key: bytes, scope: KeyScope) -> bytes:
-    """Return what is written for a row under a key."""
+    """Return the bytes to write for a row under a key."""
     return seal(scope.written(row, place_of(ROWS, key)), key)
 
 
@@ -75,7 +75,7 @@ def rows_at(
 ) -> list[bytes | None]:  # fmt: skip
     """Return the rows of this dimension that have these numbers and were written under these keys.
 
-    None for one that is not there, is another's, or is not readable.
+    A row that is missing, belongs to another key, or is not readable, gives None.
     """
     with txn.cursor(env.tables[ROWS]) as cursor:
         stored = cursor.getmulti(numbers)
@@ -125,7 +125,7 @@ def codes_of(rows: Sequence[bytes], dimension: int) -> Bytes:
 
 
 def embedded_in(rows: Sequence[bytes], dimension: int) -> list[Embedded]:
-    """Return what is in rows of this dimension."""
+    """Decode rows of this dimension."""
     coded, body = units_of(codes_of(rows, dimension)), HEADER.size + dimension
     vectors = coded.decoded()
     return [  # of copies: one that is kept must not keep them all
@@ -172,7 +172,7 @@ def delete_keys(
 
 
 def place_of(table: str, key: bytes) -> bytes:
-    """Return what a row is bound to where it is encrypted."""
+    """Return the name that an encrypted row is bound to."""
     return table.encode() + key
 
 
@@ -182,7 +182,7 @@ def seal(data: bytes, key: bytes = b"") -> bytes:
 
 
 def checked(value: bytes, key: bytes = b"") -> bytes | None:
-    """Return what was sealed, None if it is not whole or was sealed for another key."""
+    """Return sealed data, or None if it is damaged or was sealed for another key."""
     data = value[_CRC.size :]
     return data if value[: _CRC.size] == _CRC.pack(zlib.crc32(data, zlib.crc32(key))) else None
 
@@ -193,7 +193,7 @@ def checked(value: bytes, key: bytes = b"") -> bytes | None:
 def damaged_rows(path: Path, *, encrypted: bool) -> dict[bytes, str]:
     """Return the rows of texts whose embeddings are not what was stored, and why. Blocks.
 
-    Of rows that are `encrypted` nothing but size and checksum is looked at.
+    If rows are `encrypted`, only their size and checksum are checked.
 
     :raises EventLogError: the file cannot be read.
     """

@@ -1,7 +1,7 @@
 """Embeddings for everybody: from memory, from disk, or from the model, in that order.
 
-Where the log keeps derived data (shared.py), the disk is a cache: before texts of the log are
-embedded, `Embeddings.fetch` brings here what lies beside the user's stream.
+If the log keeps derived data (shared.py), the disk is a cache: before texts of the log are
+embedded, `Embeddings.fetch` loads the data from beside the user's stream.
 """
 
 import asyncio
@@ -125,16 +125,16 @@ class EmbeddingService:
         return f"{self.embedder.fingerprint} {RECIPE} {TOKENS_RECIPE}"
 
     def codebook(self) -> Codebook:
-        """Return what token states are packed with. It may load the model."""
+        """Return the codebook that packs token states. It may load the model."""
         return codebook_of(self.embedder)
 
     def _codebook_at_hand(self) -> Codebook | None:
-        """Return the same; None where the model, which may have to be installed, is not loaded."""
+        """Return the codebook, or None if the model is not loaded, or not installed."""
         loads = hasattr(self.embedder, "codebook")
         return None if loads and not self._prepared else self.codebook()
 
     def as_query(self, text: str) -> str:
-        """Return what is embedded of a query: the model may tell questions from answers."""
+        """Return the text to embed for a query: the model may tell questions from answers."""
         return f"{getattr(self.embedder, 'query_prefix', '')}{text}"
 
     def of(self, stream: str) -> Embeddings:
@@ -152,9 +152,9 @@ class EmbeddingService:
         background: bool = False,
         owner: Owner = EVERYBODY,
     ) -> list[Embedded]:
-        """Return what is known of each text. It leaves no trace on disk: see `keep`.
+        """Return the embedding of each text. It leaves no trace on disk: see `keep`.
 
-        What can wait is embedded in the `background` of what cannot.
+        `background` texts wait for others.
 
         :raises EmbedderError: the model failed or took too long.
         """
@@ -225,9 +225,9 @@ class EmbeddingService:
         return fresh, failed
 
     def keep(self, embedded: Mapping[bytes, Embedded], owner: Owner = EVERYBODY) -> None:
-        """Write what was computed of texts, by digest, to the disk, soon.
+        """Write computed embeddings of texts, by digest, to the disk, soon.
 
-        For texts that the log has: who erases a user finds them there.
+        Only for texts in the log, since an erasure of the user finds them there.
         """
         is_apart = self._keys is not None or self._store is not None
         unkept = self._cache.unkept(embedded, owner)
@@ -304,13 +304,13 @@ class EmbeddingService:
         return found
 
     async def fetch(self, digests: Collection[bytes], owner: Owner, shared: SharedDerived) -> None:
-        """Put what lies beside a user's stream of texts, and not here, into the table on disk."""
+        """Copy missing embeddings from beside a user's stream to the table on disk."""
         _, values = await self._beside(digests, owner, shared)
         if values:
             await anyio.to_thread.run_sync(self._table.take, values)
 
     async def recall(self, digests: Collection[bytes], owner: Owner, shared: SharedDerived) -> None:
-        """Take the same into memory alone."""
+        """Copy embeddings from beside a user's stream into memory alone."""
         keys, values = await self._beside(digests, owner, shared)
         opened = self._table.opened(values, keys, self.embedder.dimension, owner)
         self._cache.remember(opened, owner)
@@ -345,7 +345,7 @@ class EmbeddingService:
         numbers: Numbers | None = None,
         into: Bytes | None = None,
     ) -> tuple[Coded, npt.NDArray[np.bool_]]:
-        """Return the same as rows, [n, d], and which are there; the others are zeros.
+        """Return vectors as rows, [n, d], and which are known; the others are zeros.
 
         `take` is given the token states of those that are there. See `VectorTable.matrix`.
         """
@@ -368,14 +368,14 @@ class EmbeddingService:
             return np.zeros(len(digests), np.uint32)
 
     async def forget(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
-        """Delete what is known of texts. Who still has one of them embeds it again."""
+        """Delete what is known of texts. Another user who still has such a text embeds it again."""
         self._cache.forget(digests, owner)
         await anyio.to_thread.run_sync(self._table.delete, digests, owner)
 
     async def erase(self, digests: Set[bytes], owner: Owner = EVERYBODY) -> int:
         """Delete what is known of texts, of any model, and every byte of it; return how many.
 
-        What is remembered of queries goes too, for nobody knows whose they were.
+        Cached query embeddings are deleted too, since their owner is unknown.
 
         :raises EventLogError: the file could not be written or copied; all of it can be repeated.
         """

@@ -1,10 +1,10 @@
 """Derived data of a user, beside their stream in the store: for the node that has them next.
 
 A node has embeddings and index files on its own disk, as a cache that may be deleted at any time.
-Where the store keeps derived data (`DerivingStore`), the same bytes lie there as pieces:
+If the store keeps derived data (`DerivingStore`), it has the same bytes as pieces:
 
-    e + key             an embedding, as it lies in the table of vectors, encrypted where that is
-    f + name            the version of a file, and where its bytes are
+    e + key             an embedding, as in the table of vectors, encrypted if that is
+    f + name            the version of a file, and the place of its bytes
     f + name + 0 + ...  its bytes, in chunks
 
 Saving follows behind writes and is tried again while the database is away. Nothing rests on it:
@@ -56,16 +56,16 @@ class FileHead(NamedTuple):
 
 
 class SharedDerived:
-    """The pieces of one user. Who does not `own` them reads only."""
+    """The pieces of one user, read-only until `own` is called."""
 
     def __init__(self, store: DerivingStore, stream: str, seal: Seal):
         self._store = store
         self._stream = stream
         self._seal = seal
         self._epoch: int | None = None
-        """Of the stream, while this node has it."""
+        """The epoch of the stream, while this node has it."""
         self._waiting: dict[bytes, Embedded | None] = {}
-        """By digest, in the order they came; None is to be deleted."""
+        """By digest, in the order they came. A value of None is a deletion."""
         self._saver: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -76,7 +76,7 @@ class SharedDerived:
     # --- embeddings
 
     async def embeddings(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
-        """Return what the store has under keys of the table of vectors.
+        """Return the store's embeddings under keys of the table of vectors.
 
         :raises EventLogError: it cannot be read.
         """
@@ -159,7 +159,7 @@ class SharedDerived:
     # --- files
 
     async def file_head(self, name: str) -> FileHead | None:
-        """Return which version of a file the store has, None if it has none.
+        """Return the version of a file in the store, or None if it has none.
 
         :raises EventLogError: it cannot be read.
         """

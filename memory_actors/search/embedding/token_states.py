@@ -24,11 +24,12 @@ Measured on five LoCoMo conversations (997 questions), turn recall@10 of states 
 The components' signs are fixed, so two machines agree but for rounding. States of two projections
 must not meet: keep the projection with the model, and name it in what is stored.
 
-Theory of the codes. Much of a state is told by its token alone, whatever text it stands in: a third
-of its variance among tokens that the fit has not seen. So there is an expected state of each token,
-a linear function of its word embedding, fitted on the same general text. What is coded is how far a
-state is from it: one of four steps in each dimension, which is the least error that two bits leave
-of a normal distribution. What is decoded is compared by its cosine, for a code changes its length.
+Theory of the codes. The token alone determines much of a state, whatever text it stands in: a third
+of its variance among tokens that the fit has not seen. Each token therefore has an expected state,
+a linear function of its word embedding, fitted on the same general text. The code is the difference
+of a state from it: one of four steps in each dimension, which is the least error that two bits
+leave of a normal distribution. Decoded states are compared by their cosine, for a code changes
+their length.
 
 The same 997 questions, states of memories and queries in
 
@@ -168,7 +169,7 @@ class Codebook:
         return np.asarray(tokens.view(_row_of(self.dimensions))["id"])
 
     def states(self, tokens: TokenRows) -> Bytes:
-        """Return what tokens stand for, int8 `[tokens, dimensions]`, of any length.
+        """Decode tokens to states, int8 `[tokens, dimensions]`, of any length.
 
         Padded with zeros to a multiple of 16 dimensions.
         """
@@ -238,7 +239,7 @@ class PackedStates(NamedTuple):
 
 
 def pack(token_ids: AnyIds, projected: Floats, codebook: Codebook = PLAIN) -> bytes:
-    """Return what to store for a memory: its token ids, and the codes of its projected states.
+    """Return the bytes to store for a memory: its token ids, and the codes of its projected states.
 
     :raises ValueError: they are not equally many, more than `TOKENS_MAX`, or of other dimensions
         than the codebook.
@@ -249,7 +250,7 @@ def pack(token_ids: AnyIds, projected: Floats, codebook: Codebook = PLAIN) -> by
 def pack_each(
     token_ids: Sequence[AnyIds], projected: Floats, codebook: Codebook = PLAIN
 ) -> list[bytes]:
-    """Return the same of several memories; their states are given one behind another.
+    """Pack several memories; their states are given one after another.
 
     :raises ValueError: as `pack` does.
     """
@@ -272,7 +273,7 @@ def pack_each(
 
 
 def header_of(codebook: Codebook) -> bytes:
-    """Return what everything that is packed with a codebook begins with."""
+    """Return the header of everything that is packed with a codebook."""
     return _HEADER.pack(_VERSION, codebook.dimensions, codebook.mark)
 
 
@@ -302,16 +303,16 @@ class Tokens(NamedTuple):
 
     rows: TokenRows
     starts: npt.NDArray[np.int64]
-    """Of the stretch of each text."""
+    """The start of each text's stretch."""
     counts: npt.NDArray[np.int64]
-    """Of the tokens of each text."""
+    """The count of each text's tokens."""
 
     def part(self, texts: slice | npt.NDArray[np.intp]) -> "Tokens":
         """Return the tokens of some of the texts."""
         return Tokens(self.rows, self.starts[texts], self.counts[texts])
 
     def gathered(self) -> "Tokens":
-        """Return the same, one behind another and nothing between."""
+        """Return the tokens one after another, without gaps."""
         ends = np.cumsum(self.counts)
         starts = ends - self.counts
         places = np.repeat(self.starts - starts, self.counts) + np.arange(self.counts.sum())
@@ -319,9 +320,9 @@ class Tokens(NamedTuple):
 
 
 def tokens_of(packed: Sequence[bytes], skipped: int = 0) -> Tokens:
-    """Return the tokens of texts that were packed with one codebook; of an empty one none.
+    """Return the tokens of texts that were packed with one codebook; an empty one has none.
 
-    They lie one behind another. So many bytes that each of them begins with are `skipped`.
+    They follow one another. `skipped` is the number of leading bytes to skip in each.
     """
     head = skipped + _HEADER.size
     first = next((data for data in packed if len(data) > skipped), None)
@@ -349,7 +350,7 @@ def check_packed(data: bytes, codebook: Codebook) -> None:
 
 
 def states_of(packed: bytes, codebook: Codebook) -> Bytes:
-    """Return what was packed of a text, as `Codebook.states` does."""
+    """Decode a packed text, as `Codebook.states` does."""
     return codebook.states(tokens_of([packed]).rows)
 
 
@@ -363,7 +364,7 @@ def padded(states: Bytes, codebook: Codebook) -> Bytes:
 
 
 def repacked(data: bytes, codebook: Codebook) -> bytes | None:
-    """Return token states of version 1 as they are packed now; None if they are not whole."""
+    """Convert packed token states of version 1 to the current one; None if damaged."""
     if len(data) < _HEADER.size:
         return None
     version, dimensions, count = _HEADER.unpack_from(data)

@@ -11,10 +11,10 @@ computed again when they are missed.
 
 In a store that is encrypted each row is its owner's: see key_scopes.py.
 
-Older stores have vectors as float16 and token states as int8, in a table each. What is read of them
-is brought into form, and goes into the new table with the next batch: nothing is embedded again.
-Until the model is loaded there is no codebook for the states: then the vectors alone are read, for
-reading happens on the loop and in stores whose model is not installed.
+Older stores have vectors as float16 and token states as int8, in a table each. Their rows are
+converted when they are read, and go into the new table with the next batch: nothing is embedded
+again. Until the model is loaded there is no codebook for the states: then the vectors alone are
+read, for reading happens on the loop and in stores whose model is not installed.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ class VectorTable:
             self._is_old = self._has_old_rows()
             self.identity = self.fact(IDENTITY) or self._new_identity()
             """Tells this table from others, in which the same numbers are those of other rows."""
-        except BaseException:  # else whoever makes the table anew would find it locked
+        except BaseException:  # else the next attempt to create the table would find it locked
             self._env.close()
             raise
 
@@ -326,7 +326,7 @@ class VectorTable:
         self, values: Mapping[bytes, bytes], digests: Mapping[bytes, bytes], dimension: int,
         owner: Owner,
     ) -> dict[bytes, Embedded]:  # fmt: skip
-        """Return what is in such values, by digest; `digests` are those of their keys."""
+        """Decode such values, by digest; `digests` are those of their keys."""
         scope = owner.scope()
         if scope is None:
             return {}
@@ -468,7 +468,7 @@ class VectorTable:
         self._env.write(put)
 
     def close(self) -> None:
-        """Write what waits and close the file."""
+        """Write pending rows and close the file."""
         self.flush()
         self._env.close()
 
@@ -477,14 +477,14 @@ class VectorTable:
         codebook = self._codebook() if self._is_old else None
         known: dict[bytes, tuple[KeyScope, Embedded | None]] = {}
         for owner, digest, one in batch.values():
-            # What was read may be of somebody who was erased since: that makes no key anew.
+            # A read row may be of a user who was erased since: writing it creates no new key.
             scope = owner.scope() if one is None else owner.scope_to_write()
             if scope is not None and (one is not None or codebook is not None):
                 known[self._model + scope.row(digest)] = scope, one
 
         def put(txn: Transaction) -> None:
             for key, (scope, one) in known.items():
-                # What has been deleted since it was read stays so.
+                # A row that was deleted since it was read stays deleted.
                 row = self._old_row(txn, key, scope, codebook) if one is None else row_of(one)
                 if row is not None:
                     put_row(self._env, txn, key, written(row, key, scope))

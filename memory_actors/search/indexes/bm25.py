@@ -7,15 +7,15 @@ one at a time, in one of two ways:
 - a rare word is followed: from its rows to the rows after them, touching only those;
 - a frequent one is spread: its counts are laid out for all rows, and added to the rows after them.
 
-Where some rows alone count, a word is laid out, and fetched for those and the rows before them.
+If only some rows count, a word is laid out, and fetched for those and the rows before them.
 
 Following takes 0.02 us for each row that has the word, spreading 0.002 us for each row there is.
 Every column has at least one place more than there are rows: index -1, "no row", lands there and
-does no harm, so no step has to ask. So do rows that come while a query goes on.
+does no harm, so no step has to ask. Rows that arrive during a query do no harm either.
 
-Early stopping. Where only the best rows are wanted, the most frequent words, which add least, are
-looked up for those alone that are among the best without them, eight times as many as are wanted:
-of the best 300 of 30,000 rows, 298 are found.
+Early stopping. If only the best rows are wanted, the most frequent words, which add least, are
+looked up only for the rows that are best without them, eight times as many as are wanted: of the
+best 300 of 30,000 rows, 298 are found.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -164,7 +164,7 @@ class Windows:
         return np.flatnonzero(total >= least if least > 0 else total > 0)
 
     def _norms(self, rows: Rows | slice) -> Scores:
-        """Return what a count is weighed against: a word is less of a long window."""
+        """Return the length norm of rows: a word counts less in a long window."""
         relative = self._sizes[rows].astype(np.float32) / self._mean_size
         return np.float32(K1) * (np.float32(1 - B) + np.float32(B) * relative)
 

@@ -46,9 +46,9 @@ from memory_actors.search.indexes.rows import (
 # --- the signs of vectors, one bit a coordinate: a first look at more rows than can be scored
 #
 # Theory. A coordinate of v - mu is above zero or not, and how many of these signs two vectors share
-# tells about the angle between them. So the rows whose signs differ least from those of a query are
-# few among all, and have nearly all that are close to it. Of the closest by cosine, among 8,800
-# real sentences and 91,000 mixed of them, 384 dimensions:
+# tells about the angle between them. The rows whose signs differ least from those of a query are
+# therefore few among all, and have nearly all that are close to it. Share of the closest by cosine,
+# among 8,800 real sentences and 91,000 mixed of them, 384 dimensions:
 #
 #     rows taken    of the 10 closest   of 100    of 300
 #     1,000         0.998               0.967     0.867
@@ -206,8 +206,8 @@ class DenseIndex:
     def proposed(self, query: Vectors, centre: Vectors, k: int) -> Rows | None:
         """Return the rows that have nearly all of the `k` closest to a query, in ascending order.
 
-        None where there are so few living ones that a scan does better. Where the `centre` is
-        another than the last time, it takes 0.3 us a row.
+        Returns None if a scan of the few living rows does better. A `centre` that changed since the
+        last call costs 0.3 us a row.
         """
         if len(self) <= EXACT_MAX:
             return None
@@ -241,7 +241,7 @@ class DenseIndex:
         return _best(view, rows, view.vectors.dots(vector)[rows], k)
 
     def nearest_of(self, rows: Rows, to: int, k: int) -> tuple[list[int], list[float]]:
-        """Return the same of some living rows alone, closest to another row."""
+        """Return the living rows among `rows` that are closest to another row."""
         view = self._rows.view()
         return _best(view, rows, view.vectors.at(rows).cosines(view.vectors, to), k)
 
@@ -314,8 +314,8 @@ class DenseIndex:
     def adopted(self, fresh: VectorRows, then: View) -> "DenseIndex":
         """Return an index of rows that were `compacted`, with what happened since. On the loop.
 
-        It is another index: whoever searches this one goes on with the rows, and the order of rows,
-        that it began with.
+        It is another index: searches that hold this one continue with the rows, and the order of
+        rows, that they began with.
         """
         view, seen = self._rows.view(), len(then.labels)
         for label in fresh.view().labels.tolist():
@@ -348,7 +348,7 @@ def compacted(view: View) -> VectorRows:
 def _proposed(view: View, signs: Signs, query: Vectors, k: int) -> Rows | None:
     """Return the living rows whose signs differ least from a query's, and all without signs.
 
-    None where those are about all.
+    Returns None if those are nearly all rows.
     """
     known = min(signs.count, len(view.labels))  # rows that came since the view was taken
     enough = PROPOSED_MIN + known // PROPOSED_ONE_IN

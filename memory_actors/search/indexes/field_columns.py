@@ -1,8 +1,8 @@
 """The column of a field: which rows have which value at one path.
 
 The keys of the rows by value, and by the elements of lists for `contains`; values are put in order
-for the first range, times in an order of their own. What is asked of a column is a plan: how many
-rows it would give, and at what cost, before any are gathered.
+for the first range, times in an order of their own. A query of a column is a plan: how many rows it
+would give, and at what cost, before any are gathered.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -257,7 +257,7 @@ def size_of(columns: Iterable[Column[Any]]) -> int:
 
 
 def _reader(path: str) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
-    """Return what reads the values at a path, as filters.py does."""
+    """Return a function that reads the values at a path, as filters.py does."""
     if "." not in path:
         return lambda fields: (fields[path],) if path in fields else ()
     steps = steps_of(path)
@@ -265,7 +265,7 @@ def _reader(path: str) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
 
 
 def _token(value: Any) -> Hashable:
-    """Return what a value is found by: itself, (true,) as true would be 1, its type for others."""
+    """Return the key of a value: itself, (true,) as true would be 1, its type for others."""
     if isinstance(value, _OPAQUE):
         return list if isinstance(value, list) else dict
     return (value,) if value.__class__ is bool else value

@@ -1,8 +1,8 @@
 """An index of metadata: rows by their values at the paths that filters ask for.
 
 A predicate takes 0.1 to 1 us for a row: 1 to 10 ms for 10,000. This index finds in a tenth to a
-thousandth of that a superset of the rows that match. What it cannot tell it leaves to the
-predicate, which the caller asks about every candidate, unless they are known to be exact:
+thousandth of that a superset of the rows that match. The predicate decides the rest, and the caller
+applies it to every candidate, unless they are known to be exact:
 
     part = parsed(filters)          # refuses a bad filter
     found = index.candidates(part)  # None: a scan is as good
@@ -10,9 +10,9 @@ predicate, which the caller asks about every candidate, unless they are known to
 
 A path has a column: the keys of its rows by value, and by the elements of lists for `contains`. The
 values are put in order for the first range. A condition is a union of postings, and exact, as any
-value at a path may meet it; only what is asked of the inside of lists and objects is not told. Of
-`and`, the smallest part is gathered first, and others cut it down where that is cheaper than asking
-about the rows. `or` needs a column for all parts, `not` an exact part.
+value at a path may meet it; only what is asked of the inside of lists and objects is not told. For
+`and`, the smallest part is gathered first, and others cut it down if that is cheaper than testing
+the rows. `or` needs a column for all parts, `not` an exact part.
 
 Columns are lazy. A path is indexed when it is first asked for, in one pass over the rows, and kept
 in step from then on; `prepared` makes that pass in portions, between which rows may change. At most
@@ -128,7 +128,8 @@ class FieldIndex(Generic[K]):
     def prepared(self, filters: FilterPart) -> Iterator[None]:
         """Index the paths of a filter that are not yet; yield after each portion of a millisecond.
 
-        Between the portions rows may be put and dropped. What is not worth an index is left out.
+        Between the portions rows may be put and dropped. Paths that are not worth an index are left
+        out.
         """
         for path in sorted(filters.paths()):
             while path in self._begun:  # by somebody else's query
@@ -152,7 +153,7 @@ class FieldIndex(Generic[K]):
             del self._begun[path]
 
     def candidates(self, filters: FilterPart) -> Candidates[K] | None:
-        """Return all rows that match a filter, perhaps others too; None if a scan is as good."""
+        """Return all rows that match a filter, perhaps others too, or None if a scan is as good."""
         plan = _Planner(self._rows, partial(self._column, set())).part(filters)
         if plan is None or plan.cost > _SCAN * len(self._rows):
             return None
@@ -198,7 +199,7 @@ class FieldIndex(Generic[K]):
             del self._columns[next(iter(self._columns))]
 
 
-# --- from a filter to plans. None is the plan of what no column helps with.
+# --- from a filter to plans. The plan is None if no column helps.
 
 
 class _Planner(Generic[K]):
@@ -234,7 +235,7 @@ class _Planner(Generic[K]):
         if plan is None:
             return None
         count = len(self._rows)
-        cost = plan.cost + count // 4  # a quarter, as what is left is copied as it is
+        cost = plan.cost + count // 4  # a quarter, as the rest is copied unchanged
         return RowPlan(count - plan.size, cost, partial(_complement, self._rows, plan))
 
 

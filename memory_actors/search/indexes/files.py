@@ -4,14 +4,14 @@ The file holds the index as it is in memory: the words, the traits and the word 
 passage, and the version of the state that it is an index of; what has changed since is looked at.
 Vectors and token states lie in `derived.mdb`. It is derived data: one that is damaged, of another
 recipe or out of date is made again, in whole or in part. In a store that is encrypted it is
-encrypted for its user. Where the log keeps derived data, the very bytes lie there too (shared.py),
-and a file that is missing here, or older, is fetched before it is read. The graph of a large index
-is in files beside it, one for each segment.
+encrypted for its user. If the log keeps derived data, it has the same bytes (shared.py), and a file
+that is missing here, or older, is fetched before it is read. The graph of a large index is in files
+beside it, one for each segment.
 
 For each row it also has the number under which its embedding lies in `derived.mdb`, and the
 identity of that table. Reading 100,000 rows by number takes half the time that looking each up by
-its digest does. A number is a hint: what lies there is bound to the digest by its checksum. Where
-that does not fit, or the table is another one, the digest finds the row.
+its digest does. A number is a hint: what lies there is bound to the digest by its checksum. If the
+checksum does not fit, or the table is another one, the digest finds the row.
 """
 
 import os
@@ -53,7 +53,7 @@ _logger = get_logger("memory_actors.search.indexes")
 
 
 def of_kind(path: Path, kind: str) -> Path:
-    """Return what the files of one kind's index are called by, of what a user's are called by."""
+    """Return the base path of one kind's index files, from that of a user."""
     return path.with_suffix(f".{kind}.index")
 
 
@@ -67,7 +67,7 @@ class IndexFile(msgspec.Struct, frozen=True):
 
     recipe: str
     version: int = 0
-    """Of the state that it is an index of."""
+    """The version of the indexed state."""
     waiting: tuple[str, ...] = ()
     """Memories that were not indexed yet."""
     words: Saved = EMPTY
@@ -78,8 +78,8 @@ class IndexFile(msgspec.Struct, frozen=True):
     numbers: bytes = b""
     """uint32 a row: by how much the number of its embedding is more than that of the row before."""
     chain: bytes = b""
-    """Of the event of `version`: in a log that was restored, another event may have that version.
-    Empty in a file of an older version of this program."""
+    """The chain of the event at `version`: in a log that was restored, another event may have that
+    version. Empty in a file of an older version of this program."""
 
 
 class _Head(msgspec.Struct):
@@ -116,7 +116,7 @@ def _packed(file: IndexFile) -> bytes:
 
 
 def _unpacked(data: bytes) -> IndexFile:
-    """Return what is in a file.
+    """Decode a file.
 
     :raises ValueError: it is damaged.
     """
@@ -160,7 +160,7 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
-    """Return what is in a file, None if that is nothing whole."""
+    """Read and decode a file, or return None if it is missing or damaged."""
     try:
         return _whole(read_bytes(path), path.name, owner)
     except OSError:
@@ -168,7 +168,7 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
 
 
 def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
-    """Return what is in the bytes of a file, None if that is nothing whole."""
+    """Decode the bytes of a file, or return None if they are damaged."""
     plain = _plain(data, name, owner)
     try:
         return None if plain is None else _unpacked(plain)
@@ -195,7 +195,7 @@ class Kept(NamedTuple):
     """The living ones."""
     tokens: TokensThen
     chain: bytes
-    """Of the event of `version`."""
+    """The chain of the event at `version`."""
 
 
 class Loaded(NamedTuple):
@@ -229,7 +229,7 @@ class IndexFiles:
     async def fetch(self, shared: SharedDerived) -> IndexFile | None:
         """Bring here what lies beside the stream: a newer file, and the embeddings it needs.
 
-        Return what is in the file then, None if there is none.
+        Return the file's content, or None if there is none.
         """
         file = await anyio.to_thread.run_sync(self.read)
         try:
@@ -252,7 +252,7 @@ class IndexFiles:
         return file
 
     def read(self) -> IndexFile | None:
-        """Return what is in the file, None if that is nothing of today's recipe. Slow."""
+        """Read the file, or return None if it does not have today's recipe. Slow."""
         return self._ours(read_whole(self._words_path, self._embeddings.owner))
 
     def _ours(self, file: IndexFile | None) -> IndexFile | None:

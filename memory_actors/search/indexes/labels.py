@@ -1,8 +1,8 @@
 """Labels of the rows of a growing table, with tombstones, and the way back from label to row.
 
 Rows are only appended, and a removed row is only marked. The way back is a sorted array, which
-takes 12 bytes a row where a dictionary takes 100, and a small dictionary of the rows since. What it
-finds may have been removed, or have come again since: so it is asked last, and the mark decides.
+takes 12 bytes a row where a dictionary takes 100, and a small dictionary of the rows since. The row
+it finds may have been removed, or added again, since: so it is asked last, and the mark decides.
 """
 
 from array import array

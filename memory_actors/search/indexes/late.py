@@ -15,9 +15,9 @@ over states that saw the two turns before theirs 0.803. Neither weighting the qu
 down, nor leaving its question words out, nor centring the states changed that by more than 0.005.
 
 Cost (one thread): 200 memories of 35 tokens are scored in 0.07 ms, or in 0.33 where `max_sim.c` is
-not compiled; 10,000 in 5 ms, by numpy in 18. So a search scores the few hundred that vectors and
-words propose: scoring one memory in twelve loses 0.004 of the recall that scoring all gives, one in
-twenty 0.007 (`docs/internals/retrieval-study.md`).
+not compiled; 10,000 in 5 ms, by numpy in 18. A search therefore scores the few hundred that vectors
+and words propose: scoring one memory in twelve loses 0.004 of the recall that scoring all gives,
+one in twenty 0.007 (`docs/internals/retrieval-study.md`).
 
 Memory. `LateIndex` knows the tokens of all memories, but holds states, as they are packed, for as
 many as fit `bytes_max`, one behind another; the others are fetched by whoever made the index.
@@ -94,7 +94,7 @@ class TokensThen(NamedTuple):
     token_ids: TokenIds
 
     def saved(self) -> SavedTokens:
-        """Return what is to be written of them. Slow: for a thread."""
+        """Return copies of the columns, to be written. Slow: for a thread."""
         labels, ends, token_ids = self.labels, self.ends, self.token_ids
         if not self.alive.all():
             sizes = np.diff(ends, prepend=0)
@@ -176,7 +176,7 @@ class _Rows:
     def __init__(self, saved: SavedTokens | None = None):
         self.labels, self.token_ids = Labels(), np.zeros(0, np.uint16)
         self.ends = np.zeros(0, np.int64)
-        """Of each row's stretch in the token ids."""
+        """The end of each row's stretch in the token ids."""
         if saved is not None:
             self.labels.extend(np.frombuffer(saved.labels, np.int64))
             self.ends = np.frombuffer(saved.ends, np.int64)
@@ -250,7 +250,7 @@ class _Rows:
         self.held_bytes += tokens.rows.nbytes
 
     def let_go(self) -> None:
-        """Keep of the tokens that have been held for longest only whose they are."""
+        """Drop the oldest segment of packed tokens; the index keeps their token ids."""
         number = next(iter(self.segments))
         places = self.places[: self.labels.count]
         places[places >> _PLACE_BITS == number] = NONE
@@ -418,7 +418,7 @@ class LateIndex:
 
 
 def _different(packed: bytes) -> TokenIds:
-    # Of so few `np.unique` takes three times as long.
+    # For so few ids `np.unique` takes three times as long.
     return np.array(sorted(set(unpack(packed).token_ids.tolist())), np.uint16)
 
 

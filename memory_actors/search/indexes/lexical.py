@@ -1,8 +1,8 @@
 """The words of a query in a user's memories: BM25 over an inverted index that grows.
 
 `score_all` gives every row its score, in the order in which rows were added, which is that of the
-vectors (`parts.py`): `ranking.py` adds both up, and takes the rows of a filter out of it. Where
-there are too many rows to look at, those with the best scores are among the proposed.
+vectors (`parts.py`): `ranking.py` adds both up, and takes the rows of a filter out of it. If there
+are too many rows to look at, those with the best scores are among the proposed.
 
 Theory. A memory that shares a rare word with the query is likely to answer it. BM25 counts, for
 each word `w` of the query that the window has `f` times,
@@ -12,8 +12,8 @@ each word `w` of the query that the window has `f` times,
 
 where `df` of the `n` memories have the word. The score is that sum, divided by the most that the
 words known to this user could give, `sum idf(w) * (k1 + 1)`: 1 is every word many times, 0 none.
-Words no memory has say nothing about which memory to choose, so they are not counted. So the
-scores of two queries can be compared and added to a cosine. Of a long query the rarest
+Words no memory has say nothing about which memory to choose, so they are not counted. The scores of
+two queries can therefore be compared and added to a cosine. In a long query the rarest
 `QUERY_WORDS_MAX` words count.
 
 A window is a memory and the two before it in its session: an answer rarely repeats the words of
@@ -69,8 +69,8 @@ from memory_actors.search.indexes.words import words
 # them drops those rows and the words that only they had, and sorts the postings, all rows at once:
 # 10,000 memories take 25 ms, where adding their texts again takes half a second.
 #
-# Columns that do not fit each other are refused. That they are the ones that were written is for
-# the file around them to say, with a checksum.
+# Columns that do not fit each other are refused. The file around them checks their integrity, with
+# a checksum.
 
 _Ints = npt.NDArray[np.int64]
 _SHORT: Final = np.uint16
@@ -118,7 +118,7 @@ def save(chains: Chains, postings: Postings) -> Saved:
 
 
 def restore(saved: Saved) -> tuple[Chains, Postings]:
-    """Return what an index is made of, with the living rows only.
+    """Return the parts of an index, with the living rows only.
 
     :raises ValueError: the columns do not fit each other.
     """
@@ -245,7 +245,7 @@ class LexicalIndex:
         after: int | None = None,
         ahead_of: int | None = None,
     ) -> None:
-        """Do so with words that are `counted` already."""
+        """Append a row whose words are `counted` already."""
         if label in self:
             return
         previous, following = self._row(after), self._row(ahead_of)
@@ -270,8 +270,8 @@ class LexicalIndex:
     ) -> tuple[npt.NDArray[np.int64], Scores]:
         """Return labels and scores, int64 and float32 [n], of all rows in the order they came.
 
-        A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. So many
-        rows `before` each count with it: none, or `ROWS_BEFORE`.
+        A score is in [0, 1]; that of a row without a word of the query, or removed, is 0. `before`
+        is the number of earlier rows that count with each row: none, or `ROWS_BEFORE`.
         """
         scores = self.windows(query, before).of_all()
         return self._chains.rows.labels[: len(scores)], scores

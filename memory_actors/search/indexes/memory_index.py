@@ -1,12 +1,12 @@
 """The index of one kind of a user's memories, kept in step with the rows of the state.
 
-What is found is a passage: a text of a row, under a label that no other has (see kinds/kind.py). It
-is found by its vector, its words and its token states, and ranked with its traits; all four take it
-in and let it go together, in one order of rows, so that a query reads them as arrays. What a
-passage needs usually comes right after its event: the caller embeds the text while the log writes,
-and `settle` takes it. Until it has come the passage is pending: kept, readable, but not found. One
-that never came (a failed embedder, a crash before it was written) is picked up by `pending.start`,
-which reads its text from the log.
+A search finds passages: a passage is a text of a row, under a label that no other has (see
+kinds/kind.py). It is found by its vector, its words and its token states, and ranked with its
+traits; all four take it in and let it go together, in one order of rows, so that a query reads them
+as arrays. The embedding of a passage usually arrives right after its event: the caller embeds the
+text while the log writes, and `settle` takes it. Until it has come the passage is pending: kept,
+readable, but not found. One that never came (a failed embedder, a crash before it was written) is
+picked up by `pending.start`, which reads its text from the log.
 
 An activation takes the index from its file, at the version of the state that it was saved at, and
 compares only the memories that the log has events about since, and those that were pending.
@@ -83,8 +83,8 @@ class MemoryIndex:
         self.pending = Pending(kind.NAME, self._texts, self.settle, embeddings, tasks)
         self._order = SessionOrder()
         self.in_step: Any = None
-        """Set by retrieval for rows at hand: the state that the index was last brought in step
-        with; None once a query has changed it."""
+        """Set by retrieval for an index in memory: the state that the index was last synced with.
+        It is None once a query has changed it."""
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
         self._saved_version = 0
@@ -167,7 +167,7 @@ class MemoryIndex:
                 self.traits.retime(place, known)
 
     def compare(self, memory_ids: Collection[str]) -> None:
-        """Bring some memories in step with their rows, and begin to index what is missing."""
+        """Compare some memories with their rows, and begin to index missing ones."""
         numbers = {self.traits.owners.find(memory_id) for memory_id in memory_ids} - {None}
         rows = filter(None, map(self._find, memory_ids))
         for _ in self._compared(cast("set[int]", numbers), rows):
@@ -216,7 +216,7 @@ class MemoryIndex:
     def settle(self, texts: Mapping[bytes, EmbeddedText]) -> None:
         """Index the passages that wanted these texts, by digest, and keep their embeddings.
 
-        What nobody wanted is of an event that never came, or has gone: it is not kept.
+        An unwanted embedding belongs to an event that never came, or has gone: it is not kept.
         """
         wanted = [(label, digest) for digest in texts for label in self.pending.pop(digest)]
         for label, digest in sorted(wanted):  # most go to an end
@@ -377,7 +377,7 @@ class MemoryIndex:
         self.maintain()
 
     async def _changed_since(self, version: int | None) -> set[str] | None:
-        """Return the memories that changed since a version; None where nobody can tell."""
+        """Return the memories that changed since a version, or None if that is unknown."""
         count = -1 if version is None else self._version() - version
         if version is None or not 0 <= count <= TAIL_MAX:
             return None
@@ -413,7 +413,7 @@ class MemoryIndex:
         return await log.chain_at(self._stream, version) if isinstance(log, ChainedStore) else b""
 
     def _kept(self, chain: bytes) -> Kept:
-        """Take what is kept at this moment. Quick."""
+        """Copy the current state to be saved. Quick."""
         waiting = tuple({one.memory_id for one in self._waiting.values()})
         rows = np.flatnonzero(self.dense.view().alive)
         words, tokens = self.words.saved(), self.late.copied()

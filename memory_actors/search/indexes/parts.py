@@ -1,8 +1,8 @@
 """The four indexes of one kind's passages, in one order of rows and in order of their sessions.
 
 Four parts take a passage in and let it go together: its vector, its words, its token states, its
-traits. Row n is the same passage in each, so that a query reads them all as arrays. A row that was
-removed stays in its place, marked, until all parts are made anew at once.
+traits. Row n is the same passage in each, so that a query reads them all as arrays. A removed row
+stays in its place, marked, until all parts are rebuilt at once.
 
 In its session a passage belongs between those of lower and of higher place. The places come with
 the state (`kinds.kind.Passage`), so a session reads the same whatever its index lived through:
@@ -34,7 +34,7 @@ class Neighbours(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What an index holds, by its statements: without replies of an assistant, and questions."""
+    """Statistics of an index's statements: without replies of an assistant, and questions."""
 
     statements: int
     chat: float
@@ -44,7 +44,7 @@ class Held(NamedTuple):
     said: float
     """The share of them that somebody said."""
     words: float
-    """Of a statement, in the mean, stop words left out."""
+    """The mean number of words in a statement, stop words left out."""
 
 
 ASKING: Final = 0.5  # of a text that is a question: from here on it states nothing

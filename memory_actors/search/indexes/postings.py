@@ -183,8 +183,8 @@ class Chains:
 # A row has a stretch of one flat array of terms, with their counts. The other way round, a term has
 # a stretch of `row << 6 | count`, in order of row, in the lists of the first rows; the rows since
 # have few words, and are looked through. Now and then lists are made that have those too
-# (`listed`): for a thread. Nothing is ever moved or rewritten: a removed row stays in the arrays
-# until they are made anew.
+# (`listed`): for a thread. Rows are never moved or rewritten: a removed row stays in the arrays
+# until they are rebuilt.
 
 COUNT_BITS: Final = 6
 COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
@@ -208,7 +208,7 @@ class _Listed(NamedTuple):
 
     word_count: int
     starts: Lists
-    """Of each term's stretch, and the end of the last."""
+    """The start of each term's stretch, and the end of the last."""
     packed: Lists
 
 
@@ -237,7 +237,7 @@ class Postings:
 
     @property
     def ends(self) -> npt.NDArray[np.int64]:
-        """Of each row's stretch in the two flat arrays."""
+        """The end of each row's stretch in the two flat arrays."""
         return self._ends[: self._row_count]
 
     @property
@@ -304,7 +304,7 @@ class Postings:
         return rows[self._have(rows, others)] if others and len(rows) else rows
 
     def _have(self, rows: Lists, terms: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Return which of some rows have all of some different terms."""
+        """Mark the rows that have all of some different terms."""
         ends = self._ends[rows]
         sizes = ends - np.where(rows > 0, self._ends[rows.astype(np.intp) - 1], 0)
         behind = np.cumsum(sizes)

@@ -23,14 +23,14 @@ from memory_actors.search.indexes.room import grown, zeros
 #
 # Sentence vectors of one model share a large common part, and the memories of one user a second one
 # ("User …", a name, one way to put things). Neither tells two memories apart, yet both are in every
-# cosine. So the score of a memory v for a query q is
+# cosine. The score of a memory v for a query q is therefore
 #
 #     cos(v - mu, q - mu),  mu = (2 * background + w * mean) / (2 + w),  w at most 3
 #
-# where the background is the mean of general text, and the mean is that of the user's own memories.
+# The background is the mean of general text, and the mean is that of the user's own memories.
 #
-# A theme must not be taken away with it: who writes down every run has a mean that is running. So
-# the mean is one of different things. Each memory weighs 1 / (how many are like it, itself
+# A theme must not be taken away with it: who writes down every run has a mean that is running. The
+# mean is therefore one of different things. Each memory weighs 1 / (how many are like it, itself
 # included): a cosine of 0.7 counts for nothing, 1 for a whole one. And it never weighs more than
 # three memories, which is what a user with three facts has: there "User" must go, or it decides.
 #
@@ -237,7 +237,7 @@ class VectorRows:
 
     def view(self) -> View:
         """Return the rows as they are now."""
-        # What is alive may change in place, so a view has a copy: one moment for all of it.
+        # The `alive` column may change in place, so a view has a copy: one moment for all of it.
         n, living = self.count, len(self)
         alive = self._labels.alive[:n].copy()
         return View(self._coded.at(slice(n)), self._labels.labels[:n], alive, living)

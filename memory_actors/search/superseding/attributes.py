@@ -386,7 +386,7 @@ _READERS: Final[tuple[Callable[[Clause], Iterator[Claim]], ...]] = (
 
 
 def claims(clause: Clause) -> list[Claim]:
-    """Return what a clause claims of attributes that have one value at a time."""
+    """Return the claims of a clause about attributes that have one value at a time."""
     if clause.besides:
         return []
     readers = (changed_by,) if clause.who == ("they",) else _READERS

@@ -1,7 +1,7 @@
 """A fact taken apart: its clauses, of whom or what each speaks, and what it says of them. English.
 
 No grammar is needed, as facts are short and alike: somebody, or something of somebody, then a verb.
-Where a text is not of that form, nothing is read out of it.
+A text of another form gives no clauses.
 
     User's new manager is now Tom     who: self   noun: manager   predicate: is Tom     now
     I no longer eat meat              who: self   noun: -         predicate: eat meat   ended
@@ -90,7 +90,7 @@ _SPELT: Final = (
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
-    """A word as it stands and as it is compared."""
+    """A word in its original form and in its normal form."""
 
     raw: str
     low: str
@@ -108,7 +108,7 @@ class Clause(NamedTuple):
     who: tuple[str, ...]
     """Of whom: ("self",), ("ada",), ("self", "mother")."""
     noun: tuple[Token, ...]
-    """The thing of theirs that it is about; None if it is about themselves."""
+    """The thing of theirs that it is about, or None if it is about themselves."""
     words: tuple[Token, ...]
     """The words about that: from the verb on, without those about the time."""
     negated: bool
@@ -126,7 +126,7 @@ class Clause(NamedTuple):
 
 
 def clauses(text: str) -> list[Clause]:
-    """Return what can be read of a text."""
+    """Return the clauses of a text."""
     if len(text) > CHARACTERS_MAX:
         return []
     found: list[Clause] = []
@@ -184,7 +184,7 @@ def _joins(word: Token, following: Token | None) -> bool:
 
 
 Subject = tuple[tuple[str, ...], tuple[Token, ...], int]
-"""Of whom, what of theirs, and where the verb is."""
+"""The person it is about, the noun of theirs, and the place of the verb."""
 
 # --- one clause
 
@@ -221,7 +221,7 @@ def _pair_as_one(part: Sequence[Token], start: int) -> tuple[Sequence[Token], Su
 
 
 def _subject(part: Sequence[Token], start: int) -> Subject | None:
-    """Return of whom, what of theirs, and where the verb is."""
+    """Return the subject: who it is about, the noun of theirs, and the place of the verb."""
     first = part[start]
     if first.low == "they":
         return (("they",), (), start + 1)

@@ -74,7 +74,7 @@ _LEVEL: Final = pattern(r"[a-z]\d", re.ASCII)
 
 
 def _class_of(word: Token) -> str:
-    """Return what a word can be exchanged for."""
+    """Return the class of words that may replace a word."""
     if word.low in WEEKDAYS:
         return "day"
     if word.low in MONTHS:
@@ -110,8 +110,9 @@ _SHARED: Final = word_set("by at with from in")
 
 
 def otherwise_now(before: Clause, after: Clause) -> str:
-    """Say what somebody does otherwise now: the same verb, of the same or in the same way.
+    """Return the newer way in which somebody does the same, or "".
 
+    The verb is the same, with the same object or in the same manner:
     "drinks coffee with milk", "drinks coffee black now"; not "plays chess", "plays the viola now".
     """
     one, other = before.words, after.words
@@ -202,7 +203,7 @@ _MEMBER: Final = word_set("member belong belongs attends attend sings plays volu
 
 
 def _denied(before: Clause, after: Clause) -> frozenset[str]:
-    """Return what a clause says is no longer so; nothing if it says no such thing."""
+    """Return the words that a clause says are no longer true; empty if it says no such thing."""
     if after.ended:
         return _about(after.words) | content(after.noun)
     if before.noun or after.noun or (after.negated and after.words[0].low != "decided"):
@@ -242,7 +243,7 @@ _TO: Final = pattern(
 
 
 def exchanged(before: Clause, after: Clause, claims: list[Claim]) -> str:
-    """Say what took the place of what the older clause says; "" for nothing."""
+    """Return the replacement of the older clause's value; "" if there is none."""
     if before.negated or before.ended or not (is_present(before) or before.words[0].low in TASTES):
         return ""
     if named := _named(after):
@@ -268,7 +269,7 @@ def needed_to_exchange(after: Clause) -> Iterator[frozenset[str]]:
 
 
 def _named(after: Clause) -> tuple[frozenset[str], frozenset[str]] | None:
-    """Return what held before and what took its place, where a clause names both."""
+    """Return the old and the new value of a clause that names both."""
     matched = _FROM.fullmatch(after.said)
     if matched is None and (after.now or after.words[0].low in ("prefer", "prefers")):
         matched = _RATHER.fullmatch(after.said)
@@ -298,7 +299,7 @@ def content_of(said: str, clause: Clause) -> frozenset[str]:
 def _of_its_kind(
     before: Clause, after: Clause, matched: "re.Match[str]", claims: list[Claim]
 ) -> str:
-    """Say what was switched to, if the older fact says what something of that form is."""
+    """Return X of "switched to X" if the older fact names the same kind of thing."""
     start = after.said[: matched.start("to")].count(" ")
     new = value(after.words[start:])
     uses = before.words[0].low in ("use", "uses") and new.kind in ("thing", "name")
@@ -314,9 +315,9 @@ def _of_its_kind(
 # --- the words that an older fact must have, so that a newer one can say otherwise
 #
 # Reading a fact takes 70 us, and most of those near a new one have nothing in common with it that
-# could change. So the words that a form finds in both are looked up in the keyword index, and only
-# the facts that have them are read. A word too few is a fact that is read in vain; a word too many
-# would be a change that is missed: so whatever the index may spell otherwise is left out.
+# could change. The words that a form finds in both are therefore looked up in the keyword index,
+# and only the facts that have them are read. A word too few is a fact that is read in vain; a word
+# too many would be a change that is missed: so whatever the index may spell otherwise is left out.
 
 THEY: Final = ("they",)
 """A fact about "they": nobody can tell who they are."""

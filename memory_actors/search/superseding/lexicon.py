@@ -27,10 +27,10 @@ BESIDES: Final = word_set(
 BE: Final = word_set("am is are was were be been being becomes became become")
 DETERMINERS: Final = word_set("a an the my our his her their its some any this that one's own")
 NEW: Final = word_set("new current latest present newest old previous former only main primary")
-"""Tell the same thing at two times apart, and name no other thing."""
+"""Words that tell one thing at two times apart, and name no other thing."""
 
 SINGLE: Final = word_set("current main primary favourite preferred default go-to usual present")
-"""Say of one of many things that it is the only one of its kind."""
+"""Words for the only one of its kind among many things."""
 CHOICES: Final = word_set(
     "favourite preferred default go-to usual status diet size level type religion nationality "
     "citizenship timezone major password mode"

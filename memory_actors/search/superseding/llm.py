@@ -51,7 +51,7 @@ class OpenAISuperseding(AsksModel):
         return Reach(NEAR_MAX)
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
-        """Return which of the older ones hold no more.
+        """Return the older facts that are no longer true.
 
         :raises LLMError: the model gave no usable answer.
         """

@@ -49,7 +49,7 @@ class Superseding(Protocol):
         ...
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
-        """Return which of the older ones, nearest first, the newer one says otherwise than.
+        """Return the older facts, nearest first, that the newer one contradicts.
 
         Whatever it raises is logged, and nothing is superseded.
         """
@@ -62,8 +62,8 @@ Supersedes = (
     Callable[[Statement, Sequence[Statement]], Iterable[str]]
     | Callable[[Statement, Sequence[Statement]], Awaitable[Iterable[str]]]
 )
-"""Takes what was said last and what was said before it, nearest first; returns the ids of those
-that hold no more."""
+"""Takes the newer fact and the older ones, nearest first; returns the ids of those that are no
+longer true."""
 
 
 class CallableSuperseding(CallersFunction[Supersedes]):
@@ -77,7 +77,7 @@ class CallableSuperseding(CallersFunction[Supersedes]):
         return Reach(NEAR_MAX)
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
-        """Return those of the older ones that the callable names."""
+        """Return the older facts that the callable names."""
         said = await self._returned(newer, older)
         if isinstance(said, str) or not isinstance(said, Iterable):
             raise TypeError(f"{self._name} returned {type(said).__name__}: return a list of ids")

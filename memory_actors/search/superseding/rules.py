@@ -1,19 +1,20 @@
 """Rules: a newer fact says otherwise of the same attribute of the same thing. No model; English.
 
 A change that is missed leaves an old fact in its place, a change that is none hides a fact that
-holds. So there is no general likeness here, and no threshold to tune: a pair counts if one of these
-forms says so, in this order.
+holds. The rules therefore use no general likeness and no threshold to tune: a pair counts if one of
+these forms says so, in this order.
 
 - Claims: both say what an attribute with one value is (where somebody lives, whom they work for,
   what something of theirs is, what it costs), of the same somebody, and the values exclude each
   other. "no longer", "left", "broke up" say that a value is none any more.
 - Frames: word by word the same, but for numbers, days or months, in the present: "runs 20 km a
   week" and "runs 35 km a week". "Ran 7 km" is an event: another run says nothing of it.
-- Endings: what the older one says is denied ("does not like"), or has stopped, been given up, sold.
+- Endings: the newer fact denies the older one ("does not like"), or says that it has stopped, been
+  given up, sold.
 - Exchanges: "switched from Triodos to Monzo", "tea instead of coffee" name what held before.
 
-The last form is weak: of all that it fits, only the nearest is meant. So is "switched to an
-iPhone", which names no attribute at all: what is meant is the nearest claim of that form.
+The last form is weak: of all the facts that it fits, only the nearest is meant. "Switched to an
+iPhone" is weak too, since it names no attribute: it means the nearest claim of that form.
 """
 
 from collections.abc import Sequence
@@ -64,13 +65,13 @@ class Reading(NamedTuple):
 
 @lru_cache(READINGS_MAX)
 def read(text: str) -> Reading:
-    """Return what can be read of a fact."""
+    """Read the clauses and claims of a fact."""
     found = clauses(text)
     return Reading(found, [claim for clause in found for claim in claims(clause)])
 
 
 def evidence(older: Reading, newer: Reading) -> Evidence | None:
-    """Return why the newer fact says otherwise than the older one; None if it does not."""
+    """Return why the newer fact contradicts the older one, or None if it does not."""
     if _says(older) == _says(newer):
         return None
     for new, old in product(newer.claims, older.claims):
@@ -159,18 +160,20 @@ def _same_noun(old: Claim, new: Claim, newer: Reading) -> bool:
 UNNAMED_MAX: Final = 4
 """Facts that one without a known attribute is compared with: what it changes is nearly the same."""
 SIMILARITY_MIN: Final = 0.1
-"""Of claims that name the same attribute: "I am dating Lukas" and "I am seeing Amir" have 0.16."""
+"""The limit for claims that name the same attribute: "I am dating Lukas" and "I am seeing Amir"
+have 0.16."""
 UNNAMED_SIMILARITY_MIN: Final = 0.45
-"""Of a fact without a known attribute: it is nearly the same as what it changes."""
+"""The limit for a fact without a known attribute: it is nearly the same as what it changes."""
 WEAK_SIMILARITY_MIN: Final = 0.45
-"""Of what is meant only by being near: a Pixel 6 and "switched to an iPhone" have 0.57."""
+"""The limit for facts that are matched only by nearness: a Pixel 6 and "switched to an iPhone" have
+0.57."""
 
 
 class ByRules:
     """Compares the forms of two facts."""
 
     def reach(self, text: str) -> Reach:
-        """Return which facts near a text are worth a look, by what can be read of it."""
+        """Return the facts near a text that are worth reading, by the claims in it."""
         said = read(text)
         if not said.says_anything:
             return Reach(0)
@@ -180,7 +183,7 @@ class ByRules:
         return Reach(UNNAMED_MAX, words, UNNAMED_SIMILARITY_MIN)
 
     async def superseded(self, newer: Statement, older: Sequence[Statement]) -> Sequence[Verdict]:
-        """Return which of the older ones, nearest first, the newer one says otherwise than."""
+        """Return the older facts, nearest first, that the newer one contradicts."""
         said = read(newer.text)
         verdicts: list[Verdict] = []
         for one in older:

@@ -96,7 +96,7 @@ def _kind(words: Sequence[Token]) -> str:
 
 
 def place_kind(words: Sequence[Token]) -> str:
-    """Return what kind of place is named: a dwelling, a region or a place in one; "" for none."""
+    """Return the kind of the named place: a dwelling, a region or a place in one; "" for none."""
     lows = [word.low for word in words]
     if any(low in DWELLINGS for low in lows):
         return "dwelling"
@@ -147,7 +147,7 @@ class Claim(NamedTuple):
     changed: bool = False
     """It says that it was otherwise before."""
     stems: frozenset[str] = frozenset()
-    """Of the noun, where the attribute is one."""
+    """The stems of the noun, if the attribute is one."""
     many: bool = False
     """There may be several of it: only what says that it has changed means the same one."""
 
@@ -167,7 +167,7 @@ def rest(clause: Clause, matched: Match[str], group: str = "v") -> list[Token]:
 
 
 def claim_of(clause: Clause, attribute: str, words: Value, **more: bool) -> Claim:
-    """Return what a clause claims; it `holds` and is `changed` as the clause says, unless given."""
+    """Return the claim of a clause, whose `holds` and `changed` are the clause's by default."""
     holds = more.get("holds", not (clause.negated or clause.ended))
     changed = more.get("changed", False) or clause.now or clause.again
     return Claim(clause.who, attribute, words, holds, changed)

@@ -1,4 +1,4 @@
-// What the page asks of the server: operations by name. The key lives in this module, in memory.
+// The page's requests to the server: operations by name. The key lives in this module, in memory.
 
 let key = null;
 
@@ -27,7 +27,7 @@ async function ask(path, body) {
   return told;
 }
 
-/** Say what the key opens: {scope, user_id, version}. */
+/** Return the rights of the key: {scope, user_id, version}. */
 export const ownKey = () => ask("key");
 
 /** Carry out an operation. `on` says of whom and when: {user_id, document, as_of, first, last}. */

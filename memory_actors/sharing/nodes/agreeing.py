@@ -2,8 +2,8 @@
 
 Both are written down in the store. A node with another model is refused, as at a directory. Whoever
 opens a store with settings has to have those of the nodes that live, which show them beside their
-addresses; if none lives, its settings replace those that are stored. Whoever names none takes what
-is stored.
+addresses; if none lives, its settings replace those that are stored. A node without settings takes
+the stored ones.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ STORED: Final = (
 )  # fmt: skip
 """The settings that decide what becomes of a write, whichever node carries it out."""
 VALUES_CHARS_MAX: Final = 80
-"""Of a setting that differs, both: longer ones are only named."""
+"""The limit for both values of a setting that differs: longer ones are only named."""
 
 _logger = get_logger("memory_actors.sharing")
 _Stored: Any = msgspec.defstruct(
@@ -137,7 +137,7 @@ def _compare(mine: Mapping[str, str], other: Address) -> None:
 
 
 def _unlike(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str:
-    """Return what differs between settings, of those that both sides know; "" for nothing."""
+    """Describe the differences between settings that both sides know; "" if there are none."""
     found = []
     for name, here in mine.items():
         there = theirs.get(name, here)
@@ -171,7 +171,7 @@ def _texts(kept: bytes) -> dict[str, str]:
 
 
 def _warn_if_unreachable(mine: Address, others: list[Address]) -> None:
-    """Say so where no call of another machine can be carried out here."""
+    """Warn if calls from other machines cannot reach this node."""
     if is_loopback(mine.host) and any(map(is_elsewhere, others)):
         _logger.warning(
             "other machines have nodes of this store, and reach none at the address of this one: "

@@ -1,14 +1,15 @@
 """A node: a process that shares a store in a database with others, and has some of its users.
 
 A call about a user is carried out where the user is. That is here if the user is live here, or
-nobody has them: then this node claims them. Otherwise it is asked of the node that has them. Where
-the user has moved meanwhile, or the other node is gone, the call is asked again, of whoever has the
-user then, under the same name: what of it is in the log already is not done twice (retrying.py).
+nobody has them: then this node claims them. Otherwise it is asked of the node that has them. If the
+user has moved meanwhile, or the other node is gone, the call is sent again, to the user's current
+node, under the same name: the parts of it that are in the log already are not done twice
+(retrying.py).
 
 While another node is silent, this one asks the database every `LOOK_S` whether the user is still
-there. So a call outlives the node that it was asked of by the rest of that node's lease.
+there. A call therefore outlives its node by the rest of that node's lease at most.
 
-What is no call about one user (events, totals, the past) is answered from the log, by any node.
+Calls that are not about one user (events, totals, the past) are answered from the log, by any node.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Opening a node: the log in the database, a lease in it, and a socket that other nodes reach.
 
-What a node keeps on its own disk can be made again: vectors and index files of the users it has. It
-lies in a directory of its own below the user's cache, locked while the node lives. Whoever opens a
-node removes what others left there that were killed, so that it holds nothing for long that was
-erased meanwhile.
+The data on a node's own disk can be rebuilt: vectors and index files of the users it has. It lies
+in a directory of its own below the user's cache, locked while the node lives. Whoever opens a node
+removes what others left there that were killed, so that it holds nothing for long that was erased
+meanwhile.
 """
 
 import asyncio

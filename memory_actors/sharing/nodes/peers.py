@@ -1,8 +1,9 @@
 """The connections of a node with other nodes, over which it has calls carried out there.
 
-A call has the same name wherever it is asked: the id of the node that asks, and a number. So it can
-be asked of one node after another, and is carried out once (retrying.py). A connection that is lost
-is tried once more; then whoever waits is told so, and looks where the user is now.
+A call has the same name wherever it is asked: the id of the node that asks, and a number. It can
+therefore be sent to one node after another, and is carried out once (retrying.py). A connection
+that is lost is tried once more; then the caller gets an error, and looks up the user's current
+node.
 """
 
 import asyncio
@@ -73,8 +74,8 @@ class _PeerConnection(Connection):
 class Peer(Client):
     """A node, as another one has it, or a client that is none.
 
-    Calls are known everywhere by `node`, the id of who makes them. What a node asks is carried out
-    there, if the user is; what a client asks, wherever the user is.
+    Calls are known everywhere by `node`, the id of who makes them. A node's calls are carried out
+    there, if the user is; a client's calls, wherever the user is.
     """
 
     def __init__(self, address: Address, node: str, *, is_node: bool = True):
@@ -185,7 +186,7 @@ class Peers:
 
 @cache
 def this_machine() -> str:
-    """Return what only processes have in common that reach each other at a loopback address.
+    """Return an id that processes share if they reach each other at a loopback address.
 
     On Linux that is a running kernel and a network of it: each container has one of its own.
     """

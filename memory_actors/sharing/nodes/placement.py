@@ -25,8 +25,8 @@ _logger = get_logger("memory_actors.sharing")
 class LeasedPlacement:
     """A `Placement` by the leases of a store.
 
-    A node whose lease had expired does not know who was erased meanwhile. So it vouches for nothing
-    before it has forgotten everybody, in memory and on its disk.
+    A node whose lease had expired does not know who was erased meanwhile. It therefore vouches for
+    no user before it has forgotten all of them, in memory and on its disk.
     """
 
     def __init__(self, leases: Leases):

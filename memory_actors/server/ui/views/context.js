@@ -11,7 +11,7 @@ export default function Context({ user, params, set, toast }) {
   const documents = useCall("context.documents", { user_id: user });
   const names = (documents.result ?? []).map((one) => one.name);
   const shown = names.includes(name) ? name : names[0];
-  // What comes and goes stands below what is clicked: nothing moves from under the pointer.
+  // Elements that appear and disappear are below the clicked ones: nothing moves from under the pointer.
   return html`<div class="row">
       ${names.length > 0 && html`<${Select} label=${T.document} value=${shown} options=${names.map((one) => [one, one])}
         change=${(value) => { choose(value); set({ document: value }); }} />`}

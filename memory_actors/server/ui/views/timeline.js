@@ -43,7 +43,7 @@ export function useEvents(user, live) {
 
 const WORDS = ["content", "text", "name", "fact", "goal", "action", "query", "raw", "heading"];
 
-/** What an event says, in its own words where it has some. */
+/** The text of an event, or its data as JSON. */
 export const gist = (data) => {
   const found = WORDS.map((name) => data[name]).find((value) => typeof value === "string" && value);
   return snippet(found ?? JSON.stringify(data));
