@@ -108,7 +108,7 @@ async def _of_user(
     places = {one.id: place for place, one in enumerate(memories)}
     label = of_set.name + ("+asked" if again else "")
     async with live_user(memory, name) as live:
-        index = live.indexes.get(long_term)
+        index = live.indexes.get(long_term.KIND)
         assert index is not None
         while index._waiting:  # noqa: SLF001 - what an earlier run has not embedded
             await index.indexed()
@@ -125,7 +125,7 @@ async def _of_user(
                 datetime.fromisoformat(one.time) if one.time else datetime(2026, 11, 1, tzinfo=UTC)
             )
             now_us = int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1e6)
-            query = Query(one.text, (long_term,), 100, now_us)
+            query = Query(one.text, (long_term.KIND,), 100, now_us)
             question = EmbeddedQuery(query, embedded, centre, foreign)
             ranked = rank([(index.parts, None)], question)
             wanted = {f"m{places[each]}" for each in one.evidence} if one in asked else set()
