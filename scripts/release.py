@@ -40,7 +40,8 @@ from importlib.metadata import distributions
 def told(of):
     said = of.metadata.get("License-Expression") or of.metadata.get("License") or ""
     named = [c for c in of.metadata.get_all("Classifier") or () if c.startswith("License ::")]
-    return said.splitlines()[0] if said.strip() else "; ".join(c.split(" :: ")[-1] for c in named)
+    told = said.splitlines()[0] if said.strip() else "; ".join(c.split(" :: ")[-1] for c in named)
+    return told or {"chroma-hnswlib": "Apache-2.0"}.get(of.metadata["Name"], "")
 print(json.dumps(sorted([d.metadata["Name"], d.version, told(d)] for d in distributions())))
 """
 TYPED = """

@@ -68,8 +68,12 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         if self._user is not None:
             shutil.chown(self.directory, self._user)
-        self._fill()
-        self.start()
+        try:
+            self._fill()
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
 
     def _fill(self) -> None:
         self._run("initdb", "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C", "-N")
