@@ -366,23 +366,24 @@ def _said(examples: Sequence[Example], table: Any, chance: Any, answer: Any) -> 
 
 def as_python(table: Any, chance: Any, answer: Any) -> str:
     """Return the file of learned weights."""
-    return (
-        '"""Learned numbers of the ranking, by `python -m bench learn`: see weights.py."""\n'
-        "\nfrom typing import Final\n\n# fmt: off\n"
-        + _rows(
-            "LEARNED", table, "The weight of each signal, of any store; then what each kind adds."
+    return "".join(
+        (
+            '"""Learned numbers of the ranking, by `python -m bench learn`: see weights.py."""\n',
+            "\nfrom typing import Final\n\n# fmt: off\n",
+            _rows("LEARNED", table, SIGNALS,
+                  "The weight of each signal in any store, then what each genre adds."),
+            _rows("CHANCE", chance, ("constant", "slope"),
+                  "Constant and slope of the logit that a passage answers."),
+            _rows("ANSWERED", answer, ("constant", "score", "gap", "late", "words", "meaning"),
+                  "Weights of `ranking.answer_signals` for the logit that anything answers."),
+            "# fmt: on\n",
         )
-        + _rows("CHANCE", chance, "Constant and slope of the logit that a passage answers.")
-        + _rows(
-            "ANSWERED", answer, "Of `ranking.answer_signals`, for the logit that anything answers."
-        )
-        + "# fmt: on\n"
-    )
+    )  # fmt: skip
 
 
-def _rows(name: str, numbers: Any, about: str) -> str:
+def _rows(name: str, numbers: Any, columns: Sequence[str], about: str) -> str:
     lines = [
         f"    # {of}\n    ({', '.join(f'{float(each):.2f}' for each in row)}),\n"
         for of, row in zip(ROWS, numbers, strict=True)
     ]
-    return f'{name}: Final = (\n{"".join(lines)})\n"""{about}"""\n'
+    return f'# {", ".join(columns)}\n{name}: Final = (\n{"".join(lines)})\n"""{about}"""\n'

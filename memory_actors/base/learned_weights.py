@@ -3,6 +3,7 @@
 from typing import Final
 
 # fmt: off
+# late, words, meaning, date, speaker, asks, echo, reply, next_turn, bare
 LEARNED: Final = (
     # any
     (4.80, 3.54, 3.55, 3.57, 1.43, -2.27, -10.12, -2.24, 5.50, -8.00),
@@ -23,7 +24,8 @@ LEARNED: Final = (
     # statement
     (-3.12, -1.53, 0.03, -0.25, 1.28, -0.03, -1.33, 0.07, 4.17, 0.00),
 )
-"""The weight of each signal, of any store; then what each kind adds."""
+"""The weight of each signal in any store, then what each genre adds."""
+# constant, slope
 CHANCE: Final = (
     # any
     (-4.69, 0.34),
@@ -45,6 +47,7 @@ CHANCE: Final = (
     (1.80, -0.23),
 )
 """Constant and slope of the logit that a passage answers."""
+# constant, score, gap, late, words, meaning
 ANSWERED: Final = (
     # any
     (-5.57, 0.36, 0.00, 1.89, 0.11, 4.10),
@@ -65,5 +68,5 @@ ANSWERED: Final = (
     # statement
     (3.27, -0.35, 0.51, -0.49, 1.66, -2.22),
 )
-"""Coefficients of `ranking.answer_signals`, for the logit that anything answers."""
+"""Weights of `ranking.answer_signals` for the logit that anything answers."""
 # fmt: on

@@ -368,6 +368,15 @@ def _best(scores: Numbers, count: int) -> Flags:
     return np.asarray(behind <= last if last < np.inf else behind < np.inf, np.bool_)
 
 
+def _session(chains: Chains, scores: Numbers) -> Numbers:
+    """Return the best score within each passage's session."""
+    if not len(scores):
+        return scores
+    best = np.full(chains.max() + 2, -np.inf, np.float32)  # and a place for NONE
+    np.maximum.at(best, chains, scores)
+    return np.where(chains != NONE, best[chains], scores)
+
+
 # --- the second stage
 
 
@@ -467,6 +476,16 @@ def _next_turn(parts: Parts, rows: Rows, columns: Columns, late: Numbers | None)
     return np.where(own, late, found).astype(np.float32)
 
 
+def _bare(parts: Parts, are_names: Flags, labels: Labels, text: str) -> Numbers | None:
+    """Mark the passages that are names and lack a word of the query."""
+    names = np.flatnonzero(are_names)
+    if not len(names):
+        return None
+    bare = np.zeros(len(labels), np.float32)
+    bare[names] = np.logical_not(parts.words.has_all(text, labels[names].tolist()))
+    return bare
+
+
 # --- the newer of two that are about the same thing
 #
 # Where the present is asked, a newer text about the same thing goes before an older one whose words
@@ -523,22 +542,3 @@ def _newest_first(
         raised[newer] = raised[older] + _LIFT
     gained[by_age] = raised - own
     return gained
-
-
-def _bare(parts: Parts, are_names: Flags, labels: Labels, text: str) -> Numbers | None:
-    """Mark the passages that are names and lack a word of the query."""
-    names = np.flatnonzero(are_names)
-    if not len(names):
-        return None
-    bare = np.zeros(len(labels), np.float32)
-    bare[names] = np.logical_not(parts.words.has_all(text, labels[names].tolist()))
-    return bare
-
-
-def _session(chains: Chains, scores: Numbers) -> Numbers:
-    """Return the best score within each passage's session."""
-    if not len(scores):
-        return scores
-    best = np.full(chains.max() + 2, -np.inf, np.float32)  # and a place for NONE
-    np.maximum.at(best, chains, scores)
-    return np.where(chains != NONE, best[chains], scores)
