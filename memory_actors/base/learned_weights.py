@@ -22,7 +22,7 @@ LEARNED: Final = (
     # foreign
     (-3.99, 10.29, -1.61, 0.00, 0.00, -2.74, -0.91, -2.10, -2.30, 0.00),
     # statement
-    (-3.12, -1.53, 0.03, -0.25, 1.28, -0.03, -1.33, 0.07, 4.17, 0.00),
+    (-3.12, -5.53, 0.03, -0.25, 1.28, -0.03, -1.33, 0.07, 4.17, 0.00),
 )
 """The weight of each signal in any store, then what each genre adds."""
 # constant, slope

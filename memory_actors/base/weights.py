@@ -132,7 +132,9 @@ def learned(mixture: Mixture) -> Weights:
         name: sum(share * row[place] for share, row in zip(shares, LEARNED, strict=True))
         for place, name in enumerate(SIGNALS)
     }
-    return Weights(**found | {name: found[name] * states_count(mixture) for name in OF_STATES})
+    found |= {name: found[name] * states_count(mixture) for name in OF_STATES}
+    found["words"] = max(found["words"], 0.0)  # a word in common never speaks against a text
+    return Weights(**found)
 
 
 OF_STATES: Final = ("late", "next_turn")
