@@ -156,12 +156,16 @@ class UserMachine(
         self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
 
     def follow_lifetimes(self, decided: Decided) -> None:
-        """What is new has the lifetime of its add; what was said again, the longer one."""
+        """What is new has the lifetime of its add; what was said again, the longer one.
+
+        The heading of a section that an entry begins has none.
+        """
         before, after = living(decided.before), living(decided.after)
         self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
         if isinstance(decided.command, Add):
             for memory_id in after.keys() - before.keys():
-                self.set_lifetime(memory_id, decided.command.expires_at_us)
+                if getattr(after[memory_id][1], "heading", None) is None:
+                    self.set_lifetime(memory_id, decided.command.expires_at_us)
             for memory_id in after.keys() & before.keys():
                 kind, row = after[memory_id]
                 known_us = self.expires.get(memory_id)

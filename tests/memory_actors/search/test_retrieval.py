@@ -280,10 +280,10 @@ async def test_signs_and_words_propose_for_one_ranking(open_memory, monkeypatch)
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user, 300)
-        whole = await user.retrieve("word7 word8 place0", top_k=5)
+        whole = await user.retrieve("word7 word8 place0", top_k=3)
         monkeypatch.setattr(dense, "EXACT_MAX", 100)
         monkeypatch.setattr(dense, "PROPOSED_MIN", 50)
-        assert contents(await user.retrieve("word7 word8 place0", top_k=5)) == contents(whole)
+        assert contents(await user.retrieve("word7 word8 place0", top_k=3)) == contents(whole)
 
 
 @pytest.mark.parametrize("harm", ["missing", "junk", "flip", "stale"])
@@ -294,7 +294,7 @@ async def test_a_broken_word_file_is_made_again(
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user)
-        before = await user.retrieve("word7 word8 place0", top_k=5)
+        before = await user.retrieve("word7 word8 place0", top_k=3)
     (path,) = (tmp_path / "memory" / "indexes").glob("*.long_term.words")
     data = bytearray(path.read_bytes())
     if harm == "missing":
@@ -308,7 +308,7 @@ async def test_a_broken_word_file_is_made_again(
         if harm == "stale":
             await memory.user("u").add("one more")
             path.write_bytes(bytes(data))
-        after = await memory.user("u").retrieve("word7 word8 place0", top_k=5)
+        after = await memory.user("u").retrieve("word7 word8 place0", top_k=3)
         assert contents(after) == contents(before)
         if harm != "stale":  # one more memory changes how rare each word is
             assert [round(h.score, 5) for h in after] == [round(h.score, 5) for h in before]
@@ -319,12 +319,12 @@ async def test_token_states_beyond_the_bound_are_read_later(open_memory) -> None
     async with open_memory(check_replay=False) as memory:
         user = memory.user("u")
         await filled(user)
-        before = await user.retrieve("word7 word8 place0", top_k=5)
+        before = await user.retrieve("word7 word8 place0", top_k=3)
         index = await parts(memory)
         index.late._bytes_max = 2_000
         await user.add("one more")
         assert index.late.size_bytes < 40_000
-        after = await user.retrieve("word7 word8 place0", top_k=5)
+        after = await user.retrieve("word7 word8 place0", top_k=3)
         assert contents(after) == contents(before)
 
 
