@@ -240,6 +240,8 @@ class EmbeddingService:
     def _flush_soon(self, delay_s: float) -> None:
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(delay_s))
+            # a loop that ends without `close` leaves it, and says so when it is collected
+            self._flusher._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
     def _computing(
         self, texts: list[str], *, background: bool = False, query: bool = False
