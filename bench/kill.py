@@ -54,6 +54,7 @@ import msgspec
 
 from bench.kill_child import (
     BAD,
+    COMPACTING,
     FACTS,
     GOOD,
     Beside,
@@ -142,7 +143,7 @@ def run(rounds: int, seed: int, *, beside: Beside = "writing") -> KillReport:
         with tempfile.TemporaryDirectory() as scratch:
             store, expected = Path(scratch) / "store", Expected()
             for n in range(first, min(rounds, first + STORE_ROUNDS)):
-                awaited = COMPACTED if beside in ("compacting", "episodes") and n % 2 else b""
+                awaited = COMPACTED if beside in COMPACTING and n % 2 else b""
                 _one_life(store, expected, rng, seed * 1_000_003 + n, beside, awaited)
                 result = asyncio.run(check(store, expected, encrypt=beside == "encrypting"))
                 lost, damaged = lost + result[0], damaged + result[1]

@@ -40,8 +40,8 @@ GOOD, BAD = "a friend", "a stranger"
 """The sources of a user's memory, one of which is purged."""
 COMPACTING = ("compacting", "episodes")
 COMPACTING_PAUSE_S = 0.1
-"""Between the writes of each writer. Without it a store grows faster than a compaction, which rests
-nine tenths of the time while others write, gets through it."""
+"""Time between two writes of a writer. A compaction rests nine tenths of the time while others
+write: without the pause, the store grows faster than it is compacted."""
 FACTS = 120  # of each: more than are purged in one append
 
 

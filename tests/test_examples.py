@@ -12,7 +12,7 @@ LINES_MAX = 60
 
 
 def promised(program: str) -> str:
-    """Return what the docstring says that is printed."""
+    """Return the output that the docstring names."""
     told = ast.get_docstring(ast.parse(program))
     assert told is not None
     return textwrap.dedent(told.split("Prints:\n\n")[1]) + "\n"

@@ -2,9 +2,9 @@
 
 Events keep their positions, versions and times, and their frames but for the CRC, which is bound to
 the position here and to the version there; the chains are the same, so published heads still hold.
-A payload that is archived here is archived there, since the same time; of one that was dropped or
-erased there is what is here. With the events go idempotency keys, the index of keys, snapshots that
-are whole, checkpoints with their entries, and totals.
+Archived payloads stay archived, since the same time. Events whose payload was dropped or erased are
+moved without one. Idempotency keys, the index of keys, whole snapshots, checkpoints with their
+entries, and totals are moved, too.
 
 The source is read in chunks, each in a transaction and a thread of its own: nobody may write to it
 meanwhile. Each transaction of the target puts a chunk, and in the same commit how far the move has

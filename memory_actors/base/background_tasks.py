@@ -4,13 +4,20 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.privacy import reason
 
 PACKAGE: Final = str(Path(__file__).parents[1])
+T = TypeVar("T")
 _logger = get_logger("memory_actors.user")
+
+
+def left_quietly(task: "asyncio.Task[T]") -> "asyncio.Task[T]":
+    """Return a task that asyncio does not complain about when its loop ends before it does."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+    return task
 
 
 def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
@@ -20,7 +27,7 @@ def end_tasks(loop: asyncio.AbstractEventLoop) -> None:
         code = getattr(work, "cr_code", None)
         if code is None or not code.co_filename.startswith(PACKAGE):
             continue  # the host's own
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        left_quietly(task)
         try:
             loop.call_soon_threadsafe(task.cancel)
         except RuntimeError:  # it is closed

@@ -36,6 +36,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SIGNALS: Final = Weights.__struct_fields__
+OF_STATES: Final = ("late", "next_turn")
+"""The signals that compare token states."""
 
 
 def check_weights(weights: object) -> Weights:
@@ -102,8 +104,8 @@ PLAIN: Final = Weights(
 PLAIN_CHANCE: Final = (-2.9, 0.25)
 """Constant and slope of the logit that a passage answers, by `PLAIN`."""
 PLAIN_FEW: Final = 0.9
-"""What few memories add to it. More fits small stores better, but a kind with one row of a user
-with many would then come before the others."""
+"""Added to that constant for few memories. A larger number fits small stores better, but then a
+kind with one row would come before kinds with many."""
 FIRST: Final = Weights(
     late=0.0, words=2.0, meaning=0.7, date=1.2, speaker=0.16, asks=-0.25, echo=0.0, reply=0.0,
     next_turn=0.0, bare=0.0,
@@ -135,9 +137,6 @@ def learned(mixture: Mixture) -> Weights:
     found |= {name: found[name] * states_count(mixture) for name in OF_STATES}
     found["words"] = max(found["words"], 0.0)  # a word in common never speaks against a text
     return Weights(**found)
-
-
-OF_STATES: Final = ("late", "next_turn")
 
 
 def states_count(mixture: Mixture) -> float:

@@ -75,11 +75,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     """The name of the summariser."""
     session_ids: tuple[str, ...] = ()
     bytes_before: int
-    """Of the originals' contents."""
+    """Bytes of the originals' contents."""
     bytes_after: int
     metadata: dict[str, Any] = {}
     origins: tuple[Origin, ...] = ()
-    """The originals', if anybody said any."""
+    """Origins of the originals."""
 
 
 class Compressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -111,11 +111,11 @@ class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False
     original_count: int = 0
     """Above 0: this is a summary of so many memories."""
     bytes_before: int = 0
-    """Of a summary: what its originals said, in bytes."""
+    """Bytes of the originals of a summary."""
     digests: tuple[bytes, ...] = ()
     """Digests of the passages, if it has several: of a summary, and of a long text."""
     since_us: int = 0
-    """Of a summary: when the first of its originals was true; `occurred_at_us` is the last."""
+    """Time of the first original of a summary; `occurred_at_us` is that of the last."""
 
 
 R = TypeVar("R", bound=Compactable)
@@ -199,7 +199,7 @@ class UndoAnyCompaction(Restore, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals, `memory_ids`, all that do not live."""
 
     memory_id: str
-    """Of the summary."""
+    """Id of the summary."""
 
 
 # --- summaries that come back
@@ -257,7 +257,7 @@ class Worded(Sized, Protocol):
 
     @property
     def digest(self) -> bytes:
-        """Of the text."""
+        """Digest of the text."""
         ...
 
 

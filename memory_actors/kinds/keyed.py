@@ -6,6 +6,7 @@ means full: a new memory is refused or, with permission, replaces the oldest ten
 ones.
 """
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds.events import DECLARED, Effect
 from memory_actors.kinds.kind import BaseKind, R, Tally
-from memory_actors.kinds.rows import Draft, Held, Place, oldest
+from memory_actors.kinds.rows import Draft, Held, Place, derived, oldest
 
 
 class Keyed(msgspec.Struct, Generic[R], frozen=True):
@@ -120,9 +121,9 @@ class KeyedKind(BaseKind[K, R]):
         """Return a copy of a state that changes in place."""
         return KeyedDraft(state, self.place)
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[R]) -> R:
+    @abstractmethod
+    def begun(self, recorded: Recorded[Any], rows: Living[R], /) -> R:
         """Return the row that an event begins; the rows are those that live."""
-        raise NotImplementedError
 
     def changed(self, row: R, _recorded: Recorded[Any]) -> R:
         """Return a row after an event that changes it. By default it stays the same."""
@@ -134,6 +135,17 @@ class KeyedKind(BaseKind[K, R]):
         for row in rows:
             draft.put(row)
         return type(self.initial)(*draft.fields())
+
+    # --- snapshots
+
+    def dump(self, state: K) -> Any:
+        """Return the state as plain rows, with the numbers of those that left."""
+        return derived(self.Dump, state, rows=state.held.in_order())
+
+    def load(self, dumped: Any) -> K:
+        """Return the state back."""
+        fields = msgspec.structs.asdict(dumped)
+        return self.of_rows(fields.pop("rows"), **fields)
 
     # --- reads
 

@@ -432,6 +432,10 @@ class BaseKind(ABC, Generic[S, R]):
             raise NotFoundError(f"no {self.NOUN} {memory_id!r}: {self.MISSING}")
         return row
 
+    def put_again(self, _command: Any, _state: S) -> str | None:
+        """Return the memory that a value was put into which it has already; None for other adds."""
+        return None
+
     def _delete(self, command: Delete, state: S, _limits: Limits) -> Sequence[Any]:
         return self.deleted(self.living(state, command.memory_id), state)
 

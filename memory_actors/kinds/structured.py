@@ -235,15 +235,12 @@ class StructuredKind(KeyedKind[Structured, Row]):
         """Return the collection and the key."""
         return row.collection, row.key
 
-    def dump(self, state: Structured) -> Dumped:
-        """Return the state as plain rows."""
-        return Dumped(state.held.in_order(), state.pruned)
-
-    def load(self, dumped: Dumped) -> Structured:
-        """Return the state back."""
-        return self.of_rows(dumped.rows, pruned=dumped.pruned)
-
     # --- decide
+
+    def put_again(self, command: PutDocument, state: Structured) -> str | None:
+        """Return the document under the key."""
+        row = state.held.named(command.document.collection, command.document.key)
+        return None if row is None else row.memory_id
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""

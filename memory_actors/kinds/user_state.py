@@ -212,7 +212,8 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
             command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
         events = part.decide(command, state.of(part), mine)
         if isinstance(command, Add):
-            same = None if events else _put_again(command, state)
+            kind = KIND_BY_NAME[part.NAME]
+            same = None if events else kind.put_again(command, state.of(kind))
             events = [*events, *lifetimes(command, events, same, state.provenance)]
         if isinstance(command, Restore) and KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
             return events
@@ -249,17 +250,6 @@ def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Seque
             return [*found, *lifetimes(command.add, found, None, state.provenance)]
         return found
     return None
-
-
-def _put_again(command: Add, state: UserState) -> str | None:
-    """Return the memory that a value was put into which it has already."""
-    row: Any = None
-    if isinstance(command, working.SetKey):
-        row = working.KIND.named(state.working, command.entry.key)
-    elif isinstance(command, structured.PutDocument):
-        put = command.document
-        row = state.structured.held.named(put.collection, put.key)
-    return None if row is None else str(row.memory_id)
 
 
 def _check(condition: Condition, kind: Kind, state: UserState) -> None:

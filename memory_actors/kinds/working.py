@@ -161,15 +161,12 @@ class WorkingKind(KeyedKind[Working, Row]):
         """Return the group of all entries, and the key."""
         return KEYS, row.key
 
-    def dump(self, state: Working) -> Dumped:
-        """Return the state as plain rows."""
-        return Dumped(state.held.in_order(), state.evicted)
-
-    def load(self, dumped: Dumped) -> Working:
-        """Return the state back."""
-        return self.of_rows(dumped.rows, evicted=dumped.evicted)
-
     # --- decide
+
+    def put_again(self, command: SetKey, state: Working) -> str | None:
+        """Return the entry of the key."""
+        row = self.named(state, command.entry.key)
+        return None if row is None else row.memory_id
 
     def decisions(self) -> Mapping[type[Command], Decide]:
         """Return the decision function for each command type."""

@@ -18,11 +18,10 @@ and documents are never folded: their texts do not have their keys.
 Alike ones. If diversity is asked for, a memory that is like a better one gives way to others (MMR).
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,7 +34,7 @@ from memory_actors.kinds import kind, long_term
 from memory_actors.kinds.long_term import LongTerm, Row
 from memory_actors.kinds.phrasing import composed, normalised, spoken
 from memory_actors.search.dates import named_spans
-from memory_actors.search.query import Query
+from memory_actors.search.query import Query, asks_of_past
 
 Numbers = npt.NDArray[np.float32]
 NEAR_DUPLICATES_MAX = 100  # named in a hit
@@ -46,23 +45,12 @@ _TEXTS = frozenset({MemoryType.SHORT_TERM, MemoryType.LONG_TERM})
 _KEYED = frozenset({MemoryType.WORKING, MemoryType.STRUCTURED})
 _NOTHING = frozenset({"", "a", "an", "the"})
 _MARKS = ".,;:!()[]{}\"'`*…“”‘’«»。、！"  # noqa: RUF001 - they are meant. "?" is left: it asks.
-_OF_BEFORE: Final = re.compile(
-    r"\b(?:used to|previous(?:ly)?|former(?:ly)?|before|earlier|originally|in the past|back then"
-    r"|no longer|history)\b",
-    re.IGNORECASE,
-)
-
 
 Newer = Callable[[Row], list[Row]]
 """Returns the memories that a row ranks behind."""
 
 
 # --- superseded facts
-
-
-def asks_of_past(query: str) -> bool:
-    """Say whether a query asks what was true before, by its words: "used to", "previously"."""
-    return _OF_BEFORE.search(query) is not None
 
 
 def superseded_by(row: Any, state: LongTerm, as_of_us: int | None) -> str | None:

@@ -41,9 +41,13 @@ _WORD: Final = re.compile(r"\w+")
 
 
 _FULL_STOPS: Final = (".", "!", "。", "！", "…")  # noqa: RUF001 - they are meant
+_EARLIER: Final = (
+    "used to|previous(?:ly)?|former(?:ly)?|before|earlier|originally|in the past|back then"
+    "|no longer|history"
+)
+_OF_EARLIER: Final = re.compile(rf"\b(?:{_EARLIER})\b", re.IGNORECASE)
 _PAST: Final = re.compile(
-    r"\b(?:did|was|were|had|when|first|used to|previous(?:ly)?|former(?:ly)?|before|earlier"
-    r"|originally|ago|in the past|back then|no longer|history|antes|früher|damals|avant|vorher)\b",
+    rf"\b(?:{_EARLIER}|did|was|were|had|when|first|ago|antes|früher|damals|avant|vorher)\b",
     re.IGNORECASE,
 )
 _PRESENT: Final = re.compile(r"\b(?:now|still|currently|today|these days)\b", re.IGNORECASE)
@@ -55,6 +59,11 @@ _REPLIES: Final = re.compile(
     r"|\bhast du\b|\bhaben sie (?:mir|uns)\b",
     re.IGNORECASE,
 )
+
+
+def asks_of_past(text: str) -> bool:
+    """Say whether a query asks for what holds no longer: "used to", "previously"."""
+    return _OF_EARLIER.search(text) is not None
 
 
 def is_about_past(text: str) -> bool:

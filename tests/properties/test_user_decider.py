@@ -156,9 +156,9 @@ class UserMachine(
         self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}
 
     def follow_lifetimes(self, decided: Decided) -> None:
-        """What is new has the lifetime of its add; what was said again, the longer one.
+        """A new memory has the lifetime of its add; a fact that was said again, the longer one.
 
-        The heading of a section that an entry begins has none.
+        A heading that comes with an entry has none.
         """
         before, after = living(decided.before), living(decided.after)
         self.expires = {one: at_us for one, at_us in self.expires.items() if one in after}

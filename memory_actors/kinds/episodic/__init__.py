@@ -218,14 +218,6 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         """Return the agent and the id."""
         return row.agent_id, row.memory_id
 
-    def dump(self, state: Episodic) -> Dumped:
-        """Return the state as plain rows."""
-        return Dumped(state.held.in_order(), state.evicted, state.pruned)
-
-    def load(self, dumped: Dumped) -> Episodic:
-        """Return the state back."""
-        return self.of_rows(dumped.rows, evicted=dumped.evicted, pruned=dumped.pruned)
-
     # --- decide
 
     def decisions(self) -> Mapping[type[Command], Decide]:

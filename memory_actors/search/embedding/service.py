@@ -17,6 +17,7 @@ import numpy.typing as npt
 from eventlog import DerivingStore, EventLogError, EventStore, Keys
 from eventlog.core.logs import get_logger
 from eventlog.files.pages import CHECKED_BYTES_MAX
+from memory_actors.base.background_tasks import left_quietly
 from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVectorsError
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
@@ -239,9 +240,8 @@ class EmbeddingService:
 
     def _flush_soon(self, delay_s: float) -> None:
         if self._flusher is None or self._flusher.done():
-            self._flusher = asyncio.create_task(self._flush(delay_s))
-            # a loop that ends without `close` leaves it, and says so when it is collected
-            self._flusher._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+            # may begin while asyncio.run cancels the others: then nothing ends it
+            self._flusher = left_quietly(asyncio.create_task(self._flush(delay_s)))
 
     def _computing(
         self, texts: list[str], *, background: bool = False, query: bool = False

@@ -1,4 +1,4 @@
-"""Copies of closed stores: from an export, to a database, and of what is whole of a damaged one.
+"""Copies of closed stores: import of an export, move to a database, repair of a damaged store.
 
 The log copies its own events (eventlog/upkeep). API keys, the key of hashed recalls and the time of
 the last scheduled compaction are copied too; vectors and indexes are made again.
@@ -45,10 +45,11 @@ from memory_actors.users import recalls
 from memory_actors.users.index_files import remove_indexes
 from memory_actors.users.totals import Summed
 
-# --- from an export: a user who was erased there is erased here by it, and what else says something
-# about them goes first, as in erasing.py: index files hold words, vectors say what texts were
-# about, keys let them in. Vectors lie under the digests of texts, and what the texts were is about
-# to be forgotten, so the whole file of them goes.
+# --- from an export
+#
+# An export also erases here the users that were erased there. As in erasing.py, data beside the log
+# goes first: index files, vectors and API keys. Vectors are stored under digests of texts, and the
+# log is about to forget the texts, so the whole file of vectors goes.
 
 
 async def import_events(
@@ -111,7 +112,7 @@ def _forget(directory: Path, streams: Sequence[str]) -> None:
             KeyStore(directory).revoke_all(user_of(stream))
 
 
-# --- to a database: what lies beside the log goes into its settings
+# --- to a database, whose settings take the files beside the log
 
 SETTINGS: Final = {
     api_keys.FILE: api_keys.SETTING,
@@ -155,8 +156,10 @@ def _settings(directory: Path) -> dict[str, bytes]:
     return {name: read_bytes(path) for name, path in found.items() if path.exists()}
 
 
-# --- of a damaged one, in a process of its own: a child reads the damaged files, recounts the
-# totals over all users from the kept events, and reports the losses.
+# --- from a damaged store
+#
+# A child process reads the damaged files, which may end it. It recounts the totals over all users
+# from the kept events, and reports the losses.
 
 
 def repair_store(

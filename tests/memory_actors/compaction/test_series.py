@@ -24,7 +24,7 @@ PORTUGUESE = (
 
 
 class Told(NamedTuple):
-    """What a row says of itself beside its text."""
+    """Fields of a row besides its text."""
 
     occurred_at_us: int
     size_bytes: int = 20
