@@ -18,6 +18,7 @@ opens it.
 
 import gc
 import os
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
@@ -32,7 +33,13 @@ from memory_actors.api.past import PastMemory
 from memory_actors.api.system import MemorySystem, open_alone
 from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.sharing import remote
-from memory_actors.sharing.address import forget_now, forget_owner, forget_socket, listening
+from memory_actors.sharing.address import (
+    Address,
+    forget_now,
+    forget_owner,
+    forget_socket,
+    listening,
+)
 from memory_actors.sharing.at_once import OWNED_HERE
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.client import Client
@@ -66,11 +73,17 @@ async def owned(
     held.push_async_callback(forget_owner, directory, secrets)
     orphaned.callback(forget_now, directory, secrets)
     memory = await open_alone(directory, parts, held, orphaned=orphaned)
+
+    def listen() -> tuple[socket.socket, Address]:
+        found, address = listening(directory)
+        secrets.add(address.secret)
+        return found, address
+
     server = OwnerServer(
         memory,
         choices,
         give_up,
-        listen=partial(listening, directory),
+        listen=listen,
         unlisten=partial(forget_socket, directory),
         release=orphaned.close,
     )
@@ -83,8 +96,6 @@ async def owned(
     except BaseException:
         await memory.close()
         raise
-    secrets.add(server.address.secret)
-
     keeps = give_up is None
 
     async def own(give_up: Callable[[], object]) -> MemorySystem:

@@ -86,10 +86,14 @@ class OwnerServer:
         """Listen."""
         self._listening, self.address = self._listen()
         self._loop = asyncio.get_running_loop()
+        # Serving begins apart: a cancellation leaves a server that `close` can end.
+        self._server = await self._loop.create_server(
+            self._came, sock=self._listening, start_serving=False
+        )
         OWNED_HERE[self.address.secret] = OwnedHere(
             self.answering.at_once, self._loop, self._release
         )
-        self._server = await self._loop.create_server(self._came, sock=self._listening)
+        await self._server.start_serving()
         watched = weakref.ref(self), self._listening
         threading.Thread(target=_watch_loop, args=watched, name="store-door", daemon=True).start()
 

@@ -25,6 +25,7 @@ from memory_actors import (
     SystemClosedError,
     sync,
 )
+from memory_actors.sharing import address, owning
 
 pytestmark = pytest.mark.anyio
 
@@ -159,6 +160,26 @@ def test_an_opening_whose_tasks_are_all_cancelled_frees_the_store(tmp_path: Path
             except LogLocked:
                 assert time.monotonic() < deadline_s
                 time.sleep(0.01)
+
+
+def test_an_opening_that_is_cancelled_as_it_begins_to_serve_closes_its_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listening(directory: Path) -> Any:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+        return address.listening(directory)
+
+    async def main() -> None:
+        await opening(tmp_path)._open()
+
+    opens(tmp_path)
+    with monkeypatch.context() as cancelling:
+        cancelling.setattr(owning, "listening", listening)
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(main())
+    assert not (tmp_path / "memory" / "owner.sock").exists()
+    opens(tmp_path)
 
 
 # --- limits of the process
