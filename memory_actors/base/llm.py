@@ -56,7 +56,7 @@ _CODE: Final = re.compile(r"[a-z][a-z0-9_.\-]{0,63}")
 _NO_KEY: Final = "none"  # the client insists on one
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a model."""
 
     text: str
@@ -137,7 +137,7 @@ class ChatClient:
         max_tokens: int,
         temperature: float,
         schema: Mapping[str, Any] | None = None,
-    ) -> Answer:
+    ) -> ModelAnswer:
         """Return the answer, and whether it was cut off at `max_tokens`.
 
         It is asked to be JSON of a `schema`, if there is one and the model knows such things; the
@@ -216,7 +216,7 @@ class ChatClient:
             f"the LLM at {self.host} refused ({what}): check key, base URL and model {self.model}"
         )
 
-    def _read(self, body: bytes) -> Answer:
+    def _read(self, body: bytes) -> ModelAnswer:
         try:
             choice = msgspec.json.decode(body, type=_Completion).choices[0]
             said = choice.message.content or ""
@@ -234,7 +234,7 @@ class ChatClient:
                 f"the LLM at {self.host} answered with an empty text ({why}): "
                 "try another model; if it is 'length', one that thinks less"
             )
-        return Answer(text=text, cut=choice.finish_reason == "length")
+        return ModelAnswer(text=text, cut=choice.finish_reason == "length")
 
 
 class Endpoint(TypedDict, total=False):

@@ -133,18 +133,21 @@ def _level(percent: float, was: str | None) -> str | None:
 # --- snapshot
 
 
-class Dump(msgspec.Struct, frozen=True):
+class AccountDump(msgspec.Struct, frozen=True):
     """The state as it is, the quotas by name."""
 
     tier: Tier | None = None
     levels: dict[str, str] = {}
 
 
-def dump(state: Account) -> Dump:
+Dump = AccountDump
+
+
+def dump(state: Account) -> AccountDump:
     """Return the state as plain data."""
-    return Dump(state.tier, dict(sorted(state.levels.items())))
+    return AccountDump(state.tier, dict(sorted(state.levels.items())))
 
 
-def load(dumped: Dump) -> Account:
+def load(dumped: AccountDump) -> Account:
     """Return the state back."""
     return Account(dumped.tier, dumped.levels)

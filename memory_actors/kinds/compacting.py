@@ -86,14 +86,14 @@ class Compressed(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     """A summary took the place of memories, which went."""
 
 
-class AnySummaryAdded(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class SummaryPut(Summary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A summary came back, or from another store; no memory went for it."""
 
     created_at_us: int | None = None
     """The time at which it was first there; None: now."""
 
 
-class AnyCompactionUndone(msgspec.Struct, frozen=True, kw_only=True):
+class CompressionUndone(msgspec.Struct, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
     memory_id: str
@@ -119,7 +119,7 @@ class Compactable(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False
 
 
 R = TypeVar("R", bound=Compactable)
-A = TypeVar("A", bound=AnySummaryAdded)
+A = TypeVar("A", bound=SummaryPut)
 
 
 def summary_row(cls: type[R], recorded: Recorded[Any], **fields: Any) -> R:
@@ -180,10 +180,10 @@ class CompactedDraft(KeyedDraft[R]):
 # --- commands
 
 
-class AddAnySummary(Add, frozen=True, kw_only=True):
+class PutSummary(Add, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
-    summary: AnySummaryAdded
+    summary: SummaryPut
 
 
 class Compress(Command, frozen=True, kw_only=True):
@@ -195,7 +195,7 @@ class Compress(Command, frozen=True, kw_only=True):
     """Id and version of each, as they were read."""
 
 
-class UndoAnyCompaction(Restore, frozen=True, kw_only=True):
+class UndoCompression(Restore, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals, `memory_ids`, all that do not live."""
 
     memory_id: str
@@ -217,7 +217,7 @@ def refuse_beside_originals(events: Sequence[Any], rows: Mapping[str, Any]) -> N
     """
     back = {event.memory_id for event in events}
     for event in events:
-        ids = event.compressed_from_ids if isinstance(event, AnySummaryAdded) else ()
+        ids = event.compressed_from_ids if isinstance(event, SummaryPut) else ()
         if ids and all(one in rows or one in back for one in ids):
             raise InvalidInputError(
                 f"{event.memory_id!r} is a summary of {event.original_count} memories, and its "
@@ -265,10 +265,10 @@ class CompactedBase(KeyedKind[S, R]):
     """A kind whose old memories may become summaries."""
 
     COMPRESS: ClassVar[type[Compress]]
-    UNDO: ClassVar[type[UndoAnyCompaction]]
-    ADD_SUMMARY: ClassVar[type[AddAnySummary]]
+    UNDO: ClassVar[type[UndoCompression]]
+    ADD_SUMMARY: ClassVar[type[PutSummary]]
     RESTORE: ClassVar[type[Restore]]
-    UNDONE: ClassVar[type[AnyCompactionUndone]]
+    UNDONE: ClassVar[type[CompressionUndone]]
     """The event by which a summary goes."""
     UPDATED: ClassVar[type[Updated]]
     SUMMARIES: ClassVar[tuple[type[Summary], ...]]
@@ -385,14 +385,14 @@ class CompactedBase(KeyedKind[S, R]):
         self.check_room([summary], state, limits, gone)
         return [summary, *self.behind_summary(summary, state)]
 
-    def _undo(self, command: UndoAnyCompaction, state: S, limits: Limits) -> Sequence[Any]:
+    def _undo(self, command: UndoCompression, state: S, limits: Limits) -> Sequence[Any]:
         row = self.find(state, command.memory_id)
         if row is None or not row.original_count:
             raise NotFoundError(f"no compressed memory {command.memory_id!r}: it may have gone")
         back = self._bring_back(command, state, limits, [row])
         return [self.UNDONE(memory_id=command.memory_id), *back]
 
-    def _add_summary(self, command: AddAnySummary, state: S, limits: Limits) -> Sequence[Any]:
+    def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Any]:
         """Add a summary, unless this very one was added before."""
         summary = command.summary
         known: Any = command.used.get(summary.memory_id) or self.find(state, summary.memory_id)

@@ -28,10 +28,10 @@ from memory_actors.kinds.long_term import (
     MemoryAdded,
     MemoryDeleted,
     MemoryRestored,
+    MemoryRow,
     MemoryUnmarked,
     Pair,
     RestoreMemories,
-    Row,
     SupersedeMemories,
     is_true_anew,
 )
@@ -152,7 +152,7 @@ def _extract(
 
 def _same(
     command: Extract, state: LongTerm, provenance: Provenance
-) -> dict[str, Row | MemoryAdded]:
+) -> dict[str, MemoryRow | MemoryAdded]:
     """Return the duplicate of each proposed fact, by its id: a known fact or the first one.
 
     Duplicates have the same text and the same sources. Metadata and sessions do not count: the call
@@ -162,13 +162,13 @@ def _same(
     wanted = {text for one in add.memories for text in _texts(one)}
     living = (row for row in state.held.rows.values() if not is_summary(row))
     rows = [row for row in living if (row.same or row.digest) in wanted]
-    known: dict[bytes, list[Row]] = {}
+    known: dict[bytes, list[MemoryRow]] = {}
     for row in sorted(rows, key=lambda row: row.began):
         is_within = all(row.metadata.get(k, _NONE) == v for k, v in command.within.items())
         if is_within and provenance.of(row.memory_id) == add.origins:
             known.setdefault(row.same or row.digest, []).append(row)
     first: dict[bytes, MemoryAdded] = {}
-    same: dict[str, Row | MemoryAdded] = {}
+    same: dict[str, MemoryRow | MemoryAdded] = {}
     for one in add.memories:
         found = (row for text in _texts(one) for row in known.get(text, ()))
         holding = (row for row in found if not is_true_anew(add, one, row, state))
@@ -189,7 +189,7 @@ def _then(state: LongTerm, events: Sequence[Any]) -> _Decided:
     return _Decided(events, long_term.KIND.fold(state, behind))
 
 
-def _outcome(proposed: Proposed, same: Mapping[str, Row | MemoryAdded]) -> Outcome:
+def _outcome(proposed: Proposed, same: Mapping[str, MemoryRow | MemoryAdded]) -> Outcome:
     """Return the outcome of a proposal, if its target can be changed."""
     outcome = Outcome(
         action=proposed.action,
@@ -350,7 +350,7 @@ def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmark
     ]
 
 
-def _digest(memory_id: str, rows: Mapping[str, Row]) -> bytes:
+def _digest(memory_id: str, rows: Mapping[str, MemoryRow]) -> bytes:
     """Return the current digest of a fact; older records did not store one."""
     row = rows.get(memory_id)
     return b"" if row is None else row.digest

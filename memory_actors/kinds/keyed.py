@@ -1,9 +1,8 @@
 """Kinds whose memories are rows by id: one fold, one way of making room, one way back.
 
-Which rows come, change and leave is declared with the events (`events.py`), so the fold is the same
-for all of these kinds; a kind says what row an event begins, and what one makes of a row. Full
-means full: a new memory is refused or, with permission, replaces the oldest tenth of the unpinned
-ones.
+Events declare which rows come, change and leave (`effects.py`), so the fold is the same for all of
+these kinds; a kind says what row an event begins, and what one makes of a row. Full means full: a
+new memory is refused or, with permission, replaces the oldest tenth of the unpinned ones.
 """
 
 from abc import abstractmethod
@@ -16,15 +15,15 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
-from memory_actors.kinds.events import DECLARED, Effect
+from memory_actors.kinds.effects import DECLARED, Effect
 from memory_actors.kinds.kind import BaseKind, R, Tally
-from memory_actors.kinds.rows import Draft, Held, Place, derived, oldest
+from memory_actors.kinds.rows import Draft, HeldRows, Place, derived, oldest
 
 
 class Keyed(msgspec.Struct, Generic[R], frozen=True):
     """The living memories of a kind, and how many left so far. Never changes."""
 
-    held: Held[R] = Held()
+    held: HeldRows[R] = HeldRows()
     evicted: int = 0
     pruned: int = 0
 

@@ -38,7 +38,7 @@ from memory_actors.base.filters import Predicate
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, QuotaUse
-from memory_actors.kinds.events import BEGINS, ENDS, Effect, KindRegistry, effect
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, KindRegistry, effect
 from memory_actors.kinds.tainted import Past, TaintedPast
 
 Events = Mapping[int, Recorded[Any]]
@@ -48,7 +48,7 @@ Decide = Callable[[Any, Any, Limits], Sequence[Any]]
 
 ROW_BYTES: Final = 900  # measured: a row with a small metadata dict, its place in a map, its label
 PASSAGE_BITS = 10
-PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their own
+EVENT_PASSAGES_MAX = 1 << PASSAGE_BITS  # texts of one event that are found on their own
 
 # --- commands
 
@@ -294,7 +294,7 @@ def version_of(passage_label: int) -> int:
 
 def index_of(passage_label: int) -> int:
     """Return the number of a passage within its event."""
-    return passage_label & (PASSAGES_MAX - 1)
+    return passage_label & (EVENT_PASSAGES_MAX - 1)
 
 
 # --- the kind

@@ -21,7 +21,7 @@ from eventlog import Dropped, EventRegistry, Recorded
 from memory_actors.base.origins import Origins, decoded, merged, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import UNSAID, Trust
-from memory_actors.kinds.events import BEGINS, ENDS, Effect, effect, says
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, says
 from memory_actors.kinds.kind import Command
 
 NAME = "provenance"
@@ -256,7 +256,7 @@ def decide(_command: Command, _state: Provenance, _limits: Limits) -> NoReturn:
 # --- snapshot
 
 
-class Dump(msgspec.Struct, frozen=True):
+class ProvenanceDump(msgspec.Struct, frozen=True):
     """The state by memory, in the order of the ids."""
 
     origins: dict[str, Origins] = {}
@@ -264,13 +264,16 @@ class Dump(msgspec.Struct, frozen=True):
     expires: dict[str, int] = {}
 
 
-def dump(state: Provenance) -> Dump:
+Dump = ProvenanceDump
+
+
+def dump(state: Provenance) -> ProvenanceDump:
     """Return the state as plain data."""
     origins, agents = dict(sorted(state.origins.items())), dict(sorted(state.agents.items()))
-    return Dump(origins, agents, dict(sorted(state.expires.items())))
+    return ProvenanceDump(origins, agents, dict(sorted(state.expires.items())))
 
 
-def load(dumped: Dump) -> Provenance:
+def load(dumped: ProvenanceDump) -> Provenance:
     """Return the state back."""
     return Provenance(
         Map(dumped.origins),

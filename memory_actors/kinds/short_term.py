@@ -16,7 +16,7 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
 from memory_actors.kinds.kind import (
     Add,
@@ -89,7 +89,7 @@ Event: TypeAlias = MessageAdded | MessageUpdated | MessageDeleted | SessionsExpi
 # --- state
 
 
-class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class MessageRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A message without its text."""
 
     session_id: str
@@ -105,14 +105,14 @@ class Session(msgspec.Struct, frozen=True):
     expires_at_us: int = 0
 
 
-class ShortTerm(Keyed[Row], frozen=True):
+class ShortTerm(Keyed[MessageRow], frozen=True):
     """The messages of all sessions that have not been named as expired."""
 
     sessions: Map[str, Session] = Map()
     next_expiry_us: int = 0
     """No session expires before this; 0 when there is none."""
 
-    def session(self, session_id: str) -> list[Row]:
+    def session(self, session_id: str) -> list[MessageRow]:
         """Return the messages of a session, oldest first."""
         return sorted(self.held.of_group(session_id), key=attrgetter("began"))
 
@@ -127,17 +127,17 @@ class ShortTerm(Keyed[Row], frozen=True):
         return sorted(self.sessions, key=lambda one: (self.sessions[one].expires_at_us, one))
 
 
-class _Draft(KeyedDraft[Row]):
+class _SessionsDraft(KeyedDraft[MessageRow]):
     """A state that changes in place, for one fold."""
 
     __slots__ = ("next_expiry_us", "sessions")
 
-    def __init__(self, state: ShortTerm, place: Place[Row]):
+    def __init__(self, state: ShortTerm, place: Place[MessageRow]):
         super().__init__(state, place)
         self.sessions = state.sessions.mutate()
         self.next_expiry_us = state.next_expiry_us
 
-    def _count(self, row: Row, sign: int) -> None:
+    def _count(self, row: MessageRow, sign: int) -> None:
         super()._count(row, sign)
         known = self.sessions.get(row.session_id, Session())
         size_bytes = known.size_bytes + sign * row.size_bytes
@@ -160,13 +160,13 @@ class DumpedSession(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A session with its messages, oldest first."""
 
     session_id: str
-    rows: tuple[Row, ...] = ()
+    rows: tuple[MessageRow, ...] = ()
     size_bytes: int = 0
     stored_bytes: int = 0
     expires_at_us: int = 0
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class ShortTermDump(msgspec.Struct, frozen=True):
     """The state as sessions, by id."""
 
     living: list[DumpedSession] = []
@@ -202,7 +202,7 @@ def _expired(state: ShortTerm, session_ids: Sequence[str], cause: str) -> Sessio
 # --- the kind
 
 
-class ShortTermKind(KeyedKind[ShortTerm, Row]):
+class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
     """The messages of a user."""
 
     NAME = "short_term"
@@ -210,17 +210,17 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
     NOUN = "message"
     MISSING = "it was never there, deleted or expired"
     UPDATE, DELETE = UpdateMessage, DeleteMessage
-    Dump = Dumped
+    Dump = ShortTermDump
     registry = registry
     initial = ShortTerm()
 
     # --- fold
 
-    def draft(self, state: ShortTerm) -> _Draft:
+    def draft(self, state: ShortTerm) -> _SessionsDraft:
         """Return a copy of a state that changes in place."""
-        return _Draft(state, self.place)
+        return _SessionsDraft(state, self.place)
 
-    def apply(self, draft: _Draft, recorded: Recorded[Event]) -> None:
+    def apply(self, draft: _SessionsDraft, recorded: Recorded[Event]) -> None:
         """Fold one event into a draft: a message renews the time of its session."""
         before_us = draft.next_expiry_us
         super().apply(draft, recorded)
@@ -230,15 +230,15 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
             draft.sessions[event.session_id] = replace(session, expires_at_us=expires_us)
             draft.next_expiry_us = min(before_us or expires_us, expires_us)
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
+    def begun(self, recorded: Recorded[Any], _rows: Living[MessageRow]) -> MessageRow:
         """Return the row of a message."""
-        return new_row(Row, recorded, began=recorded.version)
+        return new_row(MessageRow, recorded, began=recorded.version)
 
-    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+    def changed(self, row: MessageRow, recorded: Recorded[Any]) -> MessageRow:
         """Return a row after an update."""
         return updated_row(row, recorded.data, recorded)
 
-    def place(self, row: Row) -> tuple[str, str]:
+    def place(self, row: MessageRow) -> tuple[str, str]:
         """Return the session and the id."""
         return row.session_id, row.memory_id
 
@@ -250,7 +250,7 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
         left = self.fold(state, tentative([_expired(state, due, "ttl")]))
         return replace(left, evicted=state.evicted)
 
-    def dump(self, state: ShortTerm) -> Dumped:
+    def dump(self, state: ShortTerm) -> ShortTermDump:
         """Return the state as plain sessions."""
         found = [(one, state.session(one)) for one in sorted(state.sessions)]
         living = [
@@ -263,9 +263,9 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
             )
             for one, rows in found
         ]
-        return Dumped(living, state.next_expiry_us, state.evicted)
+        return ShortTermDump(living, state.next_expiry_us, state.evicted)
 
-    def load(self, dumped: Dumped) -> ShortTerm:
+    def load(self, dumped: ShortTermDump) -> ShortTerm:
         """Return the state back."""
         rows = [row for one in dumped.living for row in one.rows]
         sessions = {
@@ -342,12 +342,12 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
         updated = update_of(MessageUpdated, command, row, session_id=row.session_id)
         return [] if updated is None else [updated]
 
-    def deleted(self, row: Row, _state: ShortTerm) -> list[MessageDeleted]:
+    def deleted(self, row: MessageRow, _state: ShortTerm) -> list[MessageDeleted]:
         """Return the event that takes a message away."""
         return [MessageDeleted(memory_id=row.memory_id, session_id=row.session_id)]
 
     def without(
-        self, past: TaintedPast, row: Row, _state: ShortTerm, _limits: Limits
+        self, past: TaintedPast, row: MessageRow, _state: ShortTerm, _limits: Limits
     ) -> list[MessageUpdated] | None:
         """Return the event that makes a message say what others have said of it last."""
         told = [one.data for one in past.cleaned(MessageAdded)]
@@ -377,32 +377,32 @@ class ShortTermKind(KeyedKind[ShortTerm, Row]):
             ),
         )
 
-    def rows(self, state: ShortTerm) -> Iterable[Row]:
+    def rows(self, state: ShortTerm) -> Iterable[MessageRow]:
         """Return the messages of all sessions, by session."""
         return (row for one in sorted(state.sessions) for row in state.session(one))
 
-    def at_hand(self, state: ShortTerm, session_id: str | None) -> Sequence[Row]:
+    def at_hand(self, state: ShortTerm, session_id: str | None) -> Sequence[MessageRow]:
         """Return a session's messages, or those of the sessions that were used last."""
         if session_id is not None:
             return state.session(session_id)
         recent = state.by_expiry()[: -SESSIONS_SEARCHED - 1 : -1]
         return [row for one in recent for row in state.session(one)]
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: MessageRow) -> Sequence[Passage]:
         """Return one passage: the message."""
         return (Passage(kind.label(row.version), b"", row.began),)
 
-    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+    def passage_text(self, row: MessageRow, _label: int, events: Events) -> str:
         """Return the message with its speaker."""
         return spoken(self.content(row, events), row.role)
 
-    def exported(self, state: ShortTerm) -> Iterable[Row]:
+    def exported(self, state: ShortTerm) -> Iterable[MessageRow]:
         """Return the messages by session, those of the session that was used last at the end."""
         sessions = map(state.session, state.sessions)
         ordered = sorted(sessions, key=lambda rows: max(row.version for row in rows))
         return [row for rows in ordered for row in rows]
 
-    def chain(self, row: Row) -> str:
+    def chain(self, row: MessageRow) -> str:
         """Return the session."""
         return row.session_id
 

@@ -16,7 +16,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
 from memory_actors.kinds.kind import (
     Add,
@@ -111,7 +111,7 @@ Event: TypeAlias = (
 # --- state
 
 
-class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
+class DocumentRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     """A document without its value."""
 
     collection: str
@@ -121,21 +121,21 @@ class Row(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False):
     pinned: bool
 
 
-Structured: TypeAlias = Keyed[Row]
+Structured: TypeAlias = Keyed[DocumentRow]
 """The living documents; their groups are the collections."""
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class StructuredDump(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their values' versions."""
 
-    rows: list[Row] = []
+    rows: list[DocumentRow] = []
     pruned: int = 0
 
 
 # --- what it says
 
 
-def value_of(row: Row, events: Events) -> Any:
+def value_of(row: DocumentRow, events: Events) -> Any:
     """Return a document's value, as it was put."""
     return events[row.version].data.value
 
@@ -201,7 +201,7 @@ class RestoreDocuments(Restore, frozen=True, kw_only=True):
 # --- the kind
 
 
-class StructuredKind(KeyedKind[Structured, Row]):
+class StructuredKind(KeyedKind[Structured, DocumentRow]):
     """The documents of a user."""
 
     NAME = "structured"
@@ -210,20 +210,20 @@ class StructuredKind(KeyedKind[Structured, Row]):
     DELETE, RESTORE = DeleteDocument, RestoreDocuments
     DELETED = DocumentDeleted
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
-    Dump = Dumped
+    Dump = StructuredDump
     registry = registry
     initial = Structured()
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], rows: Living[Row]) -> Row:
+    def begun(self, recorded: Recorded[Any], rows: Living[DocumentRow]) -> DocumentRow:
         """Return the row of a document that was put or restored."""
         old = rows.get(recorded.data.memory_id)
         if old is None or isinstance(recorded.data, DocumentRestored):
-            return new_row(Row, recorded)
-        return new_row(Row, recorded, created_at_us=old.created_at_us)
+            return new_row(DocumentRow, recorded)
+        return new_row(DocumentRow, recorded, created_at_us=old.created_at_us)
 
-    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+    def changed(self, row: DocumentRow, recorded: Recorded[Any]) -> DocumentRow:
         """Return a row after an update."""
         event: DocumentUpdated = recorded.data
         row = kept(row, event)
@@ -231,7 +231,7 @@ class StructuredKind(KeyedKind[Structured, Row]):
             return row
         return reworded(row, recorded, digest=event.digest, value_digest=event.value_digest)
 
-    def place(self, row: Row) -> tuple[str, str]:
+    def place(self, row: DocumentRow) -> tuple[str, str]:
         """Return the collection and the key."""
         return row.collection, row.key
 
@@ -272,7 +272,7 @@ class StructuredKind(KeyedKind[Structured, Row]):
         known = [command.used[own_id] for own_id in command.own_ids if own_id in command.used]
         living = self.find(state, put.memory_id)
         for other in [*known, *([living] if living is not None else [])]:
-            ours = isinstance(other, DocumentPut | Row)
+            ours = isinstance(other, DocumentPut | DocumentRow)
             if not ours or (other.collection, other.key) != (put.collection, put.key):
                 refuse_id(command.document.memory_id)
 
@@ -305,11 +305,11 @@ class StructuredKind(KeyedKind[Structured, Row]):
         self.make_room(state, limits, len(back), sum(event.size_bytes for event in back))
         return back
 
-    def _as_it_was(self, life: Life[Row]) -> DocumentRestored:
+    def _as_it_was(self, life: Life[DocumentRow]) -> DocumentRestored:
         return derived(DocumentRestored, life.row, value=value_of(life.row, life.by_version))
 
     def without(
-        self, past: TaintedPast, _row: Row, _state: Structured, _limits: Limits
+        self, past: TaintedPast, _row: DocumentRow, _state: Structured, _limits: Limits
     ) -> list[DocumentRestored] | None:
         """Return the event that makes a document what others have put."""
         events = past.cleaned(DocumentPut, text="value")
@@ -321,24 +321,24 @@ class StructuredKind(KeyedKind[Structured, Row]):
         """Return how many documents each collection has, by name."""
         return {name: len(state.held.groups[name]) for name in sorted(state.held.groups)}
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: DocumentRow) -> Sequence[Passage]:
         """Return one passage: the document."""
         return (Passage(label(row.version), row.digest),)
 
-    def passage_text(self, row: Row, _label: int, events: Events) -> str:
+    def passage_text(self, row: DocumentRow, _label: int, events: Events) -> str:
         """Return the document as it is found."""
         return document_text(row.collection, row.key, value_of(row, events))
 
-    def content(self, row: Row, events: Events) -> str:
+    def content(self, row: DocumentRow, events: Events) -> str:
         """Return the value as JSON."""
         return value_json(value_of(row, events))
 
-    def data(self, row: Row, events: Events) -> dict[str, Any]:
+    def data(self, row: DocumentRow, events: Events) -> dict[str, Any]:
         """Return the value, and where it is."""
         return record_data(Document, row, value=value_of(row, events))
 
 
-def _says_the_same(put: DocumentPut, row: Row) -> bool:
+def _says_the_same(put: DocumentPut, row: DocumentRow) -> bool:
     return (put.value_digest, put.pinned) == (row.value_digest, row.pinned) and same_json(
         put.metadata, row.metadata
     )

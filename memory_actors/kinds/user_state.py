@@ -339,7 +339,7 @@ def fingerprint_of(packed_row: type) -> str:
     return hashlib.sha256(shapes).hexdigest()[:16]
 
 
-SNAPSHOT_FINGERPRINT = fingerprint_of(long_term.Row)
+SNAPSHOT_FINGERPRINT = fingerprint_of(long_term.MemoryRow)
 """Changes with any field of the state, so that a snapshot of another shape is never loaded."""
 
 

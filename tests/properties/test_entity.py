@@ -311,7 +311,7 @@ class EntityMachine(RuleBasedStateMachine):
     def the_graph_equals_a_recount(self) -> None:
         rows = self.state.graph.held.rows.values()
         bounds = {source: dict(by) for source, by in self.state.graph.ended_us.items()}
-        assert self.state.graph == graph.Graph.of(rows, bounds)
+        assert self.state.graph == graph.RelationshipGraph.of(rows, bounds)
         assert set(bounds) <= set(self.state.graph.outgoing)
         for row in rows:
             if row.valid_to_us is not None:

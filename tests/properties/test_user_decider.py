@@ -39,10 +39,10 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import AlertChanged, SetTier
 from memory_actors.kinds.compacting import (
-    AnyCompactionUndone,
     Compress,
     Compressed,
-    UndoAnyCompaction,
+    CompressionUndone,
+    UndoCompression,
 )
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
@@ -305,7 +305,7 @@ class UserMachine(
     def check_satisfied(self, decided: Decided) -> None:
         """To add, to restore or to compress again changes nothing."""
         again = isinstance(decided.command, Add | Restore | Compress)
-        if again and not isinstance(decided.command, UndoAnyCompaction):
+        if again and not isinstance(decided.command, UndoCompression):
             again = self.deciding.enriched(decided.command)
             events = self.deciding.decider.decide(again, decided.after)
             # A copy within the command that was counted is counted again; and to restore a
@@ -326,7 +326,7 @@ class UserMachine(
             elif isinstance(event, SummaryAdded | EpisodeSummaryAdded):
                 ids = set(event.compressed_from_ids)
                 assert not ids <= after.keys(), "it would say again what its originals say"
-            elif isinstance(event, AnyCompactionUndone):
+            elif isinstance(event, CompressionUndone):
                 assert event.memory_id not in after
                 self.check_undone(decided, event.memory_id, version)
 

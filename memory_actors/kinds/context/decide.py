@@ -48,7 +48,7 @@ from memory_actors.kinds.context.sizes import (
     stalest,
     without,
 )
-from memory_actors.kinds.context.state import ContextState, Row, block, blocks, text
+from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks, text
 from memory_actors.kinds.kind import Command, Decide, Life, refuse_id
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
@@ -145,7 +145,7 @@ def _edit(command: EditEntry, state: ContextState, limits: Limits) -> Sequence[E
     return _with_room(command, row.document, events, state, limits, keep=row.memory_id)
 
 
-def _raw_of(row: Row) -> str:
+def _raw_of(row: BlockRow) -> str:
     if row.raw is None:
         raise InvalidInputError(f"entry {row.memory_id!r} is archived: restore it, then edit it")
     return row.raw
@@ -227,7 +227,7 @@ def _stale_part(room: DocumentRoom, document: str, state: ContextState) -> list[
     return [row.memory_id for row in rows[:count]]
 
 
-def _check_inside(rows: Sequence[Row], document: str) -> None:
+def _check_inside(rows: Sequence[BlockRow], document: str) -> None:
     for row in rows:
         if row.document != document:
             raise NotFoundError(
@@ -236,7 +236,7 @@ def _check_inside(rows: Sequence[Row], document: str) -> None:
 
 
 def restore(
-    last: Callable[[str, Past], Life[Row]],
+    last: Callable[[str, Past], Life[BlockRow]],
     command: RestoreEntries,
     state: ContextState,
     limits: Limits,
@@ -322,7 +322,7 @@ def _entries(state: ContextState, memory_ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(_entry(state, one).memory_id for one in dict.fromkeys(memory_ids))
 
 
-def _entry(state: ContextState, memory_id: str) -> Row:
+def _entry(state: ContextState, memory_id: str) -> BlockRow:
     row = block(state, memory_id)
     if row is None or row.heading is not None:
         raise NotFoundError(f"no entry {memory_id!r}: it was never there, or it was removed")

@@ -23,7 +23,7 @@ from memory_actors.kinds.context.events import (
 )
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
-from memory_actors.kinds.context.state import ContextState, Row, block, blocks
+from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks
 from memory_actors.kinds.kind import Life, refuse_id
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tainted import Past
@@ -190,7 +190,7 @@ class DocumentDraft:
         return between(rank, self._ranks[at] if at < len(self._ranks) else None)
 
 
-def _block(row: Row) -> DraftBlock:
+def _block(row: BlockRow) -> DraftBlock:
     return DraftBlock(row.memory_id, row.rank, row.raw or "", row.heading)
 
 
@@ -211,7 +211,7 @@ def _refuse_blank() -> NoReturn:
 
 
 def restored(
-    last: Callable[[str, Past], Life[Row]], command: RestoreEntries, state: ContextState
+    last: Callable[[str, Past], Life[BlockRow]], command: RestoreEntries, state: ContextState
 ) -> list[Event]:
     """Return the events by which entries come back; none for those that are there.
 
@@ -235,7 +235,7 @@ def restored(
     return [event for draft in drafts.values() for event in draft.events] if came else []
 
 
-def _put_back(row: Row, raw: str, draft: DocumentDraft, *, in_state: bool) -> None:
+def _put_back(row: BlockRow, raw: str, draft: DocumentDraft, *, in_state: bool) -> None:
     if row.memory_id in draft:  # a heading that came back with an entry
         return
     if row.section is not None and _is_missing(row, row.section, draft):
@@ -244,7 +244,7 @@ def _put_back(row: Row, raw: str, draft: DocumentDraft, *, in_state: bool) -> No
     draft.put_back(derived(BlockRestored, row, document=draft.document, raw=raw, rank=rank))
 
 
-def _is_missing(row: Row, section: Section, draft: DocumentDraft) -> bool:
+def _is_missing(row: BlockRow, section: Section, draft: DocumentDraft) -> bool:
     """Say whether the heading is gone, and the one before the entry's place is another one."""
     if section.heading_id in draft:
         return False
@@ -252,7 +252,7 @@ def _is_missing(row: Row, section: Section, draft: DocumentDraft) -> bool:
     return not before or before[-1].heading != section.title
 
 
-def _heading(row: Row, section: Section, draft: DocumentDraft) -> BlockRestored:
+def _heading(row: BlockRow, section: Section, draft: DocumentDraft) -> BlockRestored:
     return BlockRestored(
         memory_id=section.heading_id,
         document=draft.document,
@@ -263,7 +263,7 @@ def _heading(row: Row, section: Section, draft: DocumentDraft) -> BlockRestored:
     )
 
 
-def _raw(row: Row, past: Sequence[Recorded[Any]]) -> str:
+def _raw(row: BlockRow, past: Sequence[Recorded[Any]]) -> str:
     if row.raw is not None:
         return row.raw
     (found,) = (recorded for recorded in past if recorded.version == row.version)

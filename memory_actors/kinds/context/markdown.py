@@ -225,16 +225,16 @@ def _unindented(raw: str) -> str:
 # --- blocks
 
 
-class Block(NamedTuple):
+class ParsedBlock(NamedTuple):
     """One block: its exact text, and its title if it is a heading."""
 
     raw: str
     heading: str | None
 
 
-def parse(text: str) -> list[Block]:
+def parse(text: str) -> list[ParsedBlock]:
     """Return the blocks of a text. Joined, their `raw` is the text, to the last byte."""
-    return [Block("".join(lines), _title(lines)) for lines in _grouped(LINES.findall(text))]
+    return [ParsedBlock("".join(lines), _title(lines)) for lines in _grouped(LINES.findall(text))]
 
 
 def entry_raw(text: str) -> str:

@@ -16,7 +16,14 @@ from memory_actors.base.tokens import TokenBudget
 from memory_actors.kinds.context.commands import DocumentRoom
 from memory_actors.kinds.context.events import ArchivedEntry, EntriesArchived, Event, Section
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.context.state import ContextState, Row, blocks, fold, text, under_sections
+from memory_actors.kinds.context.state import (
+    BlockRow,
+    ContextState,
+    blocks,
+    fold,
+    text,
+    under_sections,
+)
 from memory_actors.kinds.kind import tentative
 from memory_actors.kinds.phrasing import text_digest
 
@@ -173,13 +180,13 @@ def archiving(
     return EntriesArchived(document=document, entries=tuple(entries), cause=cause)
 
 
-def _section(row: Row) -> Section:
+def _section(row: BlockRow) -> Section:
     return Section(row.memory_id, row.heading or "", row.raw or "", row.rank)
 
 
 def stalest(
     state: ContextState, document: str, read_at_us: Mapping[str, int], new: Collection[str] = ()
-) -> list[Row]:
+) -> list[BlockRow]:
     """Return the entries that may be archived, the least recently used first; new ones last."""
     rows = [row for row in blocks(state, document) if row.heading is None and not row.pinned]
     return sorted(
@@ -193,7 +200,7 @@ def stalest(
 
 
 def fewest(
-    state: ContextState, document: str, rows: Sequence[Row], enough: Callable[[str], bool]
+    state: ContextState, document: str, rows: Sequence[BlockRow], enough: Callable[[str], bool]
 ) -> int | None:
     """Return how many of these entries, from the first, must go until a text is small enough.
 
@@ -205,7 +212,7 @@ def fewest(
     return found if found <= len(rows) else None
 
 
-def without(state: ContextState, document: str, rows: Sequence[Row]) -> str:
+def without(state: ContextState, document: str, rows: Sequence[BlockRow]) -> str:
     """Return the text of a document without some of its entries."""
     gone = {row.memory_id for row in rows}
     return text(row for row in blocks(state, document) if row.memory_id not in gone)

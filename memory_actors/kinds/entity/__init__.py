@@ -37,7 +37,7 @@ from memory_actors.kinds.entity.events import (
     RelationshipRestored,
     registry,
 )
-from memory_actors.kinds.entity.graph import Graph, RelationshipRow, touching
+from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, touching
 from memory_actors.kinds.entity.relationships import (
     DeleteRelationship,
     EndRelationship,
@@ -47,8 +47,8 @@ from memory_actors.kinds.entity.relationships import (
 )
 from memory_actors.kinds.entity.room import NAME, Room, make_room
 from memory_actors.kinds.entity.state import (
-    Dumped,
     Entities,
+    EntityDump,
     EntityRow,
     as_it_was,
     fact_in,
@@ -72,7 +72,7 @@ from memory_actors.kinds.kind import (
     version_of,
 )
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
-from memory_actors.kinds.rows import Held, derived, record_data
+from memory_actors.kinds.rows import HeldRows, derived, record_data
 from memory_actors.kinds.tainted import TaintedPast
 
 Row: TypeAlias = EntityRow | RelationshipRow
@@ -86,7 +86,7 @@ class EntityKind(BaseKind[Entities, Row]):
     NOUN = "entity or relationship"
     MISSING = "it was never there, or it was deleted"
     UPDATE, DELETE, RESTORE = UpdateEntity, DeleteEntity, RestoreEntities
-    Dump = Dumped
+    Dump = EntityDump
     registry = registry
     initial = Entities()
 
@@ -96,18 +96,18 @@ class EntityKind(BaseKind[Entities, Row]):
         """Fold events into the state."""
         return fold(state, events)
 
-    def dump(self, state: Entities) -> Dumped:
+    def dump(self, state: Entities) -> EntityDump:
         """Return the state as plain rows."""
         graph = state.graph
         ended_us = {
             source: dict(sorted(by.items())) for source, by in sorted(graph.ended_us.items())
         }
-        return Dumped(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
+        return EntityDump(state.held.in_order(), graph.held.in_order(), state.pruned, ended_us)
 
-    def load(self, dumped: Dumped) -> Entities:
+    def load(self, dumped: EntityDump) -> Entities:
         """Return the state back."""
-        graph = Graph.of(dumped.relationships, dumped.ended_us)
-        return Entities(Held.of(dumped.entities, place), graph, dumped.pruned)
+        graph = RelationshipGraph.of(dumped.relationships, dumped.ended_us)
+        return Entities(HeldRows.of(dumped.entities, place), graph, dumped.pruned)
 
     # --- decide
 

@@ -29,13 +29,21 @@ from memory_actors.kinds.entity.state import (
     EntityRow,
     named,
 )
-from memory_actors.kinds.kind import PASSAGES_MAX, Add, Command, Delete, Restore, Update, refuse_id
+from memory_actors.kinds.kind import (
+    EVENT_PASSAGES_MAX,
+    Add,
+    Command,
+    Delete,
+    Restore,
+    Update,
+    refuse_id,
+)
 from memory_actors.kinds.phrasing import observation_text, text_digest
 from memory_actors.kinds.rows import update_of
 
 OBSERVATIONS_MAX = 1_000  # of an entity: a restore tells them in one event, beside the name
 OBSERVATIONS_BYTES_MAX = 8 * MIB  # of an entity, for the same reason: an event has at most 16 MB
-assert OBSERVATIONS_MAX < PASSAGES_MAX
+assert OBSERVATIONS_MAX < EVENT_PASSAGES_MAX
 
 # --- commands
 

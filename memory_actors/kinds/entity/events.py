@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from memory_actors.base.records import Origin
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
 registry = KindRegistry()

@@ -25,7 +25,13 @@ from memory_actors.kinds.entity.events import (
     RelationshipRestored,
     RelationshipUpdated,
 )
-from memory_actors.kinds.entity.graph import Graph, RelationshipRow, alike, relation_key, valid_at
+from memory_actors.kinds.entity.graph import (
+    RelationshipGraph,
+    RelationshipRow,
+    alike,
+    relation_key,
+    valid_at,
+)
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
 from memory_actors.kinds.entity.state import Entities, EntityRow, tentatively
 from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id
@@ -110,7 +116,7 @@ def _check_id(command: Relate, state: Entities) -> None:
             refuse_id(new.memory_id)
 
 
-def _said_before(command: Relate, graph: Graph) -> bool:
+def _said_before(command: Relate, graph: RelationshipGraph) -> bool:
     """Say whether the id was used for this before, though it is not true now or was deleted."""
     new = command.relationship
     row = graph.held.rows.get(new.memory_id)
@@ -123,7 +129,7 @@ def _key(it: RelationshipAdded | RelationshipRow) -> tuple[str, str, str]:
     return it.source_id, relation_key(it.relation), it.target_id
 
 
-def known_as(new: RelationshipAdded, graph: Graph) -> RelationshipRow | None:
+def known_as(new: RelationshipAdded, graph: RelationshipGraph) -> RelationshipRow | None:
     """Return the relationship that says the same and is true when the new one begins.
 
     After it was said: the one that says it now, whatever its id.
@@ -141,7 +147,7 @@ def known_as(new: RelationshipAdded, graph: Graph) -> RelationshipRow | None:
     return same[0] if same else None
 
 
-def placed(added: A, graph: Graph) -> A:
+def placed(added: A, graph: RelationshipGraph) -> A:
     """Return a relationship among those that it contradicts: who ends whom, and when."""
     target_id = None if added.exclusive else added.target_id
     rivals = alike(graph, added.source_id, added.relation, target_id, added.valid_from_us)
@@ -207,7 +213,9 @@ def _with_fact(
     )
 
 
-def _endings(new: RelationshipAdded, row: RelationshipRow, graph: Graph) -> list[RelationshipEnded]:
+def _endings(
+    new: RelationshipAdded, row: RelationshipRow, graph: RelationshipGraph
+) -> list[RelationshipEnded]:
     """Return the endings that follow from stating a known relationship again."""
     endings = []
     if new.valid_to_us is not None and _ends_after(row, new.valid_to_us):

@@ -28,9 +28,9 @@ from memory_actors.kinds.entity.events import (
     RelationshipRestored,
     RelationshipUpdated,
 )
-from memory_actors.kinds.entity.graph import Graph, RelationshipRow, name_key
+from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, name_key
 from memory_actors.kinds.kind import Events, Life, R, Row, index_of, label, tentative, version_of
-from memory_actors.kinds.rows import Draft, Held, derived, kept, new_row
+from memory_actors.kinds.rows import Draft, HeldRows, derived, kept, new_row
 
 # --- state
 
@@ -62,9 +62,9 @@ class EntityRow(Row, frozen=True, kw_only=True, array_like=True, gc=False):
 class Entities(msgspec.Struct, frozen=True):
     """The living entities with their relationships, and how many of both were pruned so far."""
 
-    held: Held[EntityRow] = Held()
+    held: HeldRows[EntityRow] = HeldRows()
     """Its groups are the names; the keys there are types."""
-    graph: Graph = Graph()
+    graph: RelationshipGraph = RelationshipGraph()
     pruned: int = 0
 
     def find(self, memory_id: str) -> EntityRow | RelationshipRow | None:
@@ -92,7 +92,7 @@ def place(row: EntityRow) -> tuple[str, str]:
 
 def fold(state: Entities, events: Iterable[Recorded[Event]]) -> Entities:
     """Fold many events into the state."""
-    draft = _Draft(state)
+    draft = _EntitiesDraft(state)
     for recorded in events:
         draft.apply(recorded)
     return Entities(draft.held.finish(), draft.graph.finish(), draft.pruned)
@@ -103,7 +103,7 @@ def tentatively(state: Entities, events: Iterable[Event]) -> Entities:
     return fold(state, tentative(events))
 
 
-class _Draft:
+class _EntitiesDraft:
     """A state that changes in place."""
 
     __slots__ = ("graph", "held", "pruned")
@@ -187,7 +187,7 @@ def _related(row: RelationshipRow, recorded: Recorded[Any]) -> RelationshipRow:
 # --- snapshot
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class EntityDump(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their names' and texts' versions."""
 
     entities: list[EntityRow] = []

@@ -42,9 +42,9 @@ from memory_actors.kinds.episodic.events import (
 )
 from memory_actors.kinds.episodic.returning import cleaned, returning, without_words
 from memory_actors.kinds.episodic.state import (
-    Dumped,
+    EpisodeRow,
     Episodic,
-    Row,
+    EpisodicDump,
     Text,
     begun,
     changed,
@@ -128,11 +128,11 @@ class CompressEpisodes(compacting.Compress, frozen=True, kw_only=True):
     summary: EpisodesCompressed
 
 
-class UndoEpisodeCompaction(compacting.UndoAnyCompaction, frozen=True, kw_only=True):
+class UndoEpisodeCompaction(compacting.UndoCompression, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 
-class AddEpisodeSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
+class AddEpisodeSummary(compacting.PutSummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: EpisodeSummaryAdded
@@ -141,12 +141,12 @@ class AddEpisodeSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
 # --- the kind
 
 
-class _Draft(CompactedDraft[Row]):
+class _AgentsDraft(CompactedDraft[EpisodeRow]):
     """A state that changes in place, for one fold: it knows the fullest agent."""
 
     __slots__ = ("agents_by_count", "fullest")
 
-    def __init__(self, state: Episodic, place: Place[Row]):
+    def __init__(self, state: Episodic, place: Place[EpisodeRow]):
         super().__init__(state, place)
         self.agents_by_count = state.agents_by_count.mutate()
         self.fullest = state.fullest
@@ -178,7 +178,7 @@ class _Draft(CompactedDraft[Row]):
         return (*super().fields(), self.agents_by_count.finish(), self.fullest)
 
 
-class EpisodicKind(CompactedBase[Episodic, Row]):
+class EpisodicKind(CompactedBase[Episodic, EpisodeRow]):
     """The episodes of a user, by agent."""
 
     NAME = "episodic"
@@ -196,25 +196,25 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
     SUMMARIES = (EpisodesCompressed, EpisodeSummaryAdded)
     BOUNDS = Bounds("episodes", "episodes", "episodic_bytes")
     """The number is that of each agent."""
-    Dump = Dumped
+    Dump = EpisodicDump
     registry = registry
     initial = Episodic()
 
     # --- fold
 
-    def draft(self, state: Episodic) -> _Draft:
+    def draft(self, state: Episodic) -> _AgentsDraft:
         """Return a copy of a state that changes in place."""
-        return _Draft(state, self.place)
+        return _AgentsDraft(state, self.place)
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
+    def begun(self, recorded: Recorded[Any], _rows: Living[EpisodeRow]) -> EpisodeRow:
         """Return the row of an episode, or of a summary of some."""
         return begun(recorded)
 
-    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+    def changed(self, row: EpisodeRow, recorded: Recorded[Any]) -> EpisodeRow:
         """Return a row after an event about it."""
         return changed(row, recorded)
 
-    def place(self, row: Row) -> tuple[str, str]:
+    def place(self, row: EpisodeRow) -> tuple[str, str]:
         """Return the agent and the id."""
         return row.agent_id, row.memory_id
 
@@ -291,7 +291,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         self.make_room(state, limits, 0, command.end.size_bytes)
         return [command.end]
 
-    def _running(self, state: Episodic, memory_id: str) -> Row:
+    def _running(self, state: Episodic, memory_id: str) -> EpisodeRow:
         row = self.living(state, memory_id)
         if not row.running:
             raise InvalidInputError(
@@ -350,7 +350,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         coming: Sequence[Any],
         state: Episodic,
         limits: Limits,
-        instead_of: Sequence[Row] = (),
+        instead_of: Sequence[EpisodeRow] = (),
     ) -> None:
         """Refuse what does not fit as a whole in the place of others.
 
@@ -379,7 +379,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
 
     # --- compaction
 
-    def compressible(self, row: Row) -> bool:
+    def compressible(self, row: EpisodeRow) -> bool:
         """Say whether an episode may be compressed; how old it is is for others to see."""
         return not row.running and super().compressible(row)
 
@@ -388,7 +388,9 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         agent_id: str = one.agent_id
         return agent_id
 
-    def compressed(self, rows: Sequence[Row], fields: Mapping[str, Any]) -> EpisodesCompressed:
+    def compressed(
+        self, rows: Sequence[EpisodeRow], fields: Mapping[str, Any]
+    ) -> EpisodesCompressed:
         """Return the event that puts a summary with these fields in the place of episodes."""
         failed = all(row.status == "failed" for row in rows)
         return EpisodesCompressed(**fields, agent_id=rows[0].agent_id, failed=failed)
@@ -397,11 +399,11 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         """Say whether an event has a text of one episode, and lets no other one go."""
         return isinstance(event, TextEvent) and not getattr(event, "evicted_ids", ())
 
-    def text_of(self, row: Row) -> Text:
+    def text_of(self, row: EpisodeRow) -> Text:
         """Return the goal."""
         return row.goal
 
-    def told(self, row: Row, events: Events) -> str:
+    def told(self, row: EpisodeRow, events: Events) -> str:
         """Return an episode as a summariser reads it: as people do, within a limit.
 
         A longer episode leaves out steps: the older ones first, those with an error last.
@@ -419,13 +421,13 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
 
     # --- the way back, and purges
 
-    def back(self, life: Life[Row], limits: Limits) -> tuple[Row, list[Any]]:
+    def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[Any]]:
         """Return the last row of an episode, and the events by which it comes back."""
         row, events = returning(life, limits.episode_steps)
         return row, [*events]
 
     def without(
-        self, past: TaintedPast, row: Row, _state: Episodic, limits: Limits
+        self, past: TaintedPast, row: EpisodeRow, _state: Episodic, limits: Limits
     ) -> list[Event] | None:
         """Return the events that leave an episode what others have said of it."""
         events = self.returning(past, limits)
@@ -448,15 +450,15 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         count = state.fullest if agent_id is None else len(state.held.groups.get(agent_id, ()))
         return replace(episodes, used=count), size_bytes
 
-    def chain(self, row: Row) -> str | None:
+    def chain(self, row: EpisodeRow) -> str | None:
         """Return the episode: its steps help to find each other. A summary stands alone."""
         return None if row.original_count else row.memory_id
 
-    def texts(self, row: Row) -> list[Text]:
+    def texts(self, row: EpisodeRow) -> list[Text]:
         """Return the texts of an episode: the goal, the steps that are kept, the result."""
         return [row.goal, *row.steps, *([row.result] if row.result is not None else [])]
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: EpisodeRow) -> Sequence[Passage]:
         """Return one passage for each text; of a summary, its parts."""
         if row.original_count:
             return self.summary_passages(row)
@@ -464,7 +466,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         first = Passage(goal.label, goal.digest, place=0)  # however late it was reworded
         return [first, *(Passage(text.label, text.digest, text.label) for text in others)]
 
-    def passage_text(self, row: Row, passage_label: int, events: Events) -> str:
+    def passage_text(self, row: EpisodeRow, passage_label: int, events: Events) -> str:
         """Return a goal, a step or a result as it is found, or a part of a summary."""
         if row.original_count:
             return self.summary_text(row, passage_label, events)
@@ -475,17 +477,17 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
             return event.result or ""
         return goal_of(event)
 
-    def sources(self, row: Row) -> Sequence[int]:
+    def sources(self, row: EpisodeRow) -> Sequence[int]:
         """Return the versions of the events that have its texts."""
         return [version_of(text.label) for text in self.texts(row)]
 
-    def content(self, row: Row, events: Events) -> str:
+    def content(self, row: EpisodeRow, events: Events) -> str:
         """Return an episode as people read it: the goal, the numbered steps, the result."""
         if row.original_count:
             return super().content(row, events)
         return "\n".join(self._lines(row, events))
 
-    def _lines(self, row: Row, events: Events) -> Iterator[str]:
+    def _lines(self, row: EpisodeRow, events: Events) -> Iterator[str]:
         yield f"Goal: {self.passage_text(row, row.goal.label, events)}"
         next_number = 1
         for step in row.steps:
@@ -496,13 +498,13 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         if not row.running:
             yield self._result_line(row, events)
 
-    def _result_line(self, row: Row, events: Events) -> str:
+    def _result_line(self, row: EpisodeRow, events: Events) -> str:
         if row.result is None:
             return f"Result: {row.status}"
         heading = "Result (failed)" if row.status == "failed" else "Result"
         return f"{heading}: {self.passage_text(row, row.result.label, events)}"
 
-    def data(self, row: Row, events: Events) -> dict[str, Any]:
+    def data(self, row: EpisodeRow, events: Events) -> dict[str, Any]:
         """Return an episode as JSON; its evicted steps in the order they left, as far as known.
 
         A summary is an episode without steps, and says what it was made of besides.
@@ -516,7 +518,7 @@ class EpisodicKind(CompactedBase[Episodic, Row]):
         return made_of | said
 
 
-def _order_of_leaving(row: Row) -> tuple[int, int, int]:
+def _order_of_leaving(row: EpisodeRow) -> tuple[int, int, int]:
     return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
 
 

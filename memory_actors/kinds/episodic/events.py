@@ -12,7 +12,7 @@ import msgspec
 
 from memory_actors.base.records import Origin, Step
 from memory_actors.kinds import compacting
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 from memory_actors.kinds.phrasing import text_digest
 
@@ -127,7 +127,7 @@ class EpisodesCompressed(
 
 @registry.about("episodic.summary_added", Effect.ADDED)
 class EpisodeSummaryAdded(
-    compacting.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no episode went for it."""
 
@@ -136,7 +136,7 @@ class EpisodeSummaryAdded(
 
 
 @registry.about("episodic.compaction_undone", Effect.UNDONE)
-class EpisodeCompactionUndone(compacting.AnyCompactionUndone, frozen=True, kw_only=True):
+class EpisodeCompactionUndone(compacting.CompressionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 

@@ -25,13 +25,13 @@ from memory_actors.kinds.episodic.events import (
     SummaryEvent,
     goal_of,
 )
-from memory_actors.kinds.episodic.state import Row, leaving, markers, without_steps
+from memory_actors.kinds.episodic.state import EpisodeRow, leaving, markers, without_steps
 from memory_actors.kinds.kind import Life, version_of
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tainted import TaintedPast
 
 
-def returning(life: Life[Row], steps_max: int) -> tuple[Row, list[RowEvent]]:
+def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[RowEvent]]:
     """Return the last row of an episode, and the events that make it again.
 
     It has no more steps than it may keep now. The events are its goal, its steps and its end; each

@@ -54,7 +54,7 @@ class StepRow(Text, frozen=True, kw_only=True, array_like=True, gc=False):
     snippet: str
 
 
-class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
+class EpisodeRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """An episode without its texts. Its sizes are those of the texts it still has.
 
     A summary is an episode that has ended, without steps; its goal is its whole text.
@@ -87,16 +87,16 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
         return len(self.steps) + self.steps_evicted + 1
 
 
-def begun(recorded: Recorded[Any]) -> Row:
+def begun(recorded: Recorded[Any]) -> EpisodeRow:
     """Return the row that an episode, or a summary of some, begins with or comes back with."""
     event: EpisodeStarted | SummaryEvent = recorded.data
     if isinstance(event, EpisodeStarted):
-        return new_row(Row, recorded, status="running", goal=_text(recorded))
+        return new_row(EpisodeRow, recorded, status="running", goal=_text(recorded))
     status = "failed" if event.failed else "done"
-    return summary_row(Row, recorded, session_id=None, status=status, goal=_text(recorded))
+    return summary_row(EpisodeRow, recorded, session_id=None, status=status, goal=_text(recorded))
 
 
-def changed(row: Row, recorded: Recorded[Any]) -> Row:
+def changed(row: EpisodeRow, recorded: Recorded[Any]) -> EpisodeRow:
     """Return a row after an event about it."""
     event: StepAdded | EpisodeFinished | EpisodeUpdated = recorded.data
     if isinstance(event, StepAdded):
@@ -117,7 +117,7 @@ def _text(recorded: Recorded[Any]) -> Text:
     )
 
 
-def _with_step(row: Row, event: StepAdded, recorded: Recorded[RowEvent]) -> Row:
+def _with_step(row: EpisodeRow, event: StepAdded, recorded: Recorded[RowEvent]) -> EpisodeRow:
     step = derived(
         StepRow,
         _text(recorded),
@@ -129,7 +129,7 @@ def _with_step(row: Row, event: StepAdded, recorded: Recorded[RowEvent]) -> Row:
     return _with_text(row, None, step, steps=(*row.steps, step))
 
 
-def without_steps(row: Row, evicted: tuple[StepMarker, ...]) -> Row:
+def without_steps(row: EpisodeRow, evicted: tuple[StepMarker, ...]) -> EpisodeRow:
     """Return a row without some of its steps, which leave their markers."""
     if not evicted:
         return row
@@ -146,7 +146,7 @@ def without_steps(row: Row, evicted: tuple[StepMarker, ...]) -> Row:
     )
 
 
-def _finished(row: Row, event: EpisodeFinished, recorded: Recorded[RowEvent]) -> Row:
+def _finished(row: EpisodeRow, event: EpisodeFinished, recorded: Recorded[RowEvent]) -> EpisodeRow:
     status: Status = "failed" if event.failed else "done"
     if event.result is None:
         return replace(row, status=status)
@@ -154,7 +154,7 @@ def _finished(row: Row, event: EpisodeFinished, recorded: Recorded[RowEvent]) ->
     return _with_text(row, None, result, status=status, result=result)
 
 
-def _updated(row: Row, event: EpisodeUpdated, recorded: Recorded[RowEvent]) -> Row:
+def _updated(row: EpisodeRow, event: EpisodeUpdated, recorded: Recorded[RowEvent]) -> EpisodeRow:
     row = kept(row, event)
     if event.content is None:
         return row
@@ -162,7 +162,7 @@ def _updated(row: Row, event: EpisodeUpdated, recorded: Recorded[RowEvent]) -> R
     return _with_text(row, row.goal, goal, version=recorded.version, goal=goal)
 
 
-def _with_text(row: Row, old: Text | None, new: Text, **fields: Any) -> Row:
+def _with_text(row: EpisodeRow, old: Text | None, new: Text, **fields: Any) -> EpisodeRow:
     """Return a row with other fields, and the sizes of a `new` text in the place of the old."""
     return _resized(
         row,
@@ -172,7 +172,7 @@ def _with_text(row: Row, old: Text | None, new: Text, **fields: Any) -> Row:
     )
 
 
-def _resized(row: Row, **fields: Any) -> Row:
+def _resized(row: EpisodeRow, **fields: Any) -> EpisodeRow:
     """Return a row with other texts, and whether one of them is stored compressed."""
     changed = replace(row, **fields)
     ends = (changed.goal,) if changed.result is None else (changed.goal, changed.result)
@@ -203,7 +203,7 @@ def markers(steps: Sequence[StepRow]) -> tuple[StepMarker, ...]:
 # --- all of a user's episodes
 
 
-class Episodic(Compacted[Row], frozen=True):
+class Episodic(Compacted[EpisodeRow], frozen=True):
     """The living episodes, whose they are (the groups), and how many left so far."""
 
     agents_by_count: Map[int, int] = Map()
@@ -212,9 +212,9 @@ class Episodic(Compacted[Row], frozen=True):
     """Episodes of the agent that has the most."""
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class EpisodicDump(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their goals' versions."""
 
-    rows: list[Row] = []
+    rows: list[EpisodeRow] = []
     evicted: int = 0
     pruned: int = 0

@@ -70,10 +70,10 @@ from memory_actors.kinds.long_term.events import (
 )
 from memory_actors.kinds.long_term.state import (
     ROWS,
-    Dumped,
     Identity,
     LongTerm,
-    Row,
+    LongTermDump,
+    MemoryRow,
     age,
     changed,
     identity,
@@ -81,7 +81,7 @@ from memory_actors.kinds.long_term.state import (
 )
 from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import Held, derived, new_row
+from memory_actors.kinds.rows import HeldRows, derived, new_row
 from memory_actors.kinds.tainted import TaintedPast
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded
@@ -103,7 +103,7 @@ class AddMemories(Add, frozen=True, kw_only=True):
     """The sources of the living memories, without those of which nobody said any."""
 
 
-class AddSummary(compacting.AddAnySummary, frozen=True, kw_only=True):
+class AddSummary(compacting.PutSummary, frozen=True, kw_only=True):
     """Add a summary as another store has made it."""
 
     summary: SummaryAdded
@@ -132,7 +132,7 @@ class CompressMemories(compacting.Compress, frozen=True, kw_only=True):
     summary: MemoriesCompressed
 
 
-class UndoCompaction(compacting.UndoAnyCompaction, frozen=True, kw_only=True):
+class UndoCompaction(compacting.UndoCompression, frozen=True, kw_only=True):
     """Take a summary away and bring back its originals."""
 
 
@@ -189,11 +189,13 @@ def duplicate_of(
     return before.memory_id if before is not None and _stands_for(before, memory) else None
 
 
-def _stands_for(known: Row | MemoryAdded, memory: MemoryAdded) -> bool:
+def _stands_for(known: MemoryRow | MemoryAdded, memory: MemoryAdded) -> bool:
     return identity(known) == identity(memory) and (known.pinned or not memory.pinned)
 
 
-def is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: LongTerm) -> bool:
+def is_true_anew(
+    command: AddMemories, memory: MemoryAdded, row: MemoryRow, state: LongTerm
+) -> bool:
     """Say whether a memory says again what a newer one has spoken against, and may do so.
 
     Repeating an older claim adds nothing; a less trusted source may not override a more trusted
@@ -209,7 +211,7 @@ def is_true_anew(command: AddMemories, memory: MemoryAdded, row: Row, state: Lon
 # --- the kind
 
 
-class LongTermKind(CompactedBase[LongTerm, Row]):
+class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     """The facts of a user."""
 
     NAME = "long_term"
@@ -223,35 +225,35 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
     UPDATED = MemoryUpdated
     SUMMARIES = (MemoriesCompressed, SummaryAdded)
     BOUNDS = Bounds("memories", "long_term_memories", "long_term_bytes")
-    Dump = Dumped
+    Dump = LongTermDump
     registry = registry
     initial = LongTerm()
 
     # --- fold
 
-    def begun(self, recorded: Recorded[Any], _rows: Living[Row]) -> Row:
+    def begun(self, recorded: Recorded[Any], _rows: Living[MemoryRow]) -> MemoryRow:
         """Return the row of a memory, or of a summary."""
         event, began = recorded.data, recorded.version
         if isinstance(event, Summary):
-            return summary_row(Row, recorded, session_id=None, role=None, began=began)
+            return summary_row(MemoryRow, recorded, session_id=None, role=None, began=began)
         parts = cut.digests(event.content, event.role)
-        return new_row(Row, recorded, began=began, digests=parts)
+        return new_row(MemoryRow, recorded, began=began, digests=parts)
 
-    def changed(self, row: Row, recorded: Recorded[Any]) -> Row:
+    def changed(self, row: MemoryRow, recorded: Recorded[Any]) -> MemoryRow:
         """Return a row after an event about it alone."""
         return changed(row, recorded)
 
-    def dump(self, state: LongTerm) -> Dumped:
+    def dump(self, state: LongTerm) -> LongTermDump:
         """Return the state as plain data."""
         held, sums = state.held, state.summaries
         told = {"summaries": tuple(sorted(sums.ids)), "pruned": state.pruned}
-        return derived(Dumped, held, sums, rows=state.rows.packed(), **told)
+        return derived(LongTermDump, held, sums, rows=state.rows.packed(), **told)
 
-    def load(self, dumped: Dumped) -> LongTerm:
+    def load(self, dumped: LongTermDump) -> LongTerm:
         """Return the state back."""
         rows = PackedRows.unpacked(ROWS, dumped.rows)
         summaries = derived(Summaries, dumped, ids=Map(dict.fromkeys(dumped.summaries)))
-        held = derived(Held, dumped, rows=rows)
+        held = derived(HeldRows, dumped, rows=rows)
         return LongTerm(held=held, pruned=dumped.pruned, summaries=summaries)
 
     def in_one_piece(self, state: LongTerm) -> LongTerm:
@@ -302,7 +304,9 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
 
     # --- compaction
 
-    def compressed(self, _rows: Sequence[Row], fields: Mapping[str, Any]) -> MemoriesCompressed:
+    def compressed(
+        self, _rows: Sequence[MemoryRow], fields: Mapping[str, Any]
+    ) -> MemoriesCompressed:
         """Return the event that puts a summary with these fields in the place of memories."""
         return MemoriesCompressed(**fields)
 
@@ -324,7 +328,7 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
             and newest.memory_id in gone
         ]
 
-    def told(self, row: Row, events: Events) -> str:
+    def told(self, row: MemoryRow, events: Events) -> str:
         """Return a memory as a summariser reads it: with its speaker."""
         return spoken(self.content(row, events), row.role)
 
@@ -332,18 +336,18 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
         """Say whether an event has the text of one memory, and is about nothing else."""
         return isinstance(event, MemoryAdded | MemoryUpdated)
 
-    def text_of(self, row: Row) -> Row:
+    def text_of(self, row: MemoryRow) -> MemoryRow:
         """Return the row: it has one text."""
         return row
 
     # --- the way back, and purges
 
-    def back(self, life: Life[Row], _limits: Limits) -> tuple[Row, list[Any]]:
+    def back(self, life: Life[MemoryRow], _limits: Limits) -> tuple[MemoryRow, list[Any]]:
         """Return the last row of a memory, and the event by which it comes back."""
         return life.row, [_as_it_was(life)]
 
     def without(
-        self, past: TaintedPast, row: Row, _state: LongTerm, _limits: Limits
+        self, past: TaintedPast, row: MemoryRow, _state: LongTerm, _limits: Limits
     ) -> list[MemoryUpdated] | None:
         """Return the event that makes a memory say what others have said of it last."""
         then = self._left(past)
@@ -371,24 +375,24 @@ class LongTermKind(CompactedBase[LongTerm, Row]):
         """Return the memory that the state takes: its rows are packed."""
         return state.rows.size_bytes
 
-    def chain(self, row: Row) -> str | None:
+    def chain(self, row: MemoryRow) -> str | None:
         """Return the session."""
         return row.session_id
 
-    def passages(self, row: Row) -> Sequence[Passage]:
+    def passages(self, row: MemoryRow) -> Sequence[Passage]:
         """Return one passage, the memory; of a summary or a long text, its parts."""
         if row.original_count:
             return self.summary_passages(row)
         digests = row.digests or (row.digest,)
         return [Passage(label(row.version, n), one, row.began) for n, one in enumerate(digests)]
 
-    def passage_text(self, row: Row, passage_label: int, events: Events) -> str:
+    def passage_text(self, row: MemoryRow, passage_label: int, events: Events) -> str:
         """Return the memory with its speaker; of a summary or a long text, the part."""
         if row.original_count:
             return self.summary_text(row, passage_label, events)
         return cut.passages(self.content(row, events), row.role)[index_of(passage_label)]
 
-    def data(self, row: Row, events: Events) -> Any:
+    def data(self, row: MemoryRow, events: Events) -> Any:
         """Return the data of a summary; None for other memories."""
         return self.summary_data(row, events) if row.original_count else None
 
@@ -438,7 +442,7 @@ def _is_known(
     return known is not None
 
 
-def _is_as_compared(pair: Pair, rows: Mapping[str, Row]) -> bool:
+def _is_as_compared(pair: Pair, rows: Mapping[str, MemoryRow]) -> bool:
     """Say whether both are as they were compared, and it is not known yet."""
     older, newer = rows.get(pair.memory_id), rows.get(pair.superseded_by_id)
     if older is None or newer is None or older.settled or age(older) >= age(newer):
@@ -448,7 +452,7 @@ def _is_as_compared(pair: Pair, rows: Mapping[str, Row]) -> bool:
     return same and (newer.memory_id, newer.digest) not in marks
 
 
-def _as_it_was(life: Life[Row]) -> Restored:
+def _as_it_was(life: Life[MemoryRow]) -> Restored:
     """Return the event by which a memory comes back, or a summary."""
     row, began = life.row, life.events[0].data
     if isinstance(began, Summary):

@@ -6,7 +6,7 @@ import msgspec
 
 from memory_actors.base.records import Origin
 from memory_actors.kinds import compacting
-from memory_actors.kinds.events import Effect, KindRegistry
+from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
 registry = KindRegistry()
@@ -140,16 +140,14 @@ class MemoriesCompressed(
 
 
 @registry.about("long_term.summary_added", Effect.ADDED)
-class SummaryAdded(
-    compacting.AnySummaryAdded, frozen=True, kw_only=True, omit_defaults=True, gc=False
-):
+class SummaryAdded(compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A summary came back, or from another store; no memory went for it."""
 
     agent_id: str | None = None
 
 
 @registry.about("long_term.compaction_undone", Effect.UNDONE)
-class CompactionUndone(compacting.AnyCompactionUndone, frozen=True, kw_only=True):
+class CompactionUndone(compacting.CompressionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 

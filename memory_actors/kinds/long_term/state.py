@@ -27,7 +27,7 @@ from memory_actors.kinds.long_term.events import (
     Superseded,
 )
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
-from memory_actors.kinds.rows import Held, updated_row
+from memory_actors.kinds.rows import HeldRows, updated_row
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
@@ -54,7 +54,7 @@ def duplicate_key(one: Any) -> int:
 # --- state
 
 
-class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
+class MemoryRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """A memory without its text."""
 
     digest: bytes
@@ -73,30 +73,30 @@ class Row(Compactable, frozen=True, kw_only=True, array_like=True, gc=False):
     """True if it was said to hold all the same."""
 
 
-def _key(row: Row) -> int:
+def _key(row: MemoryRow) -> int:
     return NO_KEY if row.original_count else duplicate_key(row)
 
 
-ROWS = Form(Row, _key)
+ROWS = Form(MemoryRow, _key)
 
 
-class LongTerm(Compacted[Row], frozen=True):
+class LongTerm(Compacted[MemoryRow], frozen=True):
     """The living memories, and how many were pruned so far."""
 
-    held: Held[Row] = Held(PackedRows(ROWS))
+    held: HeldRows[MemoryRow] = HeldRows(PackedRows(ROWS))
 
     def named(self, one: Any) -> list[str]:
         """Return the memories that may say the same as a row, or a `MemoryAdded`, by their ids."""
         return self.rows.with_key(duplicate_key(one))
 
     @property
-    def rows(self) -> PackedRows[Row]:
+    def rows(self) -> PackedRows[MemoryRow]:
         """The rows by id."""
         assert isinstance(self.held.rows, PackedRows)
         return self.held.rows
 
 
-def changed(row: Row, recorded: Recorded[Any]) -> Row:
+def changed(row: MemoryRow, recorded: Recorded[Any]) -> MemoryRow:
     """Return a row after an event about it alone."""
     event = recorded.data
     if isinstance(event, MemoryUpdated):
@@ -121,7 +121,7 @@ def changed(row: Row, recorded: Recorded[Any]) -> Row:
 # --- snapshot
 
 
-class Dumped(msgspec.Struct, frozen=True):
+class LongTermDump(msgspec.Struct, frozen=True):
     """The state as it is held, in one piece."""
 
     rows: Packed = Packed()
@@ -137,16 +137,18 @@ class Dumped(msgspec.Struct, frozen=True):
 # --- look-ups
 
 
-def age(row: Row) -> tuple[int, int]:
+def age(row: MemoryRow) -> tuple[int, int]:
     """Return the sort key of memories: by the time they were last true, then by their version."""
     return _true_since_us(row), row.version
 
 
-def _true_since_us(row: Row) -> int:
+def _true_since_us(row: MemoryRow) -> int:
     return max(row.occurred_at_us, row.last_seen_us)
 
 
-def newer_ones(row: Row, rows: Mapping[str, Row], as_of_us: int | None = None) -> list[Row]:
+def newer_ones(
+    row: MemoryRow, rows: Mapping[str, MemoryRow], as_of_us: int | None = None
+) -> list[MemoryRow]:
     """Return the living memories that say otherwise, the newest first, as known at a time.
 
     Among memories that are true since the same time, the one recorded last is the newest. Their

@@ -27,8 +27,8 @@ from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.structured import (
     DocumentPut,
+    DocumentRow,
     DocumentUpdated,
-    Row,
     Structured,
     document_text,
     value_json,
@@ -40,7 +40,7 @@ from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_COLLECTION = "default"
 
-Valued = tuple[Row, Any]
+Valued = tuple[DocumentRow, Any]
 
 
 class Documents(Handle):
@@ -176,7 +176,7 @@ class Documents(Handle):
         return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=auto_prune)
 
     def _updating(
-        self, row: Row, content: str | None, metadata: dict[str, Any] | None
+        self, row: DocumentRow, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Command, list[str]]:
         value, said, texts = None, "", []
         if content is not None:
@@ -210,7 +210,7 @@ class Documents(Handle):
         choose = partial(_chosen, rows, values, matches, by)
         return await anyio.to_thread.run_sync(choose), state
 
-    def _row(self, state: Structured, collection: str, key: str) -> Row:
+    def _row(self, state: Structured, collection: str, key: str) -> DocumentRow:
         row = state.held.named(collection, check_name(key, "key"))
         row = row or structured.KIND.find(state, key)
         if row is None:
@@ -219,7 +219,10 @@ class Documents(Handle):
 
 
 def _chosen(
-    rows: Sequence[Row], values: Sequence[Any], matches: Predicate | None, by: SortKey | None
+    rows: Sequence[DocumentRow],
+    values: Sequence[Any],
+    matches: Predicate | None,
+    by: SortKey | None,
 ) -> list[Valued]:
     """Return the matching documents, sorted. Slow for many: in a thread."""
     found = list(zip(rows, values, strict=True))
@@ -231,7 +234,7 @@ def _chosen(
     return found
 
 
-def _document(row: Row, value: Any, provenance: Provenance) -> Document:
+def _document(row: DocumentRow, value: Any, provenance: Provenance) -> Document:
     own = {name: getattr(row, name) for name in Document.__struct_fields__ if hasattr(row, name)}
     said = json_copy(msgspec.to_builtins(value), "value")
     metadata = json_copy(row.metadata, "metadata")

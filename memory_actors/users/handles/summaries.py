@@ -12,10 +12,10 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
 from memory_actors.kinds.compacting import (
-    AnySummaryAdded,
     CompactedKind,
     Compressed,
     Summary,
+    SummaryPut,
     passages_of,
 )
 from memory_actors.kinds.kind import Row
@@ -85,7 +85,7 @@ class Summarized(Handle):
         return self._receipt(memory.memory_id, "add", written, summary)
 
     @abstractmethod
-    def _checked_summary(self, memory: Memory) -> AnySummaryAdded:
+    def _checked_summary(self, memory: Memory) -> SummaryPut:
         """Return a summary as an export has it, ready to be added.
 
         :raises InvalidInputError: it does not say what it was made of.
@@ -117,7 +117,7 @@ def checked_data(memory: Memory, said: type[D]) -> D:
 
 
 def added_fields(memory: Memory, data: SummaryData) -> dict[str, Any]:
-    """Return the fields of the `AnySummaryAdded` of a summary as an export has it.
+    """Return the fields of the `SummaryPut` of a summary as an export has it.
 
     :raises InvalidInputError: it does not say what it was made of.
     """

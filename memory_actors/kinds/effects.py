@@ -42,7 +42,7 @@ ENDS = frozenset(Effect) - BEGINS - {Effect.CHANGED}
 """The effects that end it."""
 
 
-class Declared(NamedTuple):
+class Declaration(NamedTuple):
     """The declaration of an event."""
 
     effect: Effect
@@ -54,9 +54,9 @@ class Declared(NamedTuple):
     """The fields in `others` that end the memories they name."""
 
 
-DECLARED: dict[str | type, Declared] = {}
+DECLARED: dict[str | type, Declaration] = {}
 """By tag, and by class."""
-_UNDECLARED = Declared(Effect.CHANGED, {}, says=False)  # of events about no memory
+_UNDECLARED = Declaration(Effect.CHANGED, {}, says=False)  # of events about no memory
 
 
 class KindRegistry(EventRegistry):
@@ -80,7 +80,7 @@ class KindRegistry(EventRegistry):
 
         def register(cls: E) -> E:
             leaving = tuple((name, what) for name, what in others.items() if what in ENDS)
-            DECLARED[tag] = DECLARED[cls] = Declared(
+            DECLARED[tag] = DECLARED[cls] = Declaration(
                 effect, others, says, effect in BEGINS, leaving
             )
             return self.event(tag, keys=keys or _keys(cls, others))(cls)
