@@ -5,12 +5,11 @@ the state still has; the next command of the kind names it in an event, and then
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
 from immutables import Map
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
@@ -32,7 +31,7 @@ from memory_actors.kinds.kind import (
     tentative,
 )
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import Place, derived, new_row, update_of, updated_row
+from memory_actors.kinds.rows import derived, new_row, update_of, updated_row
 from memory_actors.kinds.tainted import TaintedPast
 
 SECOND_US = 1_000_000
@@ -99,8 +98,9 @@ class MessageRow(kind.Row, frozen=True, kw_only=True, array_like=True, gc=False)
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A session; its messages are the group of its name."""
+    """A session: the ids of its messages, oldest first, and their bytes."""
 
+    ids: tuple[str, ...] = ()
     size_bytes: int = 0
     expires_at_us: int = 0
 
@@ -114,7 +114,7 @@ class ShortTerm(Keyed[MessageRow], frozen=True):
 
     def session(self, session_id: str) -> list[MessageRow]:
         """Return the messages of a session, oldest first."""
-        return sorted(self.held.of_group(session_id), key=attrgetter("began"))
+        return [self.held.rows[one] for one in self.sessions.get(session_id, Session()).ids]
 
     def due(self, now_us: int) -> list[str]:
         """Return the sessions whose time is up, in order of their expiry."""
@@ -132,24 +132,37 @@ class _SessionsDraft(KeyedDraft[MessageRow]):
 
     __slots__ = ("next_expiry_us", "sessions")
 
-    def __init__(self, state: ShortTerm, place: Place[MessageRow]):
-        super().__init__(state, place)
+    def __init__(self, state: ShortTerm):
+        super().__init__(state, None)
         self.sessions = state.sessions.mutate()
         self.next_expiry_us = state.next_expiry_us
 
-    def _count(self, row: MessageRow, sign: int) -> None:
-        super()._count(row, sign)
-        known = self.sessions.get(row.session_id, Session())
-        size_bytes = known.size_bytes + sign * row.size_bytes
-        self.sessions[row.session_id] = Session(size_bytes, known.expires_at_us)
+    def put(self, row: MessageRow) -> MessageRow | None:
+        """Add a message at the end of its session, or replace the one with its id in its place."""
+        old = super().put(row)
+        ids, size_bytes, expires_at_us = astuple(self.sessions.get(row.session_id, Session()))
+        if old is None:
+            ids = (*ids, row.memory_id)
+        else:
+            size_bytes -= old.size_bytes
+        session = Session(ids, size_bytes + row.size_bytes, expires_at_us)
+        self.sessions[row.session_id] = session
+        return old
 
-    def _part(self, group: str, key: str, memory_id: str) -> None:
-        super()._part(group, key, memory_id)
-        if group not in self.groups:
-            del self.sessions[group]
-            left = self.sessions.finish()
-            self.next_expiry_us = min((one.expires_at_us for one in left.values()), default=0)
-            self.sessions = left.mutate()
+    def drop(self, memory_id: str) -> MessageRow:
+        """Take a message away, and its session with the last one."""
+        row = super().drop(memory_id)
+        ids, size_bytes, expires_at_us = astuple(self.sessions[row.session_id])
+        left = ids[1:] if ids[0] == memory_id else tuple(one for one in ids if one != memory_id)
+        if left:
+            session = Session(left, size_bytes - row.size_bytes, expires_at_us)
+            self.sessions[row.session_id] = session
+        else:
+            del self.sessions[row.session_id]
+            sessions = self.sessions.finish()
+            self.next_expiry_us = min((one.expires_at_us for one in sessions.values()), default=0)
+            self.sessions = sessions.mutate()
+        return row
 
     def fields(self) -> tuple[Any, ...]:
         """Return the fields of the state as they have become, in their order."""
@@ -218,7 +231,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
     def draft(self, state: ShortTerm) -> _SessionsDraft:
         """Return a copy of a state that changes in place."""
-        return _SessionsDraft(state, self.place)
+        return _SessionsDraft(state)
 
     def apply(self, draft: _SessionsDraft, recorded: Recorded[Event]) -> None:
         """Fold one event into a draft: a message renews the time of its session."""
@@ -237,10 +250,6 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
     def changed(self, row: MessageRow, recorded: Recorded[Any]) -> MessageRow:
         """Return a row after an update."""
         return updated_row(row, recorded.data, recorded)
-
-    def place(self, row: MessageRow) -> tuple[str, str]:
-        """Return the session and the id."""
-        return row.session_id, row.memory_id
 
     def at(self, state: ShortTerm, now_us: int) -> ShortTerm:
         """Return the state without the sessions that have expired by then."""
@@ -268,11 +277,12 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
     def load(self, dumped: ShortTermDump) -> ShortTerm:
         """Return the state back."""
         rows = [row for one in dumped.living for row in one.rows]
+        state = self.of_rows(rows, evicted=dumped.evicted)
         sessions = {
-            one.session_id: Session(one.size_bytes, one.expires_at_us) for one in dumped.living
+            one.session_id: replace(state.sessions[one.session_id], expires_at_us=one.expires_at_us)
+            for one in dumped.living
         }
-        next_us, state = dumped.next_expiry_us, self.of_rows(rows, evicted=dumped.evicted)
-        return replace(state, sessions=Map(sessions), next_expiry_us=next_us)
+        return replace(state, sessions=Map(sessions), next_expiry_us=dumped.next_expiry_us)
 
     # --- decide
 
@@ -319,17 +329,13 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
     def _first_out(self, new: MessageAdded, state: ShortTerm, limits: Limits) -> tuple[str, ...]:
         """Return the oldest messages, as many as have to leave the session."""
         session = state.sessions.get(new.session_id, Session())
-        count = len(state.held.groups.get(new.session_id, ())) + 1
-        size, most = session.size_bytes + new.size_bytes, limits.short_term_messages
-        evicted: list[str] = []
-        if count <= most and size <= limits.short_term_bytes:
-            return ()
-        for row in state.session(new.session_id):
-            if count <= most and size <= limits.short_term_bytes:
-                break
-            evicted.append(row.memory_id)
-            count, size = count - 1, size - row.size_bytes
-        return tuple(evicted)
+        over_count = len(session.ids) + 1 - limits.short_term_messages
+        over_bytes = session.size_bytes + new.size_bytes - limits.short_term_bytes
+        gone = 0
+        while gone < len(session.ids) and (gone < over_count or over_bytes > 0):
+            over_bytes -= state.held.rows[session.ids[gone]].size_bytes
+            gone += 1
+        return session.ids[:gone]
 
     def _update(self, command: UpdateMessage, state: ShortTerm, limits: Limits) -> list[Event]:
         row = self.living(state, command.memory_id)
@@ -367,7 +373,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
     ) -> Sequence[QuotaUse]:
         """Return how full a session is, or the fullest one."""
         chosen = state.sessions if session_id is None else {session_id} & set(state.sessions)
-        count = max((len(state.held.groups[one]) for one in chosen), default=0)
+        count = max((len(state.sessions[one].ids) for one in chosen), default=0)
         size_bytes = max((state.sessions[one].size_bytes for one in chosen), default=0)
         return (
             QuotaUse("messages", "count", count, limits.short_term_messages, evicts=True),
