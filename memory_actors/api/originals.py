@@ -77,7 +77,7 @@ async def _folded(
 ) -> tuple[Any, dict[int, Dropped], Provenance]:
     """Return the state that these events alone make, those whose payloads are gone, and origins."""
     versions = (version for each in about.values() for version in each)
-    state, origins = kind.initial, provenance.initial
+    state, origins = kind.initial, provenance.PART.initial
     gone: dict[int, Dropped] = {}
     async for page in pages(scope.services.log, scope.stream, versions):
         gone |= {one.version: one.data for one in page if isinstance(one.data, Dropped)}

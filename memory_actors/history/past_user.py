@@ -39,7 +39,8 @@ from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import user_state
-from memory_actors.kinds.kind import Kind, Passage
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Embedded

@@ -23,21 +23,10 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
+from memory_actors.kinds.commands import Add, Command, Restore, Update, refuse_id
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Events,
-    Life,
-    Passage,
-    Restore,
-    Tally,
-    Update,
-    Updated,
-    refuse_id,
-)
-from memory_actors.kinds.passages import spans
+from memory_actors.kinds.kind import Decide, Events, Life, Tally, Updated
+from memory_actors.kinds.passages import Passage, index_of, label, spans
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import Place, derived, new_row, update_of
 from memory_actors.kinds.tainted import TaintedPast
@@ -420,12 +409,12 @@ class CompactedBase(KeyedKind[S, R]):
 
     def summary_passages(self, row: R) -> list[Passage]:
         """Return the parts that a summary is found by."""
-        return [Passage(kind.label(row.version, n), digest) for n, digest in enumerate(row.digests)]
+        return [Passage(label(row.version, n), digest) for n, digest in enumerate(row.digests)]
 
-    def summary_text(self, row: R, label: int, events: Events) -> str:
+    def summary_text(self, row: R, passage_label: int, events: Events) -> str:
         """Return the text of one part of a summary."""
         summary: Summary = events[row.version].data
-        part = summary.passages[kind.index_of(label)]
+        part = summary.passages[index_of(passage_label)]
         return summary.content[part.start : part.end]
 
     def summary_data(self, row: R, events: Events) -> dict[str, Any]:

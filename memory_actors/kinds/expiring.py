@@ -10,8 +10,9 @@ from heapq import nsmallest
 from typing import Any, ClassVar
 
 from memory_actors.base.origins import Origins
+from memory_actors.kinds.commands import Add, Command
 from memory_actors.kinds.effects import ENDS, effect, says
-from memory_actors.kinds.kind import Add, Command, Kind, tentative
+from memory_actors.kinds.kind import Kind, tentative
 from memory_actors.kinds.long_term.events import MemorySeen
 from memory_actors.kinds.provenance import LifetimeSet, Provenance
 

@@ -20,7 +20,8 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Command, Outside, Restore, is_summary, tentative
+from memory_actors.kinds.commands import Command, Outside, Restore
+from memory_actors.kinds.kind import is_summary, tentative
 from memory_actors.kinds.long_term import (
     AddMemories,
     DeleteMemory,

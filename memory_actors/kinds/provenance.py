@@ -12,19 +12,18 @@ at a time that its add has put into an event (`expiring.py`); one that is gone h
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from immutables import Map, MapMutation
+from msgspec.structs import astuple
 
 from eventlog import Dropped, EventRegistry, Recorded
 from memory_actors.base.origins import Origins, decoded, merged, origins_of
-from memory_actors.base.quota import Limits
 from memory_actors.base.records import UNSAID, Trust
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, says
-from memory_actors.kinds.kind import Command
+from memory_actors.kinds.kind import Part
 
-NAME = "provenance"
 V = TypeVar("V")
 
 registry = EventRegistry()
@@ -132,14 +131,7 @@ class Provenance(msgspec.Struct, frozen=True):
         return frozenset(one for one, origins in self.origins.items() if wanted(origins))
 
 
-initial = Provenance()
-
 # --- evolve
-
-
-def fold(state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
-    """Fold the events of this part. Events of extractions change nothing: the log keeps them."""
-    return follow(state, events, lambda _event: ())
 
 
 def follow(
@@ -240,20 +232,7 @@ def together(state: Provenance, memory_ids: Iterable[str]) -> Origins:
     return () if origins == (UNSAID,) else origins
 
 
-# --- commands: none is decided here alone (see purging.py and extracting.py)
-
-COMMANDS: tuple[type[Command], ...] = ()
-
-
-def decide(_command: Command, _state: Provenance, _limits: Limits) -> NoReturn:
-    """Decide nothing: what is purged, or extracted, is decided with the kinds it is about.
-
-    :raises NotImplementedError: always.
-    """
-    raise NotImplementedError("origins follow what is said; they are not changed by themselves")
-
-
-# --- snapshot
+# --- the part. No command is decided here alone: see purging.py and extracting.py.
 
 
 class ProvenanceDump(msgspec.Struct, frozen=True):
@@ -264,20 +243,27 @@ class ProvenanceDump(msgspec.Struct, frozen=True):
     expires: dict[str, int] = {}
 
 
-Dump = ProvenanceDump
+class ProvenancePart(Part[Provenance]):
+    """The origins of a user's memories."""
+
+    NAME = "provenance"
+    registry = registry
+    Dump = ProvenanceDump
+    initial = Provenance()
+
+    def fold(self, state: Provenance, events: Iterable[Recorded[Any]]) -> Provenance:
+        """Fold the events of this part. Those of extractions change nothing: the log keeps them."""
+        return follow(state, events, lambda _event: ())
+
+    def dump(self, state: Provenance) -> ProvenanceDump:
+        """Return the state as plain data."""
+        origins, agents = dict(sorted(state.origins.items())), dict(sorted(state.agents.items()))
+        return ProvenanceDump(origins, agents, dict(sorted(state.expires.items())))
+
+    def load(self, dumped: ProvenanceDump) -> Provenance:
+        """Return the state back."""
+        origins, agents, expires = map(Map, astuple(dumped))
+        return Provenance(origins, agents, expires, min(expires.values(), default=0))
 
 
-def dump(state: Provenance) -> ProvenanceDump:
-    """Return the state as plain data."""
-    origins, agents = dict(sorted(state.origins.items())), dict(sorted(state.agents.items()))
-    return ProvenanceDump(origins, agents, dict(sorted(state.expires.items())))
-
-
-def load(dumped: ProvenanceDump) -> Provenance:
-    """Return the state back."""
-    return Provenance(
-        Map(dumped.origins),
-        Map(dumped.agents),
-        Map(dumped.expires),
-        min(dumped.expires.values(), default=0),
-    )
+PART = ProvenancePart()

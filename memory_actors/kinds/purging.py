@@ -26,10 +26,11 @@ from memory_actors.base.origins import Origins, matches, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Trust
 from memory_actors.kinds import provenance
+from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.effects import ENDS, effect
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.kind import Command, Kind, Outside, is_summary, tentative
+from memory_actors.kinds.kind import Kind, is_summary, tentative
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.tainted import TaintedPast
 

@@ -16,7 +16,8 @@ from msgspec.structs import asdict, replace
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Memory
-from memory_actors.kinds.kind import Row, Update, Updated, last_true_us
+from memory_actors.kinds.commands import Update
+from memory_actors.kinds.kind import Row, Updated, last_true_us
 from memory_actors.kinds.packed import PackedRows
 
 PRUNE_DIVISOR = 10  # a prune deletes the oldest tenth, so that its cost is spread over many adds

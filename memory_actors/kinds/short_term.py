@@ -15,21 +15,11 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.commands import Add, Command, Delete, Update, added_before
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Nature,
-    Passage,
-    Update,
-    Updated,
-    added_before,
-    tentative,
-)
+from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.rows import derived, new_row, update_of, updated_row
 from memory_actors.kinds.tainted import TaintedPast
@@ -396,7 +386,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
     def passages(self, row: MessageRow) -> Sequence[Passage]:
         """Return one passage: the message."""
-        return (Passage(kind.label(row.version), b"", row.began),)
+        return (Passage(label(row.version), b"", row.began),)
 
     def passage_text(self, row: MessageRow, _label: int, events: Events) -> str:
         """Return the message with its speaker."""

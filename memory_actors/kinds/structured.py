@@ -16,21 +16,11 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Origin
 from memory_actors.kinds import kind
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, refuse_id
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Life,
-    Passage,
-    Pruned,
-    Restore,
-    label,
-    refuse_id,
-)
+from memory_actors.kinds.kind import Decide, Events, Life, Pruned
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import (
     changed_pin,
     derived,

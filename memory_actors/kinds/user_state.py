@@ -33,23 +33,14 @@ from memory_actors.kinds import (
     working,
 )
 from memory_actors.kinds.account import Account
+from memory_actors.kinds.commands import Add, Command, Condition, Outside, Restore
 from memory_actors.kinds.compacting import CompactedKind, Compressed
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.expiring import EXPIRED_AT_ONCE, ExpireMemories, expired, lifetimes
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Condition,
-    Kind,
-    Outside,
-    Part,
-    Restore,
-    Tally,
-    tentative,
-)
+from memory_actors.kinds.kind import Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm
 from memory_actors.kinds.provenance import Provenance, agent_of_past, of_past, together
 from memory_actors.kinds.purging import Purge, purge, standing
@@ -64,7 +55,7 @@ KINDS: tuple[Kind, ...] = (
 COMPACTED: tuple[CompactedKind, ...] = (long_term.KIND, episodic.KIND)
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
-PARTS: tuple[Part, ...] = (*KINDS, account, provenance)
+PARTS: tuple[Part[Any], ...] = (*KINDS, account.PART, provenance.PART)
 
 _logger = get_logger("memory_actors.user")
 
@@ -83,10 +74,10 @@ class UserState(msgspec.Struct, frozen=True):
     episodic: Episodic = episodic.KIND.initial
     structured: Structured = structured.KIND.initial
     context: ContextState = context.KIND.initial
-    account: Account = account.initial
-    provenance: Provenance = provenance.initial
+    account: Account = account.PART.initial
+    provenance: Provenance = provenance.PART.initial
 
-    def of(self, part: Part) -> Any:
+    def of(self, part: Part[Any]) -> Any:
         """Return the state of one part."""
         return getattr(self, part.NAME)
 
@@ -155,19 +146,19 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     everything before it.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
-    by_part = defaultdict[Part, list[Recorded[Any]]](list)
+    by_part = defaultdict[Part[Any], list[Recorded[Any]]](list)
     for recorded in whole:
         by_part[_PART_OF_EVENT[type(recorded.data)]].append(recorded)
-    by_part.pop(provenance, None)
+    by_part.pop(provenance.PART, None)
     changed = {part.NAME: part.fold(state.of(part), run) for part, run in by_part.items()}
-    changed[provenance.NAME] = provenance.follow(state.provenance, whole, _keys)
+    changed["provenance"] = provenance.follow(state.provenance, whole, _keys)
     return msgspec.structs.replace(state, **changed)
 
 
 def _keys(event: Any) -> Iterable[str]:
     """Return the memories that an event is about; those of provenance are about none."""
     part = _PART_OF_EVENT[type(event)]
-    return () if part is provenance else part.registry.keys(event)
+    return () if part is provenance.PART else part.registry.keys(event)
 
 
 def evolve(state: UserState, recorded: Recorded[Any]) -> UserState:

@@ -16,20 +16,11 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
+from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, added_before
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Nature,
-    Outside,
-    Passage,
-    Update,
-    added_before,
-)
+from memory_actors.kinds.kind import Decide, Events, Nature
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import new_row, same_json
 from memory_actors.kinds.tainted import TaintedPast
 
@@ -277,7 +268,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
 
     def passages(self, row: EntryRow) -> Sequence[Passage]:
         """Return one passage: the key and its value."""
-        return (Passage(kind.label(row.version), b""),)
+        return (Passage(label(row.version), b""),)
 
     def passage_text(self, row: EntryRow, _label: int, events: Events) -> str:
         """Return the value, with the key that says what it is about."""

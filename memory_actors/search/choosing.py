@@ -30,7 +30,7 @@ import numpy.typing as npt
 from eventlog.core.records import to_datetime
 from memory_actors.base.records import Hit, Memory, MemoryType
 from memory_actors.base.validation import CONTENT_BYTES_MAX
-from memory_actors.kinds import kind, long_term
+from memory_actors.kinds import long_term, passages
 from memory_actors.kinds.long_term import LongTerm, MemoryRow
 from memory_actors.kinds.phrasing import composed, normalised, spoken
 from memory_actors.search.dates import named_spans
@@ -112,7 +112,7 @@ def _take_scores(found: dict[str, Any], superseded: Iterable[Any], newer: Newer)
             if known is not None and known.score >= older.score:
                 continue
             if known is None:
-                label = kind.label(row.version)
+                label = passages.label(row.version)
                 known = older._replace(found=older.found._replace(row=row), label=label)
             found[row.memory_id] = known._replace(score=older.score, raw=older.raw)
             if row.superseded:

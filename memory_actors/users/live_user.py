@@ -33,8 +33,9 @@ from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
 from memory_actors.kinds import user_state
 from memory_actors.kinds.account import AlertChanged
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.expiring import ExpireMemories
-from memory_actors.kinds.kind import Command, Kind, Pruned
+from memory_actors.kinds.kind import Kind, Pruned
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes

@@ -18,7 +18,7 @@ from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntitiesPruned, EntityDeleted
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.kind import version_of
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 
 LIMITS = Limits(entities=6, relationships=8, entity_bytes=300)

@@ -38,6 +38,7 @@ from memory_actors.kinds import (
     working,
 )
 from memory_actors.kinds.account import AlertChanged, SetTier
+from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.compacting import (
     Compress,
     Compressed,
@@ -48,7 +49,7 @@ from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
 from memory_actors.kinds.expiring import ExpireMemories
-from memory_actors.kinds.kind import Add, Command, Kind, Pruned, Restore
+from memory_actors.kinds.kind import Kind, Pruned
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.structured import DocumentPut, PutDocument

@@ -20,10 +20,10 @@ from memory_actors.kinds import (
     working,
 )
 from memory_actors.kinds.account import SetTier
+from memory_actors.kinds.commands import Delete
 from memory_actors.kinds.context.commands import DeleteEntry
 from memory_actors.kinds.entity.graph import name_key
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
-from memory_actors.kinds.kind import Delete
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
 from memory_actors.kinds.structured import document_text

@@ -21,6 +21,7 @@ from eventlog import Recorded
 from memory_actors.base.errors import QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context.commands import BUDGET, DeleteEntry, RestoreEntries
 from memory_actors.kinds.context.decide import DECISIONS, restore
 from memory_actors.kinds.context.events import (
@@ -43,16 +44,8 @@ from memory_actors.kinds.context.state import (
     in_order,
     loaded,
 )
-from memory_actors.kinds.kind import (
-    BaseKind,
-    Command,
-    Decide,
-    Events,
-    Nature,
-    Passage,
-    Tally,
-    label,
-)
+from memory_actors.kinds.kind import BaseKind, Decide, Events, Nature, Tally
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tainted import TaintedPast
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from memory_actors.base.context_documents import BlockChange
 from memory_actors.base.tokens import CalibratedEstimate, TokenBudget
+from memory_actors.kinds.commands import Add, Command, Delete, Outside, Restore
 from memory_actors.kinds.context.events import BlockImported
-from memory_actors.kinds.kind import Add, Command, Delete, Outside, Restore
 
 FREE_MIN, FREE_MAX = 0.3, 0.5  # of a document: less is soon full again, more leaves half of it
 FREE = 0.4

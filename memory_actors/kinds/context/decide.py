@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
+from memory_actors.kinds.commands import Command, refuse_id
 from memory_actors.kinds.context.commands import (
     FREE_MAX,
     FREE_MIN,
@@ -49,7 +50,7 @@ from memory_actors.kinds.context.sizes import (
     without,
 )
 from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks, text
-from memory_actors.kinds.kind import Command, Decide, Life, refuse_id
+from memory_actors.kinds.kind import Decide, Life
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.rows import same_json
 from memory_actors.kinds.tainted import Past

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from eventlog import Recorded
 from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.kinds.commands import refuse_id
 from memory_actors.kinds.context.commands import RestoreEntries
 from memory_actors.kinds.context.events import (
     BlockEdited,
@@ -24,7 +25,7 @@ from memory_actors.kinds.context.events import (
 from memory_actors.kinds.context.markdown import closed, heading_raw, is_blank, parse
 from memory_actors.kinds.context.rank import between
 from memory_actors.kinds.context.state import BlockRow, ContextState, block, blocks
-from memory_actors.kinds.kind import Life, refuse_id
+from memory_actors.kinds.kind import Life
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tainted import Past
 

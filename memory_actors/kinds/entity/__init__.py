@@ -14,6 +14,7 @@ from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.entity import decide, relationships
 from memory_actors.kinds.entity.decide import (
     OBSERVATIONS_BYTES_MAX,
@@ -59,18 +60,8 @@ from memory_actors.kinds.entity.state import (
     place,
     tentatively,
 )
-from memory_actors.kinds.kind import (
-    BaseKind,
-    Command,
-    Decide,
-    Events,
-    Passage,
-    Tally,
-    index_of,
-    label,
-    oldest_first,
-    version_of,
-)
+from memory_actors.kinds.kind import BaseKind, Decide, Events, Tally, oldest_first
+from memory_actors.kinds.passages import Passage, index_of, label, version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text
 from memory_actors.kinds.rows import HeldRows, derived, record_data
 from memory_actors.kinds.tainted import TaintedPast

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
     EntityAdded,
@@ -29,15 +30,7 @@ from memory_actors.kinds.entity.state import (
     EntityRow,
     named,
 )
-from memory_actors.kinds.kind import (
-    EVENT_PASSAGES_MAX,
-    Add,
-    Command,
-    Delete,
-    Restore,
-    Update,
-    refuse_id,
-)
+from memory_actors.kinds.passages import EVENT_PASSAGES_MAX
 from memory_actors.kinds.phrasing import observation_text, text_digest
 from memory_actors.kinds.rows import update_of
 

@@ -17,6 +17,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.validation import metadata_copy
+from memory_actors.kinds.commands import Add, Command, Delete, Update, refuse_id
 from memory_actors.kinds.entity.events import (
     Event,
     RelationshipAdded,
@@ -34,7 +35,6 @@ from memory_actors.kinds.entity.graph import (
 )
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
 from memory_actors.kinds.entity.state import Entities, EntityRow, tentatively
-from memory_actors.kinds.kind import Add, Command, Delete, Update, refuse_id
 from memory_actors.kinds.rows import changed_pin, same_json, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)

@@ -29,7 +29,8 @@ from memory_actors.kinds.entity.events import (
     RelationshipUpdated,
 )
 from memory_actors.kinds.entity.graph import RelationshipGraph, RelationshipRow, name_key
-from memory_actors.kinds.kind import Events, Life, R, Row, index_of, label, tentative, version_of
+from memory_actors.kinds.kind import Events, Life, R, Row, tentative
+from memory_actors.kinds.passages import index_of, label, version_of
 from memory_actors.kinds.rows import Draft, HeldRows, derived, kept, new_row
 
 # --- state

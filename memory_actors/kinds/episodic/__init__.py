@@ -21,6 +21,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
 from memory_actors.kinds import compacting
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.compacting import CompactedBase, CompactedDraft, Summary
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
@@ -52,22 +53,8 @@ from memory_actors.kinds.episodic.state import (
     markers,
 )
 from memory_actors.kinds.keyed import Bounds, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Life,
-    Nature,
-    Passage,
-    Restore,
-    Tally,
-    Update,
-    refuse_id,
-    tentative,
-    version_of,
-)
+from memory_actors.kinds.kind import Decide, Events, Life, Nature, Tally, tentative
+from memory_actors.kinds.passages import Passage, version_of
 from memory_actors.kinds.rows import Place, oldest, record_data
 from memory_actors.kinds.tainted import TaintedPast
 

@@ -26,7 +26,8 @@ from memory_actors.kinds.episodic.events import (
     goal_of,
 )
 from memory_actors.kinds.episodic.state import EpisodeRow, leaving, markers, without_steps
-from memory_actors.kinds.kind import Life, version_of
+from memory_actors.kinds.kind import Life
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.rows import derived
 from memory_actors.kinds.tainted import TaintedPast
 

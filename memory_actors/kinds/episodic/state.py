@@ -12,7 +12,6 @@ from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.kinds import kind
 from memory_actors.kinds.compacting import Compactable, Compacted, summary_row
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
@@ -23,6 +22,7 @@ from memory_actors.kinds.episodic.events import (
     StepMarker,
     SummaryEvent,
 )
+from memory_actors.kinds.passages import label
 from memory_actors.kinds.rows import derived, kept, new_row
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
@@ -109,7 +109,7 @@ def changed(row: EpisodeRow, recorded: Recorded[Any]) -> EpisodeRow:
 def _text(recorded: Recorded[Any]) -> Text:
     event = recorded.data
     return Text(
-        label=kind.label(recorded.version),
+        label=label(recorded.version),
         digest=event.digest,
         size_bytes=event.size_bytes,
         stored_bytes=recorded.stored_bytes,

@@ -29,6 +29,15 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
 from memory_actors.kinds import compacting
 from memory_actors.kinds import passages as cut
+from memory_actors.kinds.commands import (
+    Add,
+    Command,
+    Delete,
+    Restore,
+    Update,
+    added_before,
+    refuse_id,
+)
 from memory_actors.kinds.compacting import (
     CompactedBase,
     Summaries,
@@ -37,21 +46,7 @@ from memory_actors.kinds.compacting import (
     summary_row,
 )
 from memory_actors.kinds.keyed import Bounds, Living
-from memory_actors.kinds.kind import (
-    Add,
-    Command,
-    Decide,
-    Delete,
-    Events,
-    Life,
-    Passage,
-    Restore,
-    Update,
-    added_before,
-    index_of,
-    label,
-    refuse_id,
-)
+from memory_actors.kinds.kind import Decide, Events, Life
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
     Event,
@@ -80,6 +75,7 @@ from memory_actors.kinds.long_term.state import (
     newer_ones,
 )
 from memory_actors.kinds.packed import PackedRows
+from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.rows import HeldRows, derived, new_row
 from memory_actors.kinds.tainted import TaintedPast

@@ -66,7 +66,8 @@ from eventlog.keys import keyfile
 from memory_actors.base.key_files import known_key_file
 from memory_actors.base.streams import is_user_stream, key_owner
 from memory_actors.kinds import user_state
-from memory_actors.kinds.kind import Events, Kind, version_of
+from memory_actors.kinds.kind import Events, Kind
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.user_state import FOLD, KINDS, UserState
 from memory_actors.search.embedding.key_scopes import Owner, owner_of
 from memory_actors.search.embedding.rows import damaged_rows

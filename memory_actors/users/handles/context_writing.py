@@ -30,6 +30,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import context
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, DocumentRoom, RestoreEntries
 from memory_actors.kinds.context.events import (
@@ -42,7 +43,7 @@ from memory_actors.kinds.context.events import (
 from memory_actors.kinds.context.markdown import check_one, entry_text, title_of
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, text
-from memory_actors.kinds.kind import Command, Kind
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.handle import After, Handle
 from memory_actors.users.handles.item_fields import taken

@@ -21,7 +21,8 @@ from memory_actors.base.validation import (
     plain,
 )
 from memory_actors.kinds import structured
-from memory_actors.kinds.kind import Command, Kind
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.ordering import SortKey, ordering
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance

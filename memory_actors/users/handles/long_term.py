@@ -22,9 +22,9 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import long_term
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import Command
 from memory_actors.kinds.long_term import (
     AddMemories,
     MemoryAdded,

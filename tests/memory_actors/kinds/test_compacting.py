@@ -11,7 +11,6 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExc
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compacting import passages_of
-from memory_actors.kinds.kind import Passage, label
 from memory_actors.kinds.long_term import (
     AddMemories,
     AddSummary,
@@ -27,6 +26,7 @@ from memory_actors.kinds.long_term import (
     UndoCompaction,
     UpdateMemory,
 )
+from memory_actors.kinds.passages import Passage, label
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 

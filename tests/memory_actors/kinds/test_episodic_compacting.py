@@ -34,7 +34,8 @@ from memory_actors.kinds.episodic.events import (
     EpisodeUpdated,
     StepAdded,
 )
-from memory_actors.kinds.kind import Passage, is_summary, label
+from memory_actors.kinds.kind import is_summary
+from memory_actors.kinds.passages import Passage, label
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 

@@ -10,7 +10,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityObserved, EntityUpdated, RelationshipUpdated
-from memory_actors.kinds.kind import Events, Passage, label
+from memory_actors.kinds.kind import Events
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.phrasing import observation_text, text_digest
 
 HOUR_US = 3_600_000_000
