@@ -24,6 +24,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Restore, Update, refuse_id
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
 from memory_actors.kinds.kind import Decide, Events, Life, Tally, Updated
 from memory_actors.kinds.passages import Passage, index_of, label, spans
@@ -286,11 +287,11 @@ class CompactedBase(KeyedKind[S, R]):
         """Return the text that an update replaces."""
 
     @abstractmethod
-    def back(self, life: Life[R], limits: Limits) -> tuple[R, list[Any]]:
+    def back(self, life: Life[R], limits: Limits) -> tuple[R, list[Event]]:
         """Return the last row of a memory, and the events by which it comes back."""
 
     @abstractmethod
-    def returning(self, past: TaintedPast, limits: Limits) -> Sequence[Any] | None:
+    def returning(self, past: TaintedPast, limits: Limits) -> Sequence[Event] | None:
         """Return the events that bring an original back with what others than a source have said.
 
         None if nothing remains.
@@ -304,7 +305,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Say whether a memory may be compressed, however old it is."""
         return not (row.pinned or row.keep or row.original_count)
 
-    def behind_summary(self, _summary: Any, _state: S) -> Sequence[Any]:
+    def behind_summary(self, _summary: Any, _state: S) -> Sequence[Event]:
         """Return the events that follow from putting a summary in the place of memories."""
         return ()
 
@@ -331,7 +332,7 @@ class CompactedBase(KeyedKind[S, R]):
             self.ADD_SUMMARY: self._add_summary,
         }
 
-    def _update(self, command: Update, state: S, limits: Limits) -> Sequence[Any]:
+    def _update(self, command: Update, state: S, limits: Limits) -> Sequence[Event]:
         row = self.living(state, command.memory_id)
         text = self.text_of(row)
         reworded = command.content is not None and command.digest != text.digest
@@ -347,7 +348,7 @@ class CompactedBase(KeyedKind[S, R]):
 
     def _bring_back(
         self, command: Restore, state: S, limits: Limits, instead_of: Sequence[R] = ()
-    ) -> list[Any]:
+    ) -> list[Event]:
         """Return the events that restore the deleted memories, in place of others.
 
         :raises NotFoundError: one never was, or retention dropped what it was.
@@ -359,7 +360,7 @@ class CompactedBase(KeyedKind[S, R]):
         self.check_room([row for row, _ in back], state, limits, instead_of)
         return came
 
-    def _compress(self, command: Compress, state: S, limits: Limits) -> Sequence[Any]:
+    def _compress(self, command: Compress, state: S, limits: Limits) -> Sequence[Event]:
         """Put a summary in the place of memories, if each is as it was read, and that is new."""
         summary = command.summary
         rows = [(self.find(state, memory_id), version) for memory_id, version in command.originals]
@@ -374,14 +375,14 @@ class CompactedBase(KeyedKind[S, R]):
         self.check_room([summary], state, limits, gone)
         return [summary, *self.behind_summary(summary, state)]
 
-    def _undo(self, command: UndoCompression, state: S, limits: Limits) -> Sequence[Any]:
+    def _undo(self, command: UndoCompression, state: S, limits: Limits) -> Sequence[Event]:
         row = self.find(state, command.memory_id)
         if row is None or not row.original_count:
             raise NotFoundError(f"no compressed memory {command.memory_id!r}: it may have gone")
         back = self._bring_back(command, state, limits, [row])
         return [self.UNDONE(memory_id=command.memory_id), *back]
 
-    def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Any]:
+    def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Event]:
         """Add a summary, unless this very one was added before."""
         summary = command.summary
         known: Any = command.used.get(summary.memory_id) or self.find(state, summary.memory_id)

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from eventlog import EventRegistry
 
+Event: TypeAlias = msgspec.Struct
+"""An event of any kind."""
 E = TypeVar("E", bound=type)
 Keys = Callable[[Any], Iterable[str]]
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from memory_actors.base.origins import Origins
 from memory_actors.kinds.commands import Add, Command
-from memory_actors.kinds.effects import ENDS, effect, says
+from memory_actors.kinds.effects import ENDS, Event, effect, says
 from memory_actors.kinds.kind import Kind, tentative
 from memory_actors.kinds.long_term.events import MemorySeen
 from memory_actors.kinds.provenance import LifetimeSet, Provenance
@@ -30,7 +30,7 @@ class ExpireMemories(Command, frozen=True, kw_only=True):
 
 
 def lifetimes(
-    command: Add, events: Sequence[Any], unchanged: str | None, provenance: Provenance
+    command: Add, events: Sequence[Event], unchanged: str | None, provenance: Provenance
 ) -> list[LifetimeSet]:
     """Return when the memories expire that an add is about; `unchanged` is the one it left alone.
 
@@ -62,12 +62,12 @@ def expired(
     states: Mapping[str, Any],
     provenance: Provenance,
     count: int | None = None,
-) -> list[Any]:
+) -> list[Event]:
     """Return the events that delete what has expired, soonest first; `count` at most."""
     due = [(at_us, one) for one, at_us in provenance.expires.items() if at_us <= now_us]
-    states, events = dict(states), list[Any]()
+    states, events = dict(states), list[Event]()
     for _, memory_id in sorted(due) if count is None else nsmallest(count, due):
-        gone: Sequence[Any] = ()
+        gone: Sequence[Event] = ()
         for kind in kinds:
             row = kind.find(states[kind.NAME], memory_id)
             if row is not None:

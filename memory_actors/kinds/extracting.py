@@ -21,6 +21,7 @@ from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
 from memory_actors.kinds.commands import Command, Outside, Restore
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.kind import is_summary, tentative
 from memory_actors.kinds.long_term import (
     AddMemories,
@@ -124,13 +125,13 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
 
 
 class _Decided(NamedTuple):
-    events: Sequence[Any]
+    events: Sequence[Event]
     state: LongTerm
 
 
 def _extract(
     command: Extract, state: LongTerm, provenance: Provenance, limits: Limits
-) -> Sequence[Any]:
+) -> Sequence[Event]:
     same = _same(command, state, provenance)
     new = tuple(one for one in command.add.memories if same[one.memory_id] is one)
     add = replace(command.add, memories=new)
@@ -185,7 +186,7 @@ def _texts(one: MemoryAdded) -> tuple[bytes, ...]:
     return (one.same, one.digest) if one.same else (one.digest,)
 
 
-def _then(state: LongTerm, events: Sequence[Any]) -> _Decided:
+def _then(state: LongTerm, events: Sequence[Event]) -> _Decided:
     behind = [one for n, event in enumerate(events) for one in tentative([event], 0, _BEHIND + n)]
     return _Decided(events, long_term.KIND.fold(state, behind))
 
@@ -212,7 +213,7 @@ def _outcome(proposed: Proposed, same: Mapping[str, MemoryRow | MemoryAdded]) ->
 
 def _changes(
     outcome: Outcome, proposed: Proposed, state: LongTerm, limits: Limits
-) -> Sequence[Any]:
+) -> Sequence[Event]:
     """Return the events by which an older fact is superseded or forgotten; none if it is not."""
     target, rows = proposed.target, state.held.rows
     row = None if target is None else rows.get(target.memory_id)
@@ -236,7 +237,7 @@ def _changes(
     return long_term.KIND.decide(SupersedeMemories(now_us=0, pairs=(pair,)), state, limits)
 
 
-def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Any]) -> Outcome:
+def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Event]) -> Outcome:
     """Return an outcome as it is where the older fact could not be changed."""
     if changed or proposed.target is None or outcome.came == "refused":
         return outcome
@@ -258,7 +259,7 @@ def _ids(done: Sequence[Recorded[Any]], came: str) -> list[str]:
     return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
 
 
-def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Any]:
+def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[Event]:
     records = [
         one.data for one in command.done if isinstance(one.data, Extracted | ExtractionUndone)
     ]
@@ -268,8 +269,11 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
         return []
     outcomes = _outcomes(command.done)
     added = [one for one in outcomes if one.came == "added"]
-    went = _then(state, [MemoryDeleted(memory_id=one) for one in _unchanged(added, state)])
-    gone = tuple(event.memory_id for event in went.events)
+    # Those that still say what they said; others were reworded since, and stay.
+    found = [(one, state.held.rows.get(one.memory_id or "")) for one in added]
+    unchanged = [row for one, row in found if row is not None and row.digest == one.digest]
+    gone = tuple(row.memory_id for row in unchanged)
+    went = _then(state, [MemoryDeleted(memory_id=one) for one in gone])
     back, lost = _back(command, went.state, limits)
     returned = _then(went.state, back)
     again = _unmarked([one for one in outcomes if one.memory_id not in gone], returned.state)
@@ -288,13 +292,6 @@ def _undo(command: UndoExtraction, state: LongTerm, limits: Limits) -> Sequence[
     return [*went.events, *back, *again, said]
 
 
-def _unchanged(added: Sequence[Outcome], state: LongTerm) -> list[str]:
-    """Return the added facts that still exist with unchanged text."""
-    rows = state.held.rows
-    found = [(one, rows.get(one.memory_id or "")) for one in added]
-    return [row.memory_id for one, row in found if row is not None and row.digest == one.digest]
-
-
 def _back(
     command: UndoExtraction, state: LongTerm, limits: Limits
 ) -> tuple[list[MemoryRestored], list[str]]:
@@ -306,7 +303,8 @@ def _back(
     lost: list[str] = []
     for memory_id in command.memory_ids:
         past = command.past.get(memory_id, ())
-        if memory_id in state.held.rows or not _ended_by(past, command.extraction_id):
+        ended_by = past[-1].meta.get("extraction") if past else None
+        if memory_id in state.held.rows or ended_by != command.extraction_id:
             continue  # somebody brought it back, or deleted it again since
         one = RestoreMemories(now_us=command.now_us, memory_ids=(memory_id,), past=command.past)
         try:
@@ -314,14 +312,11 @@ def _back(
         except NotFoundError:
             lost.append(memory_id)
             continue
+        assert isinstance(event, MemoryRestored), "no summary is forgotten"
         event = replace(event, origins=of_past(memory_id, standing(memory_id, past)))
         state = _then(state, [event]).state
         back.append(event)
     return back, lost
-
-
-def _ended_by(past: Sequence[Recorded[Any]], extraction_id: str) -> bool:
-    return bool(past) and past[-1].meta.get("extraction") == extraction_id
 
 
 def _taken_back(past: Sequence[Recorded[Any]], by_adder: Sequence[Recorded[Any]]) -> bool:
@@ -362,7 +357,7 @@ def _digest(memory_id: str, rows: Mapping[str, MemoryRow]) -> bytes:
 
 def decide(
     command: Extract | UndoExtraction, state: LongTerm, provenance: Provenance, limits: Limits
-) -> Sequence[Any]:
+) -> Sequence[Event]:
     """Turn a command into events.
 
     :raises QuotaExceededError: what is new, or comes back, has no room.

@@ -25,14 +25,14 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import IS_COMPRESSED, QuotaUse
 from memory_actors.kinds.commands import Command, Delete, Restore, Update
-from memory_actors.kinds.effects import BEGINS, ENDS, Effect, KindRegistry, effect
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, KindRegistry, effect
 from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.tainted import Past, TaintedPast
 
 Events = Mapping[int, Recorded[Any]]
 """Events of one stream by version."""
 
-Decide = Callable[[Any, Any, Limits], Sequence[Any]]
+Decide = Callable[[Any, Any, Limits], Sequence[Event]]
 
 ROW_BYTES: Final = 900  # measured: a row with a small metadata dict, its place in a map, its label
 
@@ -145,7 +145,7 @@ class Part(ABC, Generic[S]):
         """Return the decision function for each command type."""
         return {}
 
-    def decide(self, command: Command, state: S, limits: Limits) -> Sequence[Any]:
+    def decide(self, command: Command, state: S, limits: Limits) -> Sequence[Event]:
         """Turn a command into events.
 
         :raises QuotaExceededError: no room, and no leave to make some.
@@ -237,7 +237,7 @@ class BaseKind(Part[S], Generic[S, R]):
         """Return the memory that a value was put into which it has already; None for other adds."""
         return None
 
-    def _delete(self, command: Delete, state: S, _limits: Limits) -> Sequence[Any]:
+    def _delete(self, command: Delete, state: S, _limits: Limits) -> Sequence[Event]:
         return self.deleted(self.living(state, command.memory_id), state)
 
     # --- sums
@@ -314,13 +314,15 @@ class BaseKind(Part[S], Generic[S, R]):
     # --- purges
 
     @abstractmethod
-    def without(self, past: TaintedPast, row: R, state: S, limits: Limits) -> Sequence[Any] | None:
+    def without(
+        self, past: TaintedPast, row: R, state: S, limits: Limits
+    ) -> Sequence[Event] | None:
         """Return the events that reduce a memory to the words of other sources.
 
         None if nothing remains.
         """
 
-    def deleted(self, row: R, _state: S) -> Sequence[Any]:
+    def deleted(self, row: R, _state: S) -> Sequence[Event]:
         """Return the events that take a memory away."""
         return [self.DELETED(memory_id=row.memory_id)]
 

@@ -28,7 +28,7 @@ from memory_actors.base.records import Trust
 from memory_actors.kinds import provenance
 from memory_actors.kinds.commands import Command, Outside
 from memory_actors.kinds.compacting import CompactedKind
-from memory_actors.kinds.effects import ENDS, effect
+from memory_actors.kinds.effects import ENDS, Event, effect
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.kind import Kind, is_summary, tentative
 from memory_actors.kinds.provenance import SourcePurged
@@ -155,7 +155,7 @@ class _Living(NamedTuple):
 
 def purge(
     command: Purge, kinds: Sequence[Kind], states: Mapping[str, Any], limits: Limits
-) -> Sequence[Any]:
+) -> Sequence[Event]:
     """Remove the words of a source from memories; no events if nothing did.
 
     `states` are those of the kinds by name.
@@ -176,7 +176,7 @@ class _Work:
         self._kinds = kinds
         self._states = states
         self._limits = limits
-        self._events: list[Any] = []
+        self._events: list[Event] = []
         self._gone: dict[tuple[str, str], None] = {}
         self._changed: list[tuple[str, str]] = []
         self._came_back: list[str] = []
@@ -190,7 +190,7 @@ class _Work:
         living = [one for one in found if one is not None]
         return sorted(living, key=lambda one: not isinstance(one.row, RelationshipRow))
 
-    def events(self) -> list[Any]:
+    def events(self) -> list[Event]:
         """Return the events, with one behind them that says what they come to."""
         if not self._events:
             return []
@@ -279,20 +279,20 @@ class _Work:
                 return _Living(kind, row)
         return None
 
-    def _delete(self, kind: Kind, events: Sequence[Any]) -> None:
+    def _delete(self, kind: Kind, events: Sequence[Event]) -> None:
         for event in events:
             for memory_id in kind.registry.keys(event):
                 self._gone[kind.NAME, memory_id] = None
         self._carry_out(kind, events)
 
-    def _carry_out(self, kind: Kind, events: Sequence[Any]) -> None:
+    def _carry_out(self, kind: Kind, events: Sequence[Event]) -> None:
         self._events += events
         self._states[kind.NAME] = self._after(kind, events)
 
     def _after(self, kind: Kind, events: Iterable[Any]) -> Any:
         return kind.fold(self._states[kind.NAME], tentative(events, self._command.now_us))
 
-    def _fits(self, kind: Kind, events: Sequence[Any], row: Any) -> bool:
+    def _fits(self, kind: Kind, events: Sequence[Event], row: Any) -> bool:
         """Say whether no limit is passed by events that was not passed already."""
         whose = getattr(events[0] if row is None else row, "agent_id", None)
         before = kind.quotas(self._states[kind.NAME], self._limits, whose)
@@ -302,7 +302,7 @@ class _Work:
         )
 
 
-def _said_by(origins: Origins, kind: Kind, events: Sequence[Any]) -> Sequence[Any]:
+def _said_by(origins: Origins, kind: Kind, events: Sequence[Event]) -> Sequence[Event]:
     """Return events that say a memory anew with its origins, where they have not their own."""
     if kind.NATURE.names_origins_by_text:
         return events

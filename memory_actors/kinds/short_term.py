@@ -5,7 +5,7 @@ the state still has; the next command of the kind names it in an event, and then
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from immutables import Map
@@ -16,7 +16,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Update, added_before
-from memory_actors.kinds.effects import Effect, KindRegistry
+from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
 from memory_actors.kinds.passages import Passage, label
@@ -72,8 +72,6 @@ class SessionsExpired(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
     """ttl: their time was up; quota: too many sessions were living."""
 
-
-Event: TypeAlias = MessageAdded | MessageUpdated | MessageDeleted | SessionsExpired
 
 # --- state
 

@@ -17,7 +17,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, refuse_id
-from memory_actors.kinds.effects import Effect, KindRegistry
+from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
 from memory_actors.kinds.kind import Decide, Events, Life, Pruned
 from memory_actors.kinds.passages import Passage, label
@@ -93,10 +93,6 @@ class DocumentDeleted(msgspec.Struct, frozen=True, kw_only=True):
 class DocumentsPruned(Pruned, frozen=True, kw_only=True):
     """The oldest documents were deleted to make room."""
 
-
-Event: TypeAlias = (
-    DocumentPut | DocumentRestored | DocumentUpdated | DocumentDeleted | DocumentsPruned
-)
 
 # --- state
 

@@ -36,6 +36,7 @@ from memory_actors.kinds.account import Account
 from memory_actors.kinds.commands import Add, Command, Condition, Outside, Restore
 from memory_actors.kinds.compacting import CompactedKind, Compressed
 from memory_actors.kinds.context.state import ContextState
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
 from memory_actors.kinds.expiring import EXPIRED_AT_ONCE, ExpireMemories, expired, lifetimes
@@ -188,7 +189,7 @@ class AddTurn(Command, frozen=True, kw_only=True):
 def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
     """Return the decider of users with these limits."""
 
-    def decide(command: Command, state: UserState) -> Sequence[Any]:
+    def decide(command: Command, state: UserState) -> Sequence[Event]:
         mine = limits[state.account.tier]
         if isinstance(command, AddTurn):
             added = decide(command.memory, state)
@@ -210,7 +211,7 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
             return events
         return [_with_origins(event, command, state) for event in events]
 
-    def follow_up(before: UserState, after: UserState) -> Sequence[Any]:
+    def follow_up(before: UserState, after: UserState) -> Sequence[Event]:
         mine = limits[after.account.tier]
         kinds = KINDS if after.account.tier != before.account.tier else after.changed(before)
         return [
@@ -228,7 +229,7 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 """The decider of any user for who only folds: no limit has a say in that."""
 
 
-def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Any] | None:
+def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event] | None:
     """Return the events of a command about several kinds, or None for other commands."""
     if isinstance(command, Purge):
         return purge(command, KINDS, state.by_kind(), mine)

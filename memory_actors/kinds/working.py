@@ -17,7 +17,7 @@ from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, added_before
-from memory_actors.kinds.effects import Effect, KindRegistry
+from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
 from memory_actors.kinds.kind import Decide, Events, Nature
 from memory_actors.kinds.passages import Passage, label
@@ -50,8 +50,6 @@ class KeyDeleted(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str
     key: str
 
-
-Event: TypeAlias = KeySet | KeyDeleted
 
 # --- state
 

@@ -15,6 +15,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Entity, QuotaUse, Relationship
 from memory_actors.kinds.commands import Command
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import decide, relationships
 from memory_actors.kinds.entity.decide import (
     OBSERVATIONS_BYTES_MAX,
@@ -31,7 +32,6 @@ from memory_actors.kinds.entity.events import (
     EntityObserved,
     EntityRestored,
     EntityUpdated,
-    Event,
     Observation,
     RelationshipAdded,
     RelationshipDeleted,

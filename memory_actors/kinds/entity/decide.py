@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, refuse_id
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
     EntityAdded,
     EntityObserved,
     EntityUpdated,
-    Event,
     Observation,
     ObservationRemoved,
 )

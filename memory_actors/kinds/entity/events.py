@@ -6,7 +6,7 @@ because of an event is named in it and is a key of it, so that the events about 
 whole life.
 """
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -165,19 +165,3 @@ class RelationshipDeleted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A relationship was deleted by its user."""
 
     memory_id: str
-
-
-Event: TypeAlias = (
-    EntityAdded
-    | EntityRestored
-    | EntityObserved
-    | ObservationRemoved
-    | EntityUpdated
-    | EntityDeleted
-    | EntitiesPruned
-    | RelationshipAdded
-    | RelationshipRestored
-    | RelationshipUpdated
-    | RelationshipEnded
-    | RelationshipDeleted
-)

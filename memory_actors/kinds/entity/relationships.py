@@ -18,8 +18,8 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.validation import metadata_copy
 from memory_actors.kinds.commands import Add, Command, Delete, Update, refuse_id
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
-    Event,
     RelationshipAdded,
     RelationshipDeleted,
     RelationshipEnded,

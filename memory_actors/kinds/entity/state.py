@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     EntitiesPruned,
     EntityAdded,
@@ -19,7 +20,6 @@ from memory_actors.kinds.entity.events import (
     EntityObserved,
     EntityRestored,
     EntityUpdated,
-    Event,
     Observation,
     ObservationRemoved,
     RelationshipAdded,

@@ -23,6 +23,7 @@ from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, refuse_id
 from memory_actors.kinds.compacting import CompactedBase, CompactedDraft, Summary
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
     EpisodeDeleted,
@@ -33,7 +34,6 @@ from memory_actors.kinds.episodic.events import (
     EpisodeStarted,
     EpisodeSummaryAdded,
     EpisodeUpdated,
-    Event,
     RowEvent,
     StepAdded,
     StepTexts,
@@ -46,22 +46,15 @@ from memory_actors.kinds.episodic.state import (
     EpisodeRow,
     Episodic,
     EpisodicDump,
-    Text,
-    begun,
-    changed,
     leaving,
     markers,
 )
-from memory_actors.kinds.keyed import Bounds, Living
+from memory_actors.kinds.episodic.texts import EpisodeTexts
+from memory_actors.kinds.keyed import Bounds
 from memory_actors.kinds.kind import Decide, Events, Life, Nature, Tally, tentative
 from memory_actors.kinds.passages import Passage, version_of
 from memory_actors.kinds.rows import Place, oldest, record_data
 from memory_actors.kinds.tainted import TaintedPast
-
-TOLD_CHARACTERS_MAX = 4_000  # of one episode: a cluster of hundreds has to be read, too
-LINE_CHARACTERS_MAX = 500  # of its goal, and of its result
-PART_CHARACTERS_MAX = 150  # of each text of a step
-
 
 # --- commands
 
@@ -128,44 +121,7 @@ class AddEpisodeSummary(compacting.PutSummary, frozen=True, kw_only=True):
 # --- the kind
 
 
-class _AgentsDraft(CompactedDraft[EpisodeRow]):
-    """A state that changes in place, for one fold: it knows the fullest agent."""
-
-    __slots__ = ("agents_by_count", "fullest")
-
-    def __init__(self, state: Episodic, place: Place[EpisodeRow]):
-        super().__init__(state, place)
-        self.agents_by_count = state.agents_by_count.mutate()
-        self.fullest = state.fullest
-
-    def _join(self, group: str, key: str, memory_id: str) -> None:
-        super()._join(group, key, memory_id)
-        count = len(self.groups[group])
-        self._note(count - 1, count)
-
-    def _part(self, group: str, key: str, memory_id: str) -> None:
-        count = len(self.groups[group])
-        super()._part(group, key, memory_id)
-        self._note(count, count - 1)
-
-    def _note(self, before: int, after: int) -> None:
-        """Take note that an agent has one episode more, or one less."""
-        by_count = self.agents_by_count
-        if before:
-            others = by_count.pop(before) - 1
-            if others:
-                by_count[before] = others
-        if after:
-            by_count[after] = by_count.get(after, 0) + 1
-        if after > self.fullest or (before == self.fullest and before not in by_count):
-            self.fullest = after
-
-    def fields(self) -> tuple[Any, ...]:
-        """Return the fields of the state as they have become, in their order."""
-        return (*super().fields(), self.agents_by_count.finish(), self.fullest)
-
-
-class EpisodicKind(CompactedBase[Episodic, EpisodeRow]):
+class EpisodicKind(EpisodeTexts):
     """The episodes of a user, by agent."""
 
     NAME = "episodic"
@@ -185,25 +141,6 @@ class EpisodicKind(CompactedBase[Episodic, EpisodeRow]):
     """The number is that of each agent."""
     Dump = EpisodicDump
     registry = registry
-    initial = Episodic()
-
-    # --- fold
-
-    def draft(self, state: Episodic) -> _AgentsDraft:
-        """Return a copy of a state that changes in place."""
-        return _AgentsDraft(state, self.place)
-
-    def begun(self, recorded: Recorded[Any], _rows: Living[EpisodeRow]) -> EpisodeRow:
-        """Return the row of an episode, or of a summary of some."""
-        return begun(recorded)
-
-    def changed(self, row: EpisodeRow, recorded: Recorded[Any]) -> EpisodeRow:
-        """Return a row after an event about it."""
-        return changed(row, recorded)
-
-    def place(self, row: EpisodeRow) -> tuple[str, str]:
-        """Return the agent and the id."""
-        return row.agent_id, row.memory_id
 
     # --- decide
 
@@ -386,29 +323,9 @@ class EpisodicKind(CompactedBase[Episodic, EpisodeRow]):
         """Say whether an event has a text of one episode, and lets no other one go."""
         return isinstance(event, TextEvent) and not getattr(event, "evicted_ids", ())
 
-    def text_of(self, row: EpisodeRow) -> Text:
-        """Return the goal."""
-        return row.goal
-
-    def told(self, row: EpisodeRow, events: Events) -> str:
-        """Return an episode as a summariser reads it: as people do, within a limit.
-
-        A longer episode leaves out steps: the older ones first, those with an error last.
-        """
-        ends = [f"Goal: {goal_of(events[row.version].data)}", self._result_line(row, events)]
-        goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)
-        room, kept = TOLD_CHARACTERS_MAX - len(goal) - len(result), dict[int, str]()
-        for step in sorted(row.steps, key=lambda step: (step.failed, step.number), reverse=True):
-            said = f"{step.number}. {_told_step(events[version_of(step.label)].data)}"
-            room -= len(said)
-            if room < 0:
-                break
-            kept[step.number] = said
-        return "\n".join([goal, *(kept[number] for number in sorted(kept)), result])
-
     # --- the way back, and purges
 
-    def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[Any]]:
+    def back(self, life: Life[EpisodeRow], limits: Limits) -> tuple[EpisodeRow, list[Event]]:
         """Return the last row of an episode, and the events by which it comes back."""
         row, events = returning(life, limits.episode_steps)
         return row, [*events]
@@ -437,86 +354,9 @@ class EpisodicKind(CompactedBase[Episodic, EpisodeRow]):
         count = state.fullest if agent_id is None else len(state.held.groups.get(agent_id, ()))
         return replace(episodes, used=count), size_bytes
 
-    def chain(self, row: EpisodeRow) -> str | None:
-        """Return the episode: its steps help to find each other. A summary stands alone."""
-        return None if row.original_count else row.memory_id
-
-    def texts(self, row: EpisodeRow) -> list[Text]:
-        """Return the texts of an episode: the goal, the steps that are kept, the result."""
-        return [row.goal, *row.steps, *([row.result] if row.result is not None else [])]
-
-    def passages(self, row: EpisodeRow) -> Sequence[Passage]:
-        """Return one passage for each text; of a summary, its parts."""
-        if row.original_count:
-            return self.summary_passages(row)
-        goal, *others = self.texts(row)
-        first = Passage(goal.label, goal.digest, place=0)  # however late it was reworded
-        return [first, *(Passage(text.label, text.digest, text.label) for text in others)]
-
-    def passage_text(self, row: EpisodeRow, passage_label: int, events: Events) -> str:
-        """Return a goal, a step or a result as it is found, or a part of a summary."""
-        if row.original_count:
-            return self.summary_text(row, passage_label, events)
-        event: RowEvent = events[version_of(passage_label)].data
-        if isinstance(event, StepAdded):
-            return StepTexts.of(event).line
-        if isinstance(event, EpisodeFinished):
-            return event.result or ""
-        return goal_of(event)
-
-    def sources(self, row: EpisodeRow) -> Sequence[int]:
-        """Return the versions of the events that have its texts."""
-        return [version_of(text.label) for text in self.texts(row)]
-
-    def content(self, row: EpisodeRow, events: Events) -> str:
-        """Return an episode as people read it: the goal, the numbered steps, the result."""
-        if row.original_count:
-            return super().content(row, events)
-        return "\n".join(self._lines(row, events))
-
-    def _lines(self, row: EpisodeRow, events: Events) -> Iterator[str]:
-        yield f"Goal: {self.passage_text(row, row.goal.label, events)}"
-        next_number = 1
-        for step in row.steps:
-            if missing := step.number - next_number:
-                yield f"… {missing} {'step' if missing == 1 else 'steps'} evicted"
-            yield f"{step.number}. {self.passage_text(row, step.label, events)}"
-            next_number = step.number + 1
-        if not row.running:
-            yield self._result_line(row, events)
-
-    def _result_line(self, row: EpisodeRow, events: Events) -> str:
-        if row.result is None:
-            return f"Result: {row.status}"
-        heading = "Result (failed)" if row.status == "failed" else "Result"
-        return f"{heading}: {self.passage_text(row, row.result.label, events)}"
-
-    def data(self, row: EpisodeRow, events: Events) -> dict[str, Any]:
-        """Return an episode as JSON; its evicted steps in the order they left, as far as known.
-
-        A summary is an episode without steps, and says what it was made of besides.
-        """
-        made_of = self.summary_data(row, events) if row.original_count else {}
-        result = None if row.result is None else self.passage_text(row, row.result.label, events)
-        steps = [record_data(Step, events[version_of(step.label)].data) for step in row.steps]
-        evicted = [record_data(EvictedStep, gone, sha256=gone.sha256.hex()) for gone in row.evicted]
-        goal = goal_of(events[row.version].data)
-        said = record_data(Episode, row, goal=goal, result=result, steps=steps, evicted=evicted)
-        return made_of | said
-
 
 def _order_of_leaving(row: EpisodeRow) -> tuple[int, int, int]:
     return ("done", "failed", "running").index(row.status), row.occurred_at_us, row.version
-
-
-def _told_step(step: StepAdded) -> str:
-    """Return a step, each of its texts shortened: its error stands last, and is not to be lost."""
-    texts = (_shortened(text or "", PART_CHARACTERS_MAX) for text in StepTexts.of(step))
-    return StepTexts(*texts).line
-
-
-def _shortened(said: str, characters_max: int) -> str:
-    return said if len(said) <= characters_max else said[: characters_max - 1] + "…"
 
 
 KIND = EpisodicKind()

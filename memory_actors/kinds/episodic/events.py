@@ -145,7 +145,6 @@ TextEvent: TypeAlias = EpisodeStarted | StepAdded | EpisodeFinished | EpisodeUpd
 SummaryEvent: TypeAlias = EpisodesCompressed | EpisodeSummaryAdded
 RowEvent: TypeAlias = TextEvent | SummaryEvent
 """Makes a row, or changes the one it names."""
-Event: TypeAlias = RowEvent | EpisodeDeleted | EpisodesPruned | EpisodeCompactionUndone
 
 # --- what a text says
 

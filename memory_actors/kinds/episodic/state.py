@@ -12,7 +12,13 @@ from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.kinds.compacting import Compactable, Compacted, summary_row
+from memory_actors.kinds.compacting import (
+    Compactable,
+    Compacted,
+    CompactedBase,
+    CompactedDraft,
+    summary_row,
+)
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
@@ -22,8 +28,9 @@ from memory_actors.kinds.episodic.events import (
     StepMarker,
     SummaryEvent,
 )
+from memory_actors.kinds.keyed import Living
 from memory_actors.kinds.passages import label
-from memory_actors.kinds.rows import derived, kept, new_row
+from memory_actors.kinds.rows import Place, derived, kept, new_row
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them
@@ -85,25 +92,6 @@ class EpisodeRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=Fal
     def next_number(self) -> int:
         """The number of its next step."""
         return len(self.steps) + self.steps_evicted + 1
-
-
-def begun(recorded: Recorded[Any]) -> EpisodeRow:
-    """Return the row that an episode, or a summary of some, begins with or comes back with."""
-    event: EpisodeStarted | SummaryEvent = recorded.data
-    if isinstance(event, EpisodeStarted):
-        return new_row(EpisodeRow, recorded, status="running", goal=_text(recorded))
-    status = "failed" if event.failed else "done"
-    return summary_row(EpisodeRow, recorded, session_id=None, status=status, goal=_text(recorded))
-
-
-def changed(row: EpisodeRow, recorded: Recorded[Any]) -> EpisodeRow:
-    """Return a row after an event about it."""
-    event: StepAdded | EpisodeFinished | EpisodeUpdated = recorded.data
-    if isinstance(event, StepAdded):
-        return _with_step(without_steps(row, event.evicted), event, recorded)
-    if isinstance(event, EpisodeFinished):
-        return _finished(row, event, recorded)
-    return _updated(row, event, recorded)
 
 
 def _text(recorded: Recorded[Any]) -> Text:
@@ -212,9 +200,79 @@ class Episodic(Compacted[EpisodeRow], frozen=True):
     """Episodes of the agent that has the most."""
 
 
+class EpisodesDraft(CompactedDraft[EpisodeRow]):
+    """A state that changes in place, for one fold: it knows the fullest agent."""
+
+    __slots__ = ("agents_by_count", "fullest")
+
+    def __init__(self, state: Episodic, place: Place[EpisodeRow]):
+        super().__init__(state, place)
+        self.agents_by_count = state.agents_by_count.mutate()
+        self.fullest = state.fullest
+
+    def _join(self, group: str, key: str, memory_id: str) -> None:
+        super()._join(group, key, memory_id)
+        count = len(self.groups[group])
+        self._note(count - 1, count)
+
+    def _part(self, group: str, key: str, memory_id: str) -> None:
+        count = len(self.groups[group])
+        super()._part(group, key, memory_id)
+        self._note(count, count - 1)
+
+    def _note(self, before: int, after: int) -> None:
+        """Take note that an agent has one episode more, or one less."""
+        by_count = self.agents_by_count
+        if before:
+            others = by_count.pop(before) - 1
+            if others:
+                by_count[before] = others
+        if after:
+            by_count[after] = by_count.get(after, 0) + 1
+        if after > self.fullest or (before == self.fullest and before not in by_count):
+            self.fullest = after
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the fields of the state as they have become, in their order."""
+        return (*super().fields(), self.agents_by_count.finish(), self.fullest)
+
+
 class EpisodicDump(msgspec.Struct, frozen=True):
     """The state as rows, in the order of their goals' versions."""
 
     rows: list[EpisodeRow] = []
     evicted: int = 0
     pruned: int = 0
+
+
+class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
+    """Folds events into the rows of episodes."""
+
+    initial = Episodic()
+
+    def draft(self, state: Episodic) -> EpisodesDraft:
+        """Return a copy of a state that changes in place."""
+        return EpisodesDraft(state, self.place)
+
+    def begun(self, recorded: Recorded[Any], _rows: Living[EpisodeRow]) -> EpisodeRow:
+        """Return the row of an episode, or of a summary of some."""
+        event: EpisodeStarted | SummaryEvent = recorded.data
+        if isinstance(event, EpisodeStarted):
+            return new_row(EpisodeRow, recorded, status="running", goal=_text(recorded))
+        status = "failed" if event.failed else "done"
+        return summary_row(
+            EpisodeRow, recorded, session_id=None, status=status, goal=_text(recorded)
+        )
+
+    def changed(self, row: EpisodeRow, recorded: Recorded[Any]) -> EpisodeRow:
+        """Return a row after an event about it."""
+        event: StepAdded | EpisodeFinished | EpisodeUpdated = recorded.data
+        if isinstance(event, StepAdded):
+            return _with_step(without_steps(row, event.evicted), event, recorded)
+        if isinstance(event, EpisodeFinished):
+            return _finished(row, event, recorded)
+        return _updated(row, event, recorded)
+
+    def place(self, row: EpisodeRow) -> tuple[str, str]:
+        """Return the agent and the id."""
+        return row.agent_id, row.memory_id

@@ -27,17 +27,8 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
-from memory_actors.kinds import compacting
 from memory_actors.kinds import passages as cut
-from memory_actors.kinds.commands import (
-    Add,
-    Command,
-    Delete,
-    Restore,
-    Update,
-    added_before,
-    refuse_id,
-)
+from memory_actors.kinds.commands import Command, added_before, refuse_id
 from memory_actors.kinds.compacting import (
     CompactedBase,
     Summaries,
@@ -45,11 +36,22 @@ from memory_actors.kinds.compacting import (
     summary_again,
     summary_row,
 )
+from memory_actors.kinds.effects import Event
 from memory_actors.kinds.keyed import Bounds, Living
 from memory_actors.kinds.kind import Decide, Events, Life
+from memory_actors.kinds.long_term.commands import (
+    AddMemories,
+    AddSummary,
+    CompressMemories,
+    DeleteMemory,
+    Pair,
+    RestoreMemories,
+    SupersedeMemories,
+    UndoCompaction,
+    UpdateMemory,
+)
 from memory_actors.kinds.long_term.events import (
     CompactionUndone,
-    Event,
     MemoriesCompressed,
     MemoriesPruned,
     MemoryAdded,
@@ -61,98 +63,27 @@ from memory_actors.kinds.long_term.events import (
     MemoryUnmarked,
     MemoryUpdated,
     SummaryAdded,
+    Superseded,
     registry,
 )
 from memory_actors.kinds.long_term.state import (
     ROWS,
+    SUPERSEDED_MAX,
     Identity,
     LongTerm,
     LongTermDump,
     MemoryRow,
     age,
-    changed,
     identity,
     newer_ones,
 )
 from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
-from memory_actors.kinds.rows import HeldRows, derived, new_row
+from memory_actors.kinds.rows import HeldRows, derived, new_row, updated_row
 from memory_actors.kinds.tainted import TaintedPast
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded
-
-# --- commands
-
-
-class AddMemories(Add, frozen=True, kw_only=True):
-    """Add memories, all or none."""
-
-    memories: tuple[MemoryAdded, ...]
-    auto_prune: bool = False
-    on_duplicate: OnDuplicate = "keep"
-    distinct: frozenset[str] = frozenset()
-    """Ids of those that are kept, whatever else says the same."""
-    origins: tuple[Origin, ...] = ()
-    """Their sources."""
-    origins_of: Mapping[str, tuple[Origin, ...]] = {}
-    """The sources of the living memories, without those of which nobody said any."""
-
-
-class AddSummary(compacting.PutSummary, frozen=True, kw_only=True):
-    """Add a summary as another store has made it."""
-
-    summary: SummaryAdded
-
-
-class UpdateMemory(Update, frozen=True, kw_only=True):
-    """Replace a memory's content, its metadata, or both."""
-
-    same: bytes = b""
-
-
-class DeleteMemory(Delete, frozen=True, kw_only=True):
-    """Delete a memory."""
-
-
-class RestoreMemories(Restore, frozen=True, kw_only=True):
-    """Bring back memories that were pruned, deleted or compressed, and summaries that have gone.
-
-    Living memories that were superseded are marked as current again.
-    """
-
-
-class CompressMemories(compacting.Compress, frozen=True, kw_only=True):
-    """Put a summary in the place of memories, if they are still what it was made of."""
-
-    summary: MemoriesCompressed
-
-
-class UndoCompaction(compacting.UndoCompression, frozen=True, kw_only=True):
-    """Take a summary away and bring back its originals."""
-
-
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two memories as they were compared."""
-
-    memory_id: str
-    """Id of the superseded memory."""
-    superseded_by_id: str
-    older_digest: bytes
-    newer_digest: bytes
-    similarity: float
-    evidence: str
-
-
-class SupersedeMemories(Command, frozen=True, kw_only=True):
-    """Record that memories hold no more, if they and the newer ones are as they were compared."""
-
-    pairs: tuple[Pair, ...]
-
-    def meta(self, origins: Origins) -> dict[str, str]:  # noqa: ARG002 - it has no words
-        """Return nothing: both facts keep their origins."""
-        return {}
-
 
 # --- which say the same
 
@@ -237,7 +168,26 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
 
     def changed(self, row: MemoryRow, recorded: Recorded[Any]) -> MemoryRow:
         """Return a row after an event about it alone."""
-        return changed(row, recorded)
+        event = recorded.data
+        if isinstance(event, MemoryUpdated):
+            # The new text was said once.
+            parts = () if event.content is None else cut.digests(event.content, row.role)
+            said = {"times_seen": 1, "last_seen_us": 0, "superseded": (), "settled": False}
+            said |= {"digest": event.digest, "same": event.same, "digests": parts}
+            return updated_row(row, event, recorded, **said)
+        if isinstance(event, MemorySeen):
+            last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
+            return replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
+        if isinstance(event, MemoryReinstated):
+            return replace(row, superseded=(), settled=True)
+        if isinstance(event, MemoryUnmarked):
+            of = event.superseded_by_id, event.digest
+            left = tuple(mark for mark in row.superseded if (mark.by, mark.digest) != of)
+            return replace(row, superseded=left)
+        mark = Superseded(
+            by=event.superseded_by_id, digest=event.digest, at_us=recorded.recorded_at_us
+        )
+        return replace(row, superseded=(*row.superseded, mark)[-SUPERSEDED_MAX:])
 
     def dump(self, state: LongTerm) -> LongTermDump:
         """Return the state as plain data."""
@@ -280,7 +230,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         )
         return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
 
-    def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Any]:
+    def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Event]:
         """Bring back memories, and let those hold again that live and were superseded."""
         back, rows = self._bring_back(command, state, limits), state.held.rows
         found = [rows[one] for one in dict.fromkeys(command.memory_ids) if one in rows]
@@ -338,7 +288,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
 
     # --- the way back, and purges
 
-    def back(self, life: Life[MemoryRow], _limits: Limits) -> tuple[MemoryRow, list[Any]]:
+    def back(self, life: Life[MemoryRow], _limits: Limits) -> tuple[MemoryRow, list[Event]]:
         """Return the last row of a memory, and the event by which it comes back."""
         return life.row, [_as_it_was(life)]
 

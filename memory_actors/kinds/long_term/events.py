@@ -1,6 +1,6 @@
 """Events of long-term memory."""
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -149,20 +149,3 @@ class SummaryAdded(compacting.SummaryPut, frozen=True, kw_only=True, omit_defaul
 @registry.about("long_term.compaction_undone", Effect.UNDONE)
 class CompactionUndone(compacting.CompressionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
-
-
-SummaryEvent: TypeAlias = MemoriesCompressed | SummaryAdded
-"""Makes the row of a summary."""
-Event: TypeAlias = (
-    MemoryAdded
-    | MemoryRestored
-    | MemoryUpdated
-    | MemorySeen
-    | MemoryDeleted
-    | MemoriesPruned
-    | MemorySuperseded
-    | MemoryUnmarked
-    | MemoryReinstated
-    | SummaryEvent
-    | CompactionUndone
-)

@@ -14,20 +14,13 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
-from eventlog import Recorded
-from memory_actors.kinds import passages
 from memory_actors.kinds.compacting import Compactable, Compacted
 from memory_actors.kinds.long_term.events import (
-    MemoryReinstated,
-    MemorySeen,
-    MemoryUnmarked,
-    MemoryUpdated,
     Superseded,
 )
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
-from memory_actors.kinds.rows import HeldRows, updated_row
+from memory_actors.kinds.rows import HeldRows
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
@@ -94,28 +87,6 @@ class LongTerm(Compacted[MemoryRow], frozen=True):
         """The rows by id."""
         assert isinstance(self.held.rows, PackedRows)
         return self.held.rows
-
-
-def changed(row: MemoryRow, recorded: Recorded[Any]) -> MemoryRow:
-    """Return a row after an event about it alone."""
-    event = recorded.data
-    if isinstance(event, MemoryUpdated):
-        # The new text was said once.
-        parts = () if event.content is None else passages.digests(event.content, row.role)
-        said = {"times_seen": 1, "last_seen_us": 0, "superseded": (), "settled": False}
-        said |= {"digest": event.digest, "same": event.same, "digests": parts}
-        return updated_row(row, event, recorded, **said)
-    if isinstance(event, MemorySeen):
-        last_us = max(row.last_seen_us, row.occurred_at_us, event.occurred_at_us)
-        return replace(row, times_seen=row.times_seen + 1, last_seen_us=last_us)
-    if isinstance(event, MemoryReinstated):
-        return replace(row, superseded=(), settled=True)
-    if isinstance(event, MemoryUnmarked):
-        of = event.superseded_by_id, event.digest
-        left = tuple(mark for mark in row.superseded if (mark.by, mark.digest) != of)
-        return replace(row, superseded=left)
-    mark = Superseded(by=event.superseded_by_id, digest=event.digest, at_us=recorded.recorded_at_us)
-    return replace(row, superseded=(*row.superseded, mark)[-SUPERSEDED_MAX:])
 
 
 # --- snapshot

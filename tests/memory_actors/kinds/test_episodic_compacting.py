@@ -12,7 +12,6 @@ from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic import (
-    TOLD_CHARACTERS_MAX,
     AddEpisodeSummary,
     AddStep,
     CompressEpisodes,
@@ -34,6 +33,7 @@ from memory_actors.kinds.episodic.events import (
     EpisodeUpdated,
     StepAdded,
 )
+from memory_actors.kinds.episodic.texts import TOLD_CHARACTERS_MAX
 from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.passages import Passage, label
 
