@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.filters import ESCAPE, parsed
+from memory_actors.base.filters import parsed
 from memory_actors.base.origins import wanted
+from memory_actors.base.paths import ESCAPE
 from memory_actors.base.records import Hit, Memory, Trust, least
 from memory_actors.extraction.protocol import Conversation, KnownFact, Spoken
 from memory_actors.kinds import long_term, short_term

@@ -3,22 +3,17 @@
 ARCHITECTURE.md, "Where to make a change", lists the other places that a new kind needs.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-import anyio.to_thread
 import msgspec
 
-from eventlog import Decider, Dropped, EventRegistry, EventStore, Recorded
+from eventlog import Decider, Dropped, EventRegistry, Recorded
 from eventlog.core.logs import get_logger
-from memory_actors.base.compressing import compressed, decompressed
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Tier
-from memory_actors.base.streams import user_of
 from memory_actors.kinds import (
     account,
     context,
@@ -39,11 +34,19 @@ from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
 from memory_actors.kinds.episodic.state import Episodic
-from memory_actors.kinds.expiring import EXPIRED_AT_ONCE, ExpireMemories, expired, lifetimes
 from memory_actors.kinds.extracting import Extract, UndoExtraction
 from memory_actors.kinds.kind import Kind, Part, Tally, tentative
 from memory_actors.kinds.long_term import AddMemories, LongTerm
-from memory_actors.kinds.provenance import Provenance, agent_of_past, of_past, together
+from memory_actors.kinds.provenance import (
+    EXPIRED_AT_ONCE,
+    ExpireMemories,
+    Provenance,
+    agent_of_past,
+    expired,
+    lifetimes,
+    of_past,
+    together,
+)
 from memory_actors.kinds.purging import Purge, purge, standing
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
@@ -297,106 +300,6 @@ def totals_changed(before: UserState, after: UserState) -> dict[str, int]:
             if more := getattr(new, name) - getattr(old, name):
                 changed[f"{kind.NAME}.{name}"] = more
     return changed
-
-
-# --- snapshots
-
-Dumped = msgspec.defstruct(
-    "Dumped", [(part.NAME, part.Dump) for part in PARTS], frozen=True, module=__name__
-)
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Dumped)
-
-
-def _shape(schema: Any, classes: Mapping[str, Any]) -> Any:
-    """Return a JSON schema without the names and docstrings of classes, which may change freely."""
-    if isinstance(schema, list | tuple):
-        return [_shape(one, classes) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _shape(classes[schema["$ref"].removeprefix("#/$defs/")], classes)
-    said = ("title", "description")
-    return {
-        key: _shape(value, classes)
-        for key, value in schema.items()
-        if key != "$defs" and not (key in said and isinstance(value, str))
-    }
-
-
-def fingerprint_of(packed_row: type) -> str:
-    """Return the fingerprint of a state whose long-term rows, bytes in `Dumped`, are of a class."""
-    schemas, classes = msgspec.json.schema_components((Dumped, packed_row))
-    shapes = msgspec.json.encode(_shape(list(schemas), classes), order="sorted")
-    return hashlib.sha256(shapes).hexdigest()[:16]
-
-
-SNAPSHOT_FINGERPRINT = fingerprint_of(long_term.MemoryRow)
-"""Changes with any field of the state, so that a snapshot of another shape is never loaded."""
-
-
-def _encoded(state: UserState) -> bytes:
-    """Return the state as MessagePack: the same bytes for the same events."""
-    return _encoder.encode(Dumped(*(part.dump(state.of(part)) for part in PARTS)))
-
-
-def dump(state: UserState) -> bytes:
-    """Return the state as a snapshot has it. Slow: for a thread."""
-    return compressed(_encoded(state))
-
-
-def load(data: bytes) -> UserState:
-    """Return the state from bytes that `dump` made. Slow: for a thread.
-
-    :raises ValueError: they are no such state.
-    """
-    dumped = _decoder.decode(decompressed(data))
-    return UserState(*(part.load(getattr(dumped, part.NAME)) for part in PARTS))
-
-
-def in_one_piece(state: UserState) -> UserState:
-    """Return the same state in less memory. Slow: for a thread."""
-    return msgspec.structs.replace(state, long_term=long_term.KIND.in_one_piece(state.long_term))
-
-
-def over(now: UserState, then: UserState, packed: UserState) -> UserState:
-    """Return a state as changes of the one that `in_one_piece` made of what it was `then`."""
-    rows = long_term.KIND.over(now.long_term, then.long_term, packed.long_term)
-    return msgspec.structs.replace(now, long_term=rows)
-
-
-async def load_snapshot(
-    log: EventStore, stream: str, until: int | None = None
-) -> tuple[UserState, int] | None:
-    """Return the newest state that was kept of a stream, up to a version, and its version.
-
-    :raises ValueError: its bytes are no such state.
-    """
-    snapshot = await log.load_snapshot(stream, SNAPSHOT_FINGERPRINT, until=until)
-    if snapshot is None:
-        return None
-    return await anyio.to_thread.run_sync(load, snapshot.data), snapshot.version
-
-
-async def fold_start(
-    log: EventStore, stream: str, erased: int, until: int | None = None
-) -> tuple[UserState, int]:
-    """Return a state and its version, behind which the events up to `until` are still to fold.
-
-    It is the newest snapshot; without a good one, nothing at the version up to which the stream is
-    erased: snapshots are derived, and all events say the same.
-    """
-    try:
-        kept = await load_snapshot(log, stream, until)
-    except ValueError as error:
-        _logger.warning("snapshot ignored", user=hashed(user_of(stream)), error=reason(error))
-        kept = None
-    return kept or (UserState(), erased)
-
-
-def fingerprint(state: UserState) -> str:
-    """Return a hash of the state: two states with the same one read the same."""
-    return hashlib.sha256(_encoded(state)).hexdigest()
 
 
 def touched(events: Sequence[Recorded[Any]]) -> list[tuple[Kind, str]]:

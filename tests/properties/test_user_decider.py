@@ -33,6 +33,7 @@ from memory_actors.kinds import (
     episodic,
     long_term,
     short_term,
+    snapshots,
     structured,
     user_state,
     working,
@@ -48,10 +49,10 @@ from memory_actors.kinds.compacting import (
 from memory_actors.kinds.context.commands import ChangeDocument, EditEntry
 from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
-from memory_actors.kinds.expiring import ExpireMemories
 from memory_actors.kinds.kind import Kind, Pruned
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.structured import DocumentPut, PutDocument
 from memory_actors.kinds.user_state import COMPACTED, KIND_BY_NAME, KINDS, UserState
 from memory_actors.kinds.working import KeySet, SetKey, UpdateKey
@@ -123,7 +124,7 @@ class UserMachine(
         }
         self.limits_by_tier = {**tiers, None: tiers[Tier.LOCAL]}
         self.deciding = Deciding(self.limits_by_tier)
-        self.snapshot = (user_state.dump(self.state), 0)
+        self.snapshot = (snapshots.dump(self.state), 0)
 
     @property
     def state(self) -> UserState:
@@ -205,11 +206,11 @@ class UserMachine(
         self.ttl_us = ttl_us
 
     def _ask(self, command: Command) -> Decided:
-        was, version = user_state.fingerprint(self.state), len(self.deciding.log)
+        was, version = snapshots.fingerprint(self.state), len(self.deciding.log)
         decided = self.deciding.ask(command)
         if not decided.events:
-            assert user_state.fingerprint(decided.after) == was, "events alone change a state"
-        assert user_state.fingerprint(decided.before) == was, "a decision changes nothing"
+            assert snapshots.fingerprint(decided.after) == was, "events alone change a state"
+        assert snapshots.fingerprint(decided.before) == was, "a decision changes nothing"
         if not isinstance(command, SetTier):
             room.check(decided, self.limits, version)
         if decided.refusal is not None:
@@ -355,7 +356,7 @@ class UserMachine(
 
     @rule()
     def takes_a_snapshot(self) -> None:
-        self.snapshot = user_state.dump(self.state), len(self.deciding.log)
+        self.snapshot = snapshots.dump(self.state), len(self.deciding.log)
 
     @invariant()
     def counts_and_bytes_equal_a_recount(self) -> None:
@@ -426,13 +427,13 @@ class UserMachine(
 
     def check_replay(self) -> None:
         decider, log = self.deciding.decider, self.deciding.log
-        live = user_state.fingerprint(self.state)
-        assert user_state.fingerprint(decider.fold(log)) == live
-        assert user_state.fingerprint(decider.fold(self.dropped(log))) == live
+        live = snapshots.fingerprint(self.state)
+        assert snapshots.fingerprint(decider.fold(log)) == live
+        assert snapshots.fingerprint(decider.fold(self.dropped(log))) == live
         data, version = self.snapshot
-        loaded = user_state.load(data)
-        assert user_state.dump(loaded) == data
-        assert user_state.fingerprint(decider.fold(log[version:], loaded)) == live
+        loaded = snapshots.load(data)
+        assert snapshots.dump(loaded) == data
+        assert snapshots.fingerprint(decider.fold(log[version:], loaded)) == live
 
     def dropped(self, log: Sequence[Recorded[Any]]) -> list[Recorded[Any]]:
         """Return the log as it is read when retention has dropped what compaction archived."""

@@ -10,6 +10,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
+from memory_actors.base.paths import SortKey, ordering
 from memory_actors.base.records import Document, Item, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     LONG_BYTES_MAX,
@@ -23,7 +24,6 @@ from memory_actors.base.validation import (
 from memory_actors.kinds import structured
 from memory_actors.kinds.commands import Command
 from memory_actors.kinds.kind import Kind
-from memory_actors.kinds.ordering import SortKey, ordering
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.structured import (

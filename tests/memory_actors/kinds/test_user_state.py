@@ -4,7 +4,8 @@ import msgspec
 
 from memory_actors import MemoryType
 from memory_actors.kinds import long_term
-from memory_actors.kinds.user_state import KINDS, SNAPSHOT_FINGERPRINT, fingerprint_of
+from memory_actors.kinds.snapshots import SNAPSHOT_FINGERPRINT, fingerprint_of
+from memory_actors.kinds.user_state import KINDS
 
 
 def test_every_kind_is_a_memory_type_in_the_same_order() -> None:
