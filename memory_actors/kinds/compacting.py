@@ -226,17 +226,13 @@ def passages_of(content: str) -> tuple[SummaryPassage, ...]:
     computed from its text like any other, so that they can be made again from the log when derived
     data is lost.
     """
-    return tuple(
-        SummaryPassage(start, end, text_digest(content[start:end]))
-        for start, end in spans(content, _heading_length(content))
-    )
-
-
-def _heading_length(content: str) -> int:
     opening, closing = _HEADING
     end = content.find(closing) + len(closing)
-    has_one = content.startswith(opening) and end >= len(closing) and content[end:].strip()
-    return end if has_one else 0
+    has_heading = content.startswith(opening) and end >= len(closing) and content[end:].strip()
+    return tuple(
+        SummaryPassage(start, end, text_digest(content[start:end]))
+        for start, end in spans(content, end if has_heading else 0)
+    )
 
 
 # --- the kind

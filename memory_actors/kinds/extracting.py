@@ -335,21 +335,17 @@ def _unmarked(outcomes: Sequence[Outcome], state: LongTerm) -> list[MemoryUnmark
     """
     rows = state.held.rows
     marks = {
-        (one.replaces, one.memory_id, one.digest or _digest(one.memory_id, rows)): None
+        # Older records did not store the digest of a known fact.
+        (one.replaces, one.memory_id, one.digest or getattr(known, "digest", b"")): None
         for one in outcomes
         if one.came == "known" and one.memory_id and one.replaces and one.replaces in rows
+        for known in [rows.get(one.memory_id)]
     }
     return [
         MemoryUnmarked(memory_id=older, superseded_by_id=newer, digest=digest)
         for older, newer, digest in marks
         if (newer, digest) in [(mark.by, mark.digest) for mark in rows[older].superseded]
     ]
-
-
-def _digest(memory_id: str, rows: Mapping[str, MemoryRow]) -> bytes:
-    """Return the current digest of a fact; older records did not store one."""
-    row = rows.get(memory_id)
-    return b"" if row is None else row.digest
 
 
 # --- decide

@@ -56,7 +56,8 @@ class Purge(Command, frozen=True, kw_only=True):
     async def informed(self, _state: Any, outside: Outside) -> Self:
         """Return the command with the past of its memories, and of the originals of summaries."""
         past = dict(await outside.events_about(self.memory_ids))
-        past |= await outside.events_about(sorted(_originals(past)))
+        originals = {one for memory_id in past for one in _made_of(memory_id, past[memory_id])}
+        past |= await outside.events_about(sorted(originals - past.keys()))
         return replace(self, past=past)
 
     @property
@@ -74,12 +75,6 @@ class Purge(Command, frozen=True, kw_only=True):
     def without_return(self) -> "Purge":
         """Return a copy that restores no originals, and so needs no room."""
         return replace(self, bring_back=False)
-
-
-def _originals(past: Mapping[str, Sequence[Recorded[Any]]]) -> set[str]:
-    """Return the originals of the summaries among some memories, without these memories."""
-    ids = {one for memory_id, events in past.items() for one in _made_of(memory_id, events)}
-    return ids - past.keys()
 
 
 def _made_of(memory_id: str, past: Sequence[Recorded[Any]]) -> tuple[str, ...]:
@@ -102,19 +97,15 @@ class _Earlier(NamedTuple):
 
 def _purges_in(past: Sequence[Recorded[Any]]) -> list[_Earlier]:
     """Return the purges among events."""
-    return [_purge(one) for one in past if _is_by_a_purge(one)]
+    purges = []
+    for one in filter(_is_by_a_purge, past):
+        source, trust = (one.meta.get(name) for name in (_PURGED_SOURCE, _PURGED_TRUST))
+        purges.append(_Earlier(one.version, source, None if trust is None else Trust(trust)))
+    return purges
 
 
 def _is_by_a_purge(recorded: Recorded[Any]) -> bool:
     return b"purged" in recorded.raw_meta and "purged" in recorded.meta  # cheap where it is not
-
-
-def _purge(recorded: Recorded[Any]) -> _Earlier:
-    meta = recorded.meta
-    trust = meta.get(_PURGED_TRUST)
-    return _Earlier(
-        recorded.version, meta.get(_PURGED_SOURCE), None if trust is None else Trust(trust)
-    )
 
 
 def _is_of(recorded: Recorded[Any], source: str | None, trust: Trust | None) -> bool:

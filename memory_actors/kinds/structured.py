@@ -243,7 +243,11 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         if old is not None:
             put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
         self._refuse_foreign_id(command, put, state)
-        if old is not None and _says_the_same(put, old):
+        if (
+            old is not None
+            and (put.value_digest, put.pinned) == (old.value_digest, old.pinned)
+            and same_json(put.metadata, old.metadata)
+        ):
             return []
         others = (row for row in self.rows(state) if row is not old)
         victims = self.make_room(
@@ -322,12 +326,6 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
     def data(self, row: DocumentRow, events: Events) -> dict[str, Any]:
         """Return the value, and where it is."""
         return record_data(Document, row, value=value_of(row, events))
-
-
-def _says_the_same(put: DocumentPut, row: DocumentRow) -> bool:
-    return (put.value_digest, put.pinned) == (row.value_digest, row.pinned) and same_json(
-        put.metadata, row.metadata
-    )
 
 
 KIND = StructuredKind()

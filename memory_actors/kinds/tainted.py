@@ -42,10 +42,9 @@ class TaintedPast(NamedTuple):
             own = getattr(event, "memory_id", None) == self.memory_id
             return isinstance(event, begins) or (own and getattr(event, text, None) is not None)
 
-        last = max(
-            (n for n, one in enumerate(self.events) if self._says(one, stays or gives_text)),
-            default=-1,
-        )
+        stays = stays or gives_text
+        said = (not self.tainted(one) and stays(one.data) for one in self.events)
+        last = max((n for n, says in enumerate(said) if says), default=-1)
         kept: list[Recorded[Any]] = []
         begun = False
         for place, one in enumerate(self.events):
@@ -59,6 +58,3 @@ class TaintedPast(NamedTuple):
                 begun = True
         first = next((n for n, one in enumerate(kept) if isinstance(one.data, begins)), len(kept))
         return kept[first:]
-
-    def _says(self, recorded: Recorded[Any], stays: Callable[[Any], bool]) -> bool:
-        return not self.tainted(recorded) and stays(recorded.data)

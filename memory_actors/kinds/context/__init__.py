@@ -104,9 +104,9 @@ class ContextKind(BaseKind[ContextState, BlockRow]):
         texts = [one.data for one in past.clean if getattr(one.data, "raw", None) is not None]
         if row.archived or not texts:
             return None
-        said = [one.data.metadata for one in past.clean if _gives_metadata(one.data)]
-        metadata = said[-1] if said else {}
-        edited = derived(BlockEdited, texts[-1], metadata=metadata, spacing=False)
+        said = [getattr(one.data, "metadata", None) for one in past.clean]
+        last = next((one for one in reversed(said) if one is not None), None)
+        edited = derived(BlockEdited, texts[-1], metadata=last or {}, spacing=False)
         try:
             check_document(row.document, state, after(state, [edited], 0), limits, BUDGET)
         except QuotaExceededError:
@@ -204,10 +204,6 @@ def _empty(name: str, document: DocumentState) -> BlockRow:
 def raw_of(row: BlockRow, events: Events) -> str:
     """Return the exact text of a block."""
     return str(events[row.version].data.raw) if row.raw is None else row.raw
-
-
-def _gives_metadata(event: Any) -> bool:
-    return isinstance(event, BlockInserted) or getattr(event, "metadata", None) is not None
 
 
 KIND = ContextKind()

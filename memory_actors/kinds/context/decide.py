@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
@@ -74,19 +74,17 @@ def _change(command: ChangeDocument, state: ContextState, limits: Limits) -> Seq
     draft = DocumentDraft(state, name)
     for change in command.changes:
         draft.make(change)
-    if command.base is not None and not _is_base(command, state):
+    there = state.documents.get(name)
+    synced = None if there is None or there.synced is None else astuple(there.synced)
+    if command.base is not None and synced != (command.base, command.label):
         draft.events.append(DocumentSynced(document=name, base=command.base, label=command.label))
     if command.create and not draft.events:
-        return _created(name, state, limits, command.now_us)
+        created = [DocumentCreated(document=name)]
+        check_quotas(state, after(state, created, command.now_us), limits)
+        return created
     if not draft.events:
         return []
     return _with_room(command, name, draft.events, state, limits)
-
-
-def _created(name: str, state: ContextState, limits: Limits, now_us: int) -> Sequence[Event]:
-    events = [DocumentCreated(document=name)]
-    check_quotas(state, after(state, events, now_us), limits)
-    return events
 
 
 def _check_expected(command: ChangeDocument, state: ContextState) -> None:
@@ -96,12 +94,6 @@ def _check_expected(command: ChangeDocument, state: ContextState) -> None:
         raise StaleDocumentError(
             f"{command.document} has changed since it was read: read it again, then write"
         )
-
-
-def _is_base(command: ChangeDocument, state: ContextState) -> bool:
-    document = state.documents.get(command.document)
-    synced = None if document is None else document.synced
-    return synced is not None and (synced.base, synced.label) == (command.base, command.label)
 
 
 def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
@@ -136,20 +128,21 @@ def _was_added(command: AddEntry, state: ContextState) -> bool:
 def _edit(command: EditEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
     row = _entry(state, command.memory_id)
     metadata = None if same_json(command.metadata, row.metadata) else command.metadata
-    raw = None if command.text is None else reworded(_raw_of(row), command.text)
-    raw = None if raw == row.raw else raw
-    if raw is None and metadata is None:
-        return []
-    if raw is not None:
+    raw = None
+    if command.text is not None:
+        if row.raw is None:
+            raise InvalidInputError(
+                f"entry {row.memory_id!r} is archived: restore it, then edit it"
+            )
+        raw = reworded(row.raw, command.text)
+    if raw is not None and raw != row.raw:
         check_entry(raw)
+    elif metadata is None:
+        return []
+    else:
+        raw = None
     events: list[Event] = [BlockEdited(memory_id=row.memory_id, raw=raw, metadata=metadata)]
     return _with_room(command, row.document, events, state, limits, keep=row.memory_id)
-
-
-def _raw_of(row: BlockRow) -> str:
-    if row.raw is None:
-        raise InvalidInputError(f"entry {row.memory_id!r} is archived: restore it, then edit it")
-    return row.raw
 
 
 def _with_room(
@@ -203,7 +196,11 @@ def _archive(command: ArchiveEntries, state: ContextState, _limits: Limits) -> S
     _check_there(state, command.document)
     if command.memory_ids is not None:
         rows = [_entry(state, one) for one in _entries(state, command.memory_ids)]
-        _check_inside(rows, command.document)
+        for row in rows:
+            if row.document != command.document:
+                raise NotFoundError(
+                    f"no entry {row.memory_id!r} in {command.document}: it is in {row.document}"
+                )
         gone = [row.memory_id for row in rows if not row.archived]
     else:
         gone = _stale_part(command.room, command.document, state)
@@ -226,14 +223,6 @@ def _stale_part(room: DocumentRoom, document: str, state: ContextState) -> list[
     if left[0] < (1 - FREE_MAX) * there and left[1] <= (1 - FREE_MIN) * there:
         count -= 1
     return [row.memory_id for row in rows[:count]]
-
-
-def _check_inside(rows: Sequence[BlockRow], document: str) -> None:
-    for row in rows:
-        if row.document != document:
-            raise NotFoundError(
-                f"no entry {row.memory_id!r} in {document}: it is in {row.document}"
-            )
 
 
 def restore(

@@ -52,7 +52,10 @@ class DocumentDraft:
         self.events: list[Event] = []
         self._state = state
         rows = blocks(state, document)
-        self._blocks = {row.memory_id: _block(row) for row in rows}
+        self._blocks = {
+            row.memory_id: DraftBlock(row.memory_id, row.rank, row.raw or "", row.heading)
+            for row in rows
+        }
         self._order = [(row.rank, row.memory_id) for row in rows]
         found = state.documents.get(document)
         archived = [] if found is None else found.archived.values()
@@ -189,10 +192,6 @@ class DocumentDraft:
     def _rank_behind(self, rank: str | None) -> str:
         at = 0 if rank is None else bisect_right(self._ranks, rank)
         return between(rank, self._ranks[at] if at < len(self._ranks) else None)
-
-
-def _block(row: BlockRow) -> DraftBlock:
-    return DraftBlock(row.memory_id, row.rank, row.raw or "", row.heading)
 
 
 def _check_raw(raw: str) -> None:

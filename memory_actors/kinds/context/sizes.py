@@ -172,16 +172,14 @@ def archiving(
         ArchivedEntry(
             memory_id=row.memory_id,
             digest=text_digest(entry_text(row.raw or "")),
-            section=None if heading is None else _section(heading),
+            section=None
+            if heading is None
+            else Section(heading.memory_id, heading.heading or "", heading.raw or "", heading.rank),
         )
         for row, heading in under_sections(blocks(state, document))
         if row.memory_id in gone
     ]
     return EntriesArchived(document=document, entries=tuple(entries), cause=cause)
-
-
-def _section(row: BlockRow) -> Section:
-    return Section(row.memory_id, row.heading or "", row.raw or "", row.rank)
 
 
 def stalest(

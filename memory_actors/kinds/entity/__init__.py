@@ -147,7 +147,10 @@ class EntityKind(BaseKind[Entities, Row]):
     ) -> list[Restored] | None:
         """Return the event that leaves an entity, or a relationship, what others have said."""
         if isinstance(row, RelationshipRow):
-            return self._relationship_without(past)
+            said = [one.data for one in past.clean if isinstance(one.data, RelationshipAdded)]
+            if all(event.memory_id != past.memory_id for event in said):
+                return None
+            return [as_it_was(self.last(past.memory_id, past.clean))]
         related = bool(touching(state.graph, (row.memory_id,)))
         begin = next((e.data for e in past.events if isinstance(e.data, EntityAdded)), None)
         empty: dict[str, Any] = {"observations": (), "size_bytes": row.name_bytes}
@@ -159,12 +162,6 @@ class EntityKind(BaseKind[Entities, Row]):
             return [as_it_was(self.last(past.memory_id, events))]
         except NotFoundError:
             return None
-
-    def _relationship_without(self, past: TaintedPast) -> list[Restored] | None:
-        said = [one.data for one in past.clean if isinstance(one.data, RelationshipAdded)]
-        if all(event.memory_id != past.memory_id for event in said):
-            return None
-        return [as_it_was(self.last(past.memory_id, past.clean))]
 
     def deleted(self, row: Row, state: Entities) -> list[EntityDeleted | RelationshipDeleted]:
         """Return the event by which an entity goes with its relationships, or one relationship."""

@@ -88,7 +88,9 @@ def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
         raise NotFoundError(f"no entity {new.name!r:.80}: add it first, or it was deleted")
     if new.memory_id in command.used:  # and deleted since
         return []
-    added = _added(new)
+    observations = _new(new.observations, set())
+    size_bytes = len(new.name.encode()) + len(new.type.encode()) + _bytes(observations)
+    added = replace(new, size_bytes=size_bytes, observations=observations)
     _check_observations(new.name, added.observations, None, limits)
     victims = oldest_entities if command.auto_prune else None
     need = Room(entities=1, size_bytes=added.size_bytes)
@@ -107,13 +109,6 @@ def _check_id(command: AddEntity, state: Entities) -> None:
 
 def _key(it: EntityAdded | EntityRow) -> tuple[str, str]:
     return name_key(it.name), name_key(it.type)
-
-
-def _added(new: EntityAdded) -> EntityAdded:
-    """Return an entity with each observation once, and its size."""
-    observations = _new(new.observations, set())
-    name_bytes = len(new.name.encode()) + len(new.type.encode())
-    return replace(new, size_bytes=name_bytes + _bytes(observations), observations=observations)
 
 
 def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observation, ...]:

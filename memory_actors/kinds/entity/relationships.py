@@ -34,7 +34,7 @@ from memory_actors.kinds.entity.graph import (
     valid_at,
 )
 from memory_actors.kinds.entity.room import Room, make_room, oldest_relationships
-from memory_actors.kinds.entity.state import Entities, EntityRow, tentatively
+from memory_actors.kinds.entity.state import Entities, tentatively
 from memory_actors.kinds.rows import changed_pin, same_json, update_of
 
 A = TypeVar("A", bound=RelationshipAdded)
@@ -74,26 +74,25 @@ class DeleteRelationship(Delete, frozen=True, kw_only=True):
 def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add a relationship, or bring the one up to date that says the same."""
     new = command.relationship
-    source, target = (_end(state, end) for end in (new.source_id, new.target_id))
+    for end_id in (new.source_id, new.target_id):
+        if end_id not in state.held.rows:
+            raise NotFoundError(f"no entity {end_id!r} to relate: add it first")
+    source, target = (state.held.rows[one] for one in (new.source_id, new.target_id))
     check_validity(new.valid_from_us, new.valid_to_us)
     _check_id(command, state)
     known = known_as(new, state.graph)
     if known is not None:
         return _say_again(command, known, state, limits)
-    if _said_before(command, state.graph):
+    row = state.graph.held.rows.get(new.memory_id)
+    if row is not None and row.valid_from_us != new.valid_from_us:
+        refuse_id(new.memory_id)  # it stands for another time at which it was true
+    if row is not None or new.memory_id in command.used:  # said before, and not true now
         return []
     need = Room(relationships=1, size_bytes=new.size_bytes)
     pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
     left = tentatively(state, pruned)
     named = replace(new, source=source.name, target=target.name)
     return [*pruned, placed(named, left.graph)]
-
-
-def _end(state: Entities, entity_id: str) -> EntityRow:
-    entity = state.held.rows.get(entity_id)
-    if entity is None:
-        raise NotFoundError(f"no entity {entity_id!r} to relate: add it first")
-    return entity
 
 
 def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
@@ -114,15 +113,6 @@ def _check_id(command: Relate, state: Entities) -> None:
             continue
         if not isinstance(it, RelationshipAdded | RelationshipRow) or _key(it) != _key(new):
             refuse_id(new.memory_id)
-
-
-def _said_before(command: Relate, graph: RelationshipGraph) -> bool:
-    """Say whether the id was used for this before, though it is not true now or was deleted."""
-    new = command.relationship
-    row = graph.held.rows.get(new.memory_id)
-    if row is not None and row.valid_from_us != new.valid_from_us:
-        refuse_id(new.memory_id)  # it stands for another time at which it was true
-    return row is not None or new.memory_id in command.used
 
 
 def _key(it: RelationshipAdded | RelationshipRow) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.base.origins import Origins, merged, origins_of
+from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.records import UNSAID
 from memory_actors.kinds.compacting import summary_again
 from memory_actors.kinds.episodic.events import (
@@ -44,13 +44,17 @@ def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[
         return row, [summary_again(EpisodeSummaryAdded, began, row)]
     row = without_steps(row, markers(leaving(row.steps[:-1], steps_max)))
     row = replace(row, keep=row.keep or life.compressed)
+    told_goal = (
+        one for one in life.events if isinstance(one.data, EpisodeStarted | EpisodeUpdated)
+    )
+    origins = merged(origin for one in told_goal for origin in origins_of(one) or (UNSAID,))
     goal = derived(
         EpisodeRestored,
         row,
         goal=goal_of(events[row.version].data),
         size_bytes=row.goal.size_bytes,
         digest=row.goal.digest,
-        origins=_origins_of_goal(life.events),
+        origins=() if origins == (UNSAID,) else origins,
     )
     told: list[RowEvent] = [
         # The restored episode already names the steps that this step evicted.
@@ -66,13 +70,6 @@ def returning(life: Life[EpisodeRow], steps_max: int) -> tuple[EpisodeRow, list[
 def _said_again(recorded: Recorded[Any], **fields: Any) -> RowEvent:
     again: RowEvent = replace(recorded.data, origins=origins_of(recorded), **fields)
     return again
-
-
-def _origins_of_goal(life: Sequence[Recorded[Any]]) -> Origins:
-    """Return the origins of an episode's goal and metadata; () if nobody said."""
-    told = (one for one in life if isinstance(one.data, EpisodeStarted | EpisodeUpdated))
-    origins = merged(origin for one in told for origin in origins_of(one) or (UNSAID,))
-    return () if origins == (UNSAID,) else origins
 
 
 # --- without the words of a source

@@ -134,22 +134,6 @@ def without_steps(row: EpisodeRow, evicted: tuple[StepMarker, ...]) -> EpisodeRo
     )
 
 
-def _finished(row: EpisodeRow, event: EpisodeFinished, recorded: Recorded[RowEvent]) -> EpisodeRow:
-    status: Status = "failed" if event.failed else "done"
-    if event.result is None:
-        return replace(row, status=status)
-    result = _text(recorded)
-    return _with_text(row, None, result, status=status, result=result)
-
-
-def _updated(row: EpisodeRow, event: EpisodeUpdated, recorded: Recorded[RowEvent]) -> EpisodeRow:
-    row = kept(row, event)
-    if event.content is None:
-        return row
-    goal = _text(recorded)
-    return _with_text(row, row.goal, goal, version=recorded.version, goal=goal)
-
-
 def _with_text(row: EpisodeRow, old: Text | None, new: Text, **fields: Any) -> EpisodeRow:
     """Return a row with other fields, and the sizes of a `new` text in the place of the old."""
     return _resized(
@@ -270,8 +254,16 @@ class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
         if isinstance(event, StepAdded):
             return _with_step(without_steps(row, event.evicted), event, recorded)
         if isinstance(event, EpisodeFinished):
-            return _finished(row, event, recorded)
-        return _updated(row, event, recorded)
+            status: Status = "failed" if event.failed else "done"
+            if event.result is None:
+                return replace(row, status=status)
+            result = _text(recorded)
+            return _with_text(row, None, result, status=status, result=result)
+        row = kept(row, event)
+        if event.content is None:
+            return row
+        goal = _text(recorded)
+        return _with_text(row, row.goal, goal, version=recorded.version, goal=goal)
 
     def place(self, row: EpisodeRow) -> tuple[str, str]:
         """Return the agent and the id."""

@@ -104,18 +104,15 @@ class EpisodeTexts(EpisodeRows):
         goal, result = (_shortened(line, LINE_CHARACTERS_MAX) for line in ends)
         room, kept = TOLD_CHARACTERS_MAX - len(goal) - len(result), dict[int, str]()
         for step in sorted(row.steps, key=lambda step: (step.failed, step.number), reverse=True):
-            said = f"{step.number}. {_told_step(events[version_of(step.label)].data)}"
+            texts = StepTexts.of(events[version_of(step.label)].data)
+            # Each is shortened: the error stands last, and is not to be lost.
+            short = (_shortened(text or "", PART_CHARACTERS_MAX) for text in texts)
+            said = f"{step.number}. {StepTexts(*short).line}"
             room -= len(said)
             if room < 0:
                 break
             kept[step.number] = said
         return "\n".join([goal, *(kept[number] for number in sorted(kept)), result])
-
-
-def _told_step(step: StepAdded) -> str:
-    """Return a step, each of its texts shortened: its error stands last, and is not to be lost."""
-    texts = (_shortened(text or "", PART_CHARACTERS_MAX) for text in StepTexts.of(step))
-    return StepTexts(*texts).line
 
 
 def _shortened(said: str, characters_max: int) -> str:

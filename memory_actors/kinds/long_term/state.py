@@ -66,11 +66,7 @@ class MemoryRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=Fals
     """True if it was said to hold all the same."""
 
 
-def _key(row: MemoryRow) -> int:
-    return NO_KEY if row.original_count else duplicate_key(row)
-
-
-ROWS = Form(MemoryRow, _key)
+ROWS = Form(MemoryRow, lambda row: NO_KEY if row.original_count else duplicate_key(row))
 
 
 class LongTerm(Compacted[MemoryRow], frozen=True):
