@@ -171,7 +171,9 @@ class _Compiler:
         if path == IS_COMPRESSED and name == "eq" and operand is False:
             name, operand = "ne", True  # metadata says it only of what is
         self._spend(where, len(msgspec.json.encode((path, operand))))
-        negative = name in NEGATED or (name == "exists" and not _flag(operand, where))
+        if name == "exists" and not isinstance(operand, bool):
+            raise InvalidInputError(f"{where} needs true or false, not {operand!r:.80}")
+        negative = name in NEGATED or (name == "exists" and not operand)
         name = NEGATED.get(name, name)
         test = _at(path, _OPERATORS[name](operand, where))
         holds = FilterPart(test, name, path=path, operand=operand)
@@ -208,12 +210,6 @@ def _check_operators(asked: Mapping[Any, Any], where: str) -> None:
 def _list_of(value: Any, where: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise InvalidInputError(f"{where} needs a list, not {value!r:.80}")
-    return value
-
-
-def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInputError(f"{where} needs true or false, not {value!r:.80}")
     return value
 
 
@@ -326,16 +322,12 @@ def _contains(part: Any, _where: str) -> _Test:
     return matches
 
 
-def _exists(_wanted: Any, _where: str) -> _Test:
-    return lambda held: held is not MISSING
-
-
 _OPERATORS: dict[str, Callable[[Any, str], _Test]] = {
     "eq": _is,
     **{name: _comparison(name) for name in ("gt", "gte", "lt", "lte")},
     "in": _is_in,
     "contains": _contains,
-    "exists": _exists,
+    "exists": lambda _wanted, _where: lambda held: held is not MISSING,
 }
 _KNOWN = (*_OPERATORS, *NEGATED, *GROUPS)
 

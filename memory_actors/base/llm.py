@@ -169,20 +169,15 @@ class ChatClient:
         """Return the body of the answer; learn which parameters the model does not take."""
         while True:
             try:
-                return await self._post(messages, self._supported(limits))
+                names = {one: _INSTEAD[one] if one in self._unsupported else one for one in limits}
+                taken = {name: limits[one] for one, name in names.items() if name is not None}
+                return await self._post(messages, taken)
             except self._openai.APIStatusError as error:
                 name = _code(error.param).partition(".")[0]  # or the part of it that is not known
                 known = name not in _INSTEAD or name in self._unsupported
                 if known or _code(error.code) not in _UNSUPPORTED:
                     raise
                 self._unsupported.add(name)
-
-    def _supported(self, limits: dict[str, Any]) -> dict[str, Any]:
-        named = {
-            _INSTEAD[name] if name in self._unsupported else name: value
-            for name, value in limits.items()
-        }
-        return {name: value for name, value in named.items() if name is not None}
 
     async def _post(self, messages: list[dict[str, str]], limits: dict[str, Any]) -> bytes:
         asking = self._client.chat.completions.with_streaming_response

@@ -195,16 +195,13 @@ def json_copy(value: Any, what: str, depth: int = 0) -> Any:
             f"{what} is nested deeper than {JSON_DEPTH_MAX} levels: make it flatter"
         )
     if isinstance(value, Mapping):
-        return {_json_key(key, what): json_copy(v, what, depth + 1) for key, v in value.items()}
+        for key in value:
+            if not isinstance(key, str):
+                raise InvalidInputError(f"{what} has the key {key!r}: keys must be strings")
+        return {check_text(key, what): json_copy(v, what, depth + 1) for key, v in value.items()}
     if isinstance(value, list | tuple):
         return [json_copy(item, what, depth + 1) for item in value]
     return _json_scalar(value, what)
-
-
-def _json_key(key: object, what: str) -> str:
-    if not isinstance(key, str):
-        raise InvalidInputError(f"{what} has the key {key!r}: keys must be strings")
-    return check_text(key, what)
 
 
 def _json_scalar(value: Any, what: str) -> Any:

@@ -172,7 +172,12 @@ async def shown(
         hits = await retrieval.retrieve(scope.services, live, query)
         ids = [hit.memory_id for hit in hits]
         await scope.recalled(live, one.content[:QUERY_CHARACTERS_MAX], ids)
-        near |= {hit.memory_id: hit for hit in [*filter(_is_fact, hits)][:FACTS_NEAR_MAX]}
+        known = [
+            hit
+            for hit in hits
+            if hit.role is None and hit.source == "memory" and hit.superseded_by is None
+        ]
+        near |= {hit.memory_id: hit for hit in known[:FACTS_NEAR_MAX]}
     facts = list(near.values())[:FACTS_MAX]
     conversation = Conversation(
         messages=tuple(map(_spoken, _once(said))),
@@ -216,10 +221,6 @@ def _query(scope: Scope, message: Memory, trust: Trust, within: Mapping[str, Any
         compressed=False,
         of_origin=wanted(None, trust),
     )
-
-
-def _is_fact(hit: Hit) -> bool:
-    return hit.role is None and hit.source == "memory" and hit.superseded_by is None
 
 
 def _spoken(one: Memory) -> Spoken:

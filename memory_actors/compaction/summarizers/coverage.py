@@ -332,7 +332,10 @@ class _Picker:
         possible = (costs <= self._left).all(axis=1) & (
             facts | (stems >= NEWS_SHARE_MIN * self._stem_counts)
         )
-        told, neared = self._gains()
+        factors = self._worth.factors
+        told = factors * said.per_sentence(said.weights * self._unsaid)
+        nearer = np.maximum(self._worth.nearness - self._near, 0.0).sum(axis=1)
+        neared = factors * self._near_weight * nearer
         told = np.where(possible, told / lengths, 0.0)
         if self._rate_min is None:
             self._rate_min = (
@@ -358,10 +361,3 @@ class _Picker:
         brings_mark = ~self._day_opened[layout.days]
         labels, marks = brings_label[:, None] * layout.labels, brings_mark[:, None] * layout.marks
         return layout.sentences + labels + marks
-
-    def _gains(self) -> tuple[Floats, Floats]:
-        """Return the gain of each sentence in concepts, and in nearness to the vectors."""
-        said = self._worth.said
-        told = said.per_sentence(said.weights * self._unsaid)
-        nearer = np.maximum(self._worth.nearness - self._near, 0.0).sum(axis=1)
-        return self._worth.factors * told, self._worth.factors * self._near_weight * nearer
