@@ -5,13 +5,13 @@ clock, no random source and no log. Each kind has subclasses of these; the name 
 is in the meta of its events.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self
 
 import msgspec
 from msgspec.structs import replace
 
-from eventlog import Recorded
+from eventlog import Dropped, Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.origins import Origins, meta_of
@@ -131,15 +131,20 @@ class Restore(Command, frozen=True, kw_only=True):
         return replace(self, past=await outside.events_about(self.memory_ids))
 
 
-def added_before(command: Add, memory_id: str, event: type, field: str, value: Any) -> bool:
-    """Say whether an id was used before, for an `event` with this very value in a field.
+def is_known(
+    command: Add, memory_id: str, living: object | None, is_same: Callable[[Any], bool]
+) -> bool:
+    """Say whether an id stands for what a command adds already, even if that was deleted since.
 
-    :raises InvalidInputError: it was, and stands for something else.
+    `living` has the id now, if anything has; `is_same` is asked of that, or of the first event.
+
+    :raises InvalidInputError: it stands for something else.
     """
     first = command.used.get(memory_id)
-    if first is None:
-        return False
-    if type(first) is not event or getattr(first, field) != value:
+    known = living if first is None or isinstance(first, Dropped) else first
+    if known is None:  # of a dropped event nobody can tell, and an id is never used again
+        return first is not None
+    if not is_same(known):
         refuse_id(memory_id)
     return True
 

@@ -23,7 +23,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Restore, Update, refuse_id
+from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Sized
 from memory_actors.kinds.kind import Decide, Events, Life, Tally, Updated
@@ -381,14 +381,16 @@ class CompactedBase(KeyedKind[S, R]):
     def _add_summary(self, command: PutSummary, state: S, limits: Limits) -> Sequence[Event]:
         """Add a summary, unless this very one was added before."""
         summary = command.summary
-        known: Any = command.used.get(summary.memory_id) or self.find(state, summary.memory_id)
-        if known is None:
-            self.check_room([summary], state, limits)
-            return [summary]
-        its_own = isinstance(known, (Compactable, *self.SUMMARIES))
-        if not its_own or not known.original_count or known.digest != summary.digest:
-            refuse_id(summary.memory_id)
-        return []
+
+        def is_same(one: Any) -> bool:
+            its_own = isinstance(one, (Compactable, *self.SUMMARIES))
+            return its_own and bool(one.original_count) and one.digest == summary.digest
+
+        row = self.find(state, summary.memory_id)
+        if is_known(command, summary.memory_id, row, is_same):
+            return []
+        self.check_room([summary], state, limits)
+        return [summary]
 
     # --- reads
 

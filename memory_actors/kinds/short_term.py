@@ -15,7 +15,7 @@ from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Update, added_before
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Keyed, KeyedDraft, KeyedKind, Living
 from memory_actors.kinds.kind import Decide, Events, Nature, Updated, tentative
@@ -291,8 +291,11 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
     def _add(self, command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
         new = command.message
-        known = added_before(command, new.memory_id, MessageAdded, "content", new.content)
-        if known or new.memory_id in state.held.rows:
+
+        def is_same(one: Any) -> bool:
+            return isinstance(one, MessageAdded) and one.content == new.content
+
+        if is_known(command, new.memory_id, None, is_same) or new.memory_id in state.held.rows:
             return []
         for noun, name in (
             ("messages", "short_term_messages"),

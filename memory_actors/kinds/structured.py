@@ -16,7 +16,7 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import Document, Origin
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, refuse_id
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
 from memory_actors.kinds.kind import Decide, Events, Life, Pruned
@@ -242,7 +242,13 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         old = state.held.named(put.collection, put.key)
         if old is not None:
             put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
-        self._refuse_foreign_id(command, put, state)
+
+        def is_of_key(one: Any) -> bool:
+            its_own = isinstance(one, DocumentPut | DocumentRow)
+            return its_own and (one.collection, one.key) == (put.collection, put.key)
+
+        own_id = command.document.memory_id
+        is_known(command, own_id, old or self.find(state, own_id), is_of_key)
         if (
             old is not None
             and (put.value_digest, put.pinned) == (old.value_digest, old.pinned)
@@ -256,15 +262,6 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
             may_go=others if command.auto_prune else None,
         )  # fmt: skip
         return [DocumentsPruned(memory_ids=victims, cause="quota"), put] if victims else [put]
-
-    def _refuse_foreign_id(self, command: PutDocument, put: DocumentPut, state: Structured) -> None:
-        """Refuse an id that stands, or stood, for anything but the document of this key."""
-        known = [command.used[own_id] for own_id in command.own_ids if own_id in command.used]
-        living = self.find(state, put.memory_id)
-        for other in [*known, *([living] if living is not None else [])]:
-            ours = isinstance(other, DocumentPut | DocumentRow)
-            if not ours or (other.collection, other.key) != (put.collection, put.key):
-                refuse_id(command.document.memory_id)
 
     def _update(
         self, command: UpdateDocument, state: Structured, limits: Limits

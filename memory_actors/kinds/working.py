@@ -16,7 +16,7 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import kind
-from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, added_before
+from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry
 from memory_actors.kinds.keyed import Bounds, Keyed, KeyedKind, Living
 from memory_actors.kinds.kind import Decide, Events, Nature
@@ -164,7 +164,7 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
     def _set(self, command: SetKey, state: Working, limits: Limits) -> Sequence[Event]:
         entry = command.entry
         for own_id in command.own_ids:
-            added_before(command, own_id, KeySet, "key", entry.key)
+            is_known(command, own_id, None, lambda one: getattr(one, "key", None) == entry.key)
         old = self.named(state, entry.key)
         if old is not None:
             if same_json([old.value, old.metadata], [entry.value, entry.metadata]):

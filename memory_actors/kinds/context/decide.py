@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import astuple, replace
 
 from memory_actors.base.context_documents import InsertBlock
 from memory_actors.base.errors import InvalidInputError, NotFoundError, StaleDocumentError
 from memory_actors.base.quota import Limits
-from memory_actors.kinds.commands import Command, refuse_id
+from memory_actors.kinds.commands import Command, is_known
 from memory_actors.kinds.context.commands import (
     FREE_MAX,
     FREE_MIN,
@@ -97,7 +98,13 @@ def _check_expected(command: ChangeDocument, state: ContextState) -> None:
 
 
 def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
-    if _was_added(command, state):
+
+    def is_same(one: Any) -> bool:
+        said = entry_text(entry_raw(command.text))
+        return isinstance(one, BlockInserted) and entry_text(one.raw) == said
+
+    was_added = is_known(command, command.memory_id, None, is_same)
+    if was_added or block(state, command.memory_id) is not None:
         return []
     draft = DocumentDraft(state, command.document)
     last, before_heading, there = draft.end_of(command.section)
@@ -113,16 +120,6 @@ def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Eve
     return _with_room(
         command, command.document, draft.events, state, limits, keep=command.memory_id
     )
-
-
-def _was_added(command: AddEntry, state: ContextState) -> bool:
-    """Say whether an id was used before, for an entry that said the same."""
-    for known in command.used.values():
-        said = entry_text(known.raw) if isinstance(known, BlockInserted) else None
-        if said != entry_text(entry_raw(command.text)):
-            refuse_id(command.memory_id)
-        return True
-    return block(state, command.memory_id) is not None
 
 
 def _edit(command: EditEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
@@ -244,11 +241,10 @@ def restore(
 
 def _import(command: ImportBlock, state: ContextState, limits: Limits) -> Sequence[Event]:
     event = command.block
-    living = block(state, event.memory_id)
-    if living is not None or command.used:
-        known = command.used.get(event.memory_id)
-        if living is None and not isinstance(known, BlockInserted):
-            refuse_id(event.memory_id)
+    there = block(state, event.memory_id) is not None
+    if there or is_known(
+        command, event.memory_id, None, lambda one: isinstance(one, BlockInserted)
+    ):
         return []
     draft = DocumentDraft(state, event.document)
     event = replace(event, rank=draft.free_rank(event.rank))

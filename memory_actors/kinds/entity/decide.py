@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits, size
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, refuse_id
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import relationships
 from memory_actors.kinds.entity.events import (
@@ -79,14 +79,18 @@ class RestoreEntities(Restore, frozen=True, kw_only=True):
 
 def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add an entity, or merge it into the one that has its name and type."""
-    _check_id(command, state)
     new = command.entity
+
+    def is_same(one: Any) -> bool:
+        return isinstance(one, EntityAdded | EntityRow) and _key(one) == _key(new)
+
+    was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
     known = named(state, new.name, new.type)
     if known is not None:
         return _merge(command, known, state, limits)
     if command.must_exist:
         raise NotFoundError(f"no entity {new.name!r:.80}: add it first, or it was deleted")
-    if new.memory_id in command.used:  # and deleted since
+    if was_added:  # and deleted since
         return []
     observations = _new(new.observations, set())
     size_bytes = len(new.name.encode()) + len(new.type.encode()) + _bytes(observations)
@@ -95,16 +99,6 @@ def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     victims = oldest_entities if command.auto_prune else None
     need = Room(entities=1, size_bytes=added.size_bytes)
     return [*make_room(state, limits, need, victims), added]
-
-
-def _check_id(command: AddEntity, state: Entities) -> None:
-    """Refuse an id that stands for anything else than an entity of this name and type."""
-    new = command.entity
-    for it in (command.used.get(new.memory_id), state.find(new.memory_id)):
-        if it is None:
-            continue
-        if not isinstance(it, EntityAdded | EntityRow) or _key(it) != _key(new):
-            refuse_id(new.memory_id)
 
 
 def _key(it: EntityAdded | EntityRow) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.base.validation import metadata_copy
-from memory_actors.kinds.commands import Add, Command, Delete, Update, refuse_id
+from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, refuse_id
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity.events import (
     RelationshipAdded,
@@ -79,14 +79,18 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
             raise NotFoundError(f"no entity {end_id!r} to relate: add it first")
     source, target = (state.held.rows[one] for one in (new.source_id, new.target_id))
     check_validity(new.valid_from_us, new.valid_to_us)
-    _check_id(command, state)
+
+    def is_same(one: Any) -> bool:
+        return isinstance(one, RelationshipAdded | RelationshipRow) and _key(one) == _key(new)
+
+    was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
     known = known_as(new, state.graph)
     if known is not None:
         return _say_again(command, known, state, limits)
     row = state.graph.held.rows.get(new.memory_id)
     if row is not None and row.valid_from_us != new.valid_from_us:
         refuse_id(new.memory_id)  # it stands for another time at which it was true
-    if row is not None or new.memory_id in command.used:  # said before, and not true now
+    if was_added:  # and is not true now, or was deleted since
         return []
     need = Room(relationships=1, size_bytes=new.size_bytes)
     pruned = make_room(state, limits, need, oldest_relationships if command.auto_prune else None)
@@ -103,16 +107,6 @@ def check_validity(valid_from_us: int, valid_to_us: int | None) -> None:
     if valid_to_us is not None and valid_to_us < valid_from_us:
         begins, ends = to_datetime(valid_from_us), to_datetime(valid_to_us)
         raise InvalidInputError(f"valid_to {ends} is before valid_from {begins}: swap them")
-
-
-def _check_id(command: Relate, state: Entities) -> None:
-    """Refuse an id that stands for anything else than this relation of these two."""
-    new = command.relationship
-    for it in (command.used.get(new.memory_id), state.find(new.memory_id)):
-        if it is None:
-            continue
-        if not isinstance(it, RelationshipAdded | RelationshipRow) or _key(it) != _key(new):
-            refuse_id(new.memory_id)
 
 
 def _key(it: RelationshipAdded | RelationshipRow) -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
 from memory_actors.kinds import compacting
-from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, refuse_id
+from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
 from memory_actors.kinds.compacting import CompactedBase, CompactedDraft, Summary
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.episodic.events import (
@@ -178,17 +178,13 @@ class EpisodicKind(EpisodeTexts):
     def _known(self, command: StartEpisode, state: Episodic) -> bool:
         """Say whether this very episode was started before, even if it has gone since."""
         episode = command.episode
-        first, row = command.used.get(episode.memory_id), self.find(state, episode.memory_id)
-        if first is None and row is None:
-            return False
-        if isinstance(first, Dropped) and row is None:
-            return True  # what it said is gone: nobody can tell, and an id is never used again
-        known = first if isinstance(first, EpisodeStarted) else row
-        if known is None or isinstance(first, Summary):
-            refuse_id(episode.memory_id)
-        if (known.agent_id, known.digest) != (episode.agent_id, episode.digest):
-            refuse_id(episode.memory_id)
-        return True
+
+        def is_same(one: Any) -> bool:
+            of_agent = isinstance(one, EpisodeStarted | EpisodeRow)
+            return of_agent and (one.agent_id, one.digest) == (episode.agent_id, episode.digest)
+
+        row = self.find(state, episode.memory_id)
+        return is_known(command, episode.memory_id, row, is_same)
 
     def _put(self, command: PutEpisode, state: Episodic, limits: Limits) -> Sequence[Event]:
         if self._known(command, state):

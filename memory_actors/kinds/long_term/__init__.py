@@ -28,7 +28,7 @@ from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
 from memory_actors.kinds import passages as cut
-from memory_actors.kinds.commands import Command, added_before, refuse_id
+from memory_actors.kinds.commands import Command, is_known
 from memory_actors.kinds.compacting import (
     CompactedBase,
     Summaries,
@@ -356,7 +356,13 @@ def _added_or_seen(
     fresh: dict[str, MemoryAdded] = {}
     first: dict[Identity, MemoryAdded] = {}
     for memory in command.memories:
-        if _is_known(command, memory, fresh.get(memory.memory_id), state):
+
+        def is_same(one: Any, digest: bytes = memory.digest) -> bool:
+            return isinstance(one, MemoryAdded | MemoryRow) and one.digest == digest
+
+        memory_id = memory.memory_id
+        known = fresh.get(memory_id) or state.held.rows.get(memory_id)
+        if is_known(command, memory_id, known, is_same):
             continue
         living = duplicate_of(command, memory, state, first)
         if living is None:
@@ -368,24 +374,6 @@ def _added_or_seen(
         if command.on_duplicate == "count":
             events.append(MemorySeen(memory_id=living, occurred_at_us=memory.occurred_at_us))
     return events, needed
-
-
-def _is_known(
-    command: AddMemories, memory: MemoryAdded, fresh: MemoryAdded | None, state: LongTerm
-) -> bool:
-    """Say whether this very memory is there, or was.
-
-    :raises InvalidInputError: its id stands for another one.
-    """
-    memory_id, digest = memory.memory_id, memory.digest
-    if isinstance(command.used.get(memory_id), Dropped):
-        return True  # what it said is gone: nobody can tell, and an id is never used again
-    if added_before(command, memory_id, MemoryAdded, "digest", digest):
-        return True
-    known = fresh or state.held.rows.get(memory_id)
-    if known is not None and known.digest != digest:
-        refuse_id(memory_id)
-    return known is not None
 
 
 def _is_as_compared(pair: Pair, rows: Mapping[str, MemoryRow]) -> bool:
