@@ -110,10 +110,10 @@ class _Base(Generic[R]):
         return None if number is None else self.at(number)
 
     def with_key(self, key: int) -> list[str]:
-        first = np.searchsorted(self.keys, np.uint64(key), sorter=self._by_key)
+        first = self.keys.searchsorted(np.uint64(key), sorter=self._by_key)
         if first == self.count or self.keys[self._by_key[first]] != key:
             return []
-        behind = np.searchsorted(self.keys, np.uint64(key), "right", sorter=self._by_key)
+        behind = self.keys.searchsorted(np.uint64(key), "right", sorter=self._by_key)
         return [self.id_at(number).decode() for number in self._by_key[first:behind].tolist()]
 
 

@@ -87,6 +87,8 @@ def passages(content: str, role: str | None) -> list[str]:
 
 def digests(content: str, role: str | None) -> tuple[bytes, ...]:
     """Return the digests of the passages of a long text; none for a text that is one passage."""
+    if len(content) <= LONG_BYTES // 4:  # as most are
+        return ()
     found = passages(content, role)
     return tuple(map(text_digest, found)) if len(found) > 1 else ()
 

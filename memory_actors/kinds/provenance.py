@@ -297,6 +297,8 @@ def lifetimes(
     A fact that is said again lives as long as the longer of the two. A value that replaces another
     has the lifetime of its own add.
     """
+    if command.expires_at_us is None and not state.expires:
+        return []
     about = {} if unchanged is None else {unchanged: command.expires_at_us}
     own = getattr(command, "memory_id", None)  # of an entry: others may be archived for it
     for event in events:

@@ -150,11 +150,13 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     everything before it.
     """
     whole = [recorded for recorded in events if type(recorded.data) is not Dropped]
-    by_part = defaultdict[Part[Any], list[Recorded[Any]]](list)
+    by_part: defaultdict[Part[Any], list[Recorded[Any]]] = defaultdict(list)
     for recorded in whole:
         by_part[_PART_OF_EVENT[type(recorded.data)]].append(recorded)
     by_part.pop(provenance.PART, None)
-    changed = {part.NAME: part.fold(state.of(part), run) for part, run in by_part.items()}
+    changed = {
+        part.NAME: part.fold(getattr(state, part.NAME), run) for part, run in by_part.items()
+    }
     changed["provenance"] = provenance.follow(state.provenance, whole, _keys)
     return msgspec.structs.replace(state, **changed)
 
@@ -197,18 +199,17 @@ def user_decider(limits: LimitsByTier) -> Decider[Command, Any, UserState]:
         if isinstance(command, AddTurn):
             added = decide(command.memory, state)
             return [*added, *decide(command.message, state)] if added else []
-        several = _of_several_kinds(command, state, mine)
-        if several is not None:
-            return several
-        part = _PART_OF_COMMAND[type(command)]
+        part = _PART_OF_COMMAND.get(type(command))
+        if part is None:
+            return _of_several_kinds(command, state, mine)
         if command.condition is not None:
             _check(command.condition, KIND_BY_NAME[part.NAME], state)
         if isinstance(command, AddMemories):
             command = msgspec.structs.replace(command, origins_of=state.provenance.origins)
-        events = part.decide(command, state.of(part), mine)
+        own = getattr(state, part.NAME)
+        events = part.decide(command, own, mine)
         if isinstance(command, Add):
-            kind = KIND_BY_NAME[part.NAME]
-            same = None if events else kind.put_again(command, state.of(kind))
+            same = None if events else KIND_BY_NAME[part.NAME].put_again(command, own)
             events = [*events, *lifetimes(command, events, same, state.provenance)]
         if isinstance(command, Restore) and KIND_BY_NAME[part.NAME].NATURE.names_origins_by_text:
             return events
@@ -232,19 +233,18 @@ FOLD = user_decider({tier: Limits() for tier in (None, *Tier)})
 """The decider of any user for who only folds: no limit has a say in that."""
 
 
-def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event] | None:
-    """Return the events of a command about several kinds, or None for other commands."""
+def _of_several_kinds(command: Command, state: UserState, mine: Limits) -> Sequence[Event]:
+    """Return the events of a command about several kinds."""
     if isinstance(command, Purge):
         return purge(command, KINDS, state.by_kind(), mine)
     if isinstance(command, ExpireMemories):
         now_us = command.now_us
         return expired(now_us, KINDS, state.by_kind(), state.provenance, EXPIRED_AT_ONCE)
-    if isinstance(command, Extract | UndoExtraction):
-        found = extracting.decide(command, state.long_term, state.provenance, mine)
-        if isinstance(command, Extract):
-            return [*found, *lifetimes(command.add, found, None, state.provenance)]
-        return found
-    return None
+    assert isinstance(command, Extract | UndoExtraction)
+    found = extracting.decide(command, state.long_term, state.provenance, mine)
+    if isinstance(command, Extract):
+        return [*found, *lifetimes(command.add, found, None, state.provenance)]
+    return found
 
 
 def _check(condition: Condition, kind: Kind, state: UserState) -> None:

@@ -101,23 +101,20 @@ def duplicate_of(
     """
     if command.on_duplicate == "keep" or memory.memory_id in command.distinct:
         return None
+    said = identity(memory)
     # Memories from before texts were normalised have the digest of the exact text.
-    asked = [memory, msgspec.structs.replace(memory, same=b"")] if memory.same else [memory]
-    for one in asked:
+    for one in dict.fromkeys((said, (memory.digest, *said[1:]))):
         for known in state.named(one):
             row = state.held.rows[known]
             if (
-                _stands_for(row, one)
+                identity(row) == one
+                and (row.pinned or not memory.pinned)
                 and command.origins_of.get(known, ()) == command.origins
                 and not is_true_anew(command, memory, row, state)
             ):
                 return known
-    before = first.get(identity(memory))
-    return before.memory_id if before is not None and _stands_for(before, memory) else None
-
-
-def _stands_for(known: MemoryRow | MemoryAdded, memory: MemoryAdded) -> bool:
-    return identity(known) == identity(memory) and (known.pinned or not memory.pinned)
+    before = first.get(said)
+    return None if before is None or (memory.pinned and not before.pinned) else before.memory_id
 
 
 def is_true_anew(
@@ -224,10 +221,10 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
     def _add(self, command: AddMemories, state: LongTerm, limits: Limits) -> Sequence[Event]:
         events, needed = _added_or_seen(command, state)
         fresh = [event.size_bytes for event in events if isinstance(event, MemoryAdded)]
-        may_go = (row for row in self.rows(state) if row.memory_id not in needed)
-        victims = self.make_room(
-            state, limits, len(fresh), sum(fresh), may_go=may_go if command.auto_prune else None
-        )
+        may_go = None
+        if command.auto_prune:
+            may_go = (row for row in self.rows(state) if row.memory_id not in needed)
+        victims = self.make_room(state, limits, len(fresh), sum(fresh), may_go=may_go)
         return [MemoriesPruned(memory_ids=victims, cause="quota"), *events] if victims else events
 
     def _restore(self, command: RestoreMemories, state: LongTerm, limits: Limits) -> list[Event]:

@@ -36,9 +36,9 @@ def identity(one: Any) -> Identity:
     return one.same or one.digest, one.session_id, told
 
 
-def duplicate_key(one: Any) -> int:
+def duplicate_key(identity: Identity) -> int:
     """Return a number that is the same of those that say the same, and seldom of others."""
-    said, session_id, told = identity(one)
+    said, session_id, told = identity
     where = zlib.crc32(session_id.encode()) if session_id else 0
     where = zlib.crc32(told, where) if told else where
     return int.from_bytes(said[:_KEY_BYTES]) ^ where or 1
@@ -66,7 +66,7 @@ class MemoryRow(Compactable, frozen=True, kw_only=True, array_like=True, gc=Fals
     """True if it was said to hold all the same."""
 
 
-ROWS = Form(MemoryRow, lambda row: NO_KEY if row.original_count else duplicate_key(row))
+ROWS = Form(MemoryRow, lambda row: NO_KEY if row.original_count else duplicate_key(identity(row)))
 
 
 class LongTerm(Compacted[MemoryRow], frozen=True):
@@ -74,9 +74,9 @@ class LongTerm(Compacted[MemoryRow], frozen=True):
 
     held: HeldRows[MemoryRow] = HeldRows(PackedRows(ROWS))
 
-    def named(self, one: Any) -> list[str]:
-        """Return the memories that may say the same as a row, or a `MemoryAdded`, by their ids."""
-        return self.rows.with_key(duplicate_key(one))
+    def named(self, said: Identity) -> list[str]:
+        """Return the ids of the memories that may say this."""
+        return self.rows.with_key(duplicate_key(said))
 
     @property
     def rows(self) -> PackedRows[MemoryRow]:
