@@ -15,6 +15,7 @@ from eventlog import Dropped, Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.origins import Origins, meta_of
+from memory_actors.kinds.effects import Event
 
 
 class Outside(Protocol):
@@ -114,7 +115,7 @@ class Restore(Command, frozen=True, kw_only=True):
     """Bring back memories that were pruned, evicted or deleted, all or none."""
 
     memory_ids: tuple[str, ...]
-    past: Mapping[str, Sequence[Recorded[Any]]] = {}
+    past: Mapping[str, Sequence[Recorded[Event]]] = {}
     """Every event about each of them, in order."""
 
     @property

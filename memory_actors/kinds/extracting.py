@@ -96,7 +96,7 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
 
     extraction_id: str
     memory_ids: tuple[str, ...] = ()
-    done: Sequence[Recorded[Any]] = ()
+    done: Sequence[Recorded[Event]] = ()
     """Every event of the extraction itself."""
 
     async def informed(self, state: Any, outside: Outside) -> Self:
@@ -250,11 +250,11 @@ def _in_truth(outcome: Outcome, proposed: Proposed, changed: Sequence[Event]) ->
 # --- undo
 
 
-def _outcomes(done: Sequence[Recorded[Any]]) -> list[Outcome]:
+def _outcomes(done: Sequence[Recorded[Event]]) -> list[Outcome]:
     return [one for each in done if isinstance(each.data, Extracted) for one in each.data.outcomes]
 
 
-def _ids(done: Sequence[Recorded[Any]], came: str) -> list[str]:
+def _ids(done: Sequence[Recorded[Event]], came: str) -> list[str]:
     """Return the ids of the facts of which this came."""
     return [one.memory_id for one in _outcomes(done) if one.came == came and one.memory_id]
 
@@ -319,7 +319,7 @@ def _back(
     return back, lost
 
 
-def _taken_back(past: Sequence[Recorded[Any]], by_adder: Sequence[Recorded[Any]]) -> bool:
+def _taken_back(past: Sequence[Recorded[Event]], by_adder: Sequence[Recorded[Event]]) -> bool:
     """Say whether the extraction that added a fact was undone after the fact had gone."""
     return any(
         isinstance(one.data, ExtractionUndone) and one.version > past[-1].version

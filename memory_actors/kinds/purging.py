@@ -50,7 +50,7 @@ class Purge(Command, frozen=True, kw_only=True):
     trust: Trust | None = None
     bring_back: bool = True
     """True: the other originals of summaries that go come back."""
-    past: Mapping[str, Sequence[Recorded[Any]]] = {}
+    past: Mapping[str, Sequence[Recorded[Event]]] = {}
     """Every event about each of them, and about the originals of summaries among them."""
 
     async def informed(self, _state: Any, outside: Outside) -> Self:
@@ -77,7 +77,7 @@ class Purge(Command, frozen=True, kw_only=True):
         return replace(self, bring_back=False)
 
 
-def _made_of(memory_id: str, past: Sequence[Recorded[Any]]) -> tuple[str, ...]:
+def _made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:
     """Return the ids of what a summary was made of; () if it is none."""
     own = [one.data for one in past if getattr(one.data, "memory_id", None) == memory_id]
     found: list[tuple[str, ...]] = [getattr(event, "compressed_from_ids", ()) for event in own]
@@ -95,7 +95,7 @@ class _Earlier(NamedTuple):
     trust: Trust | None
 
 
-def _purges_in(past: Sequence[Recorded[Any]]) -> list[_Earlier]:
+def _purges_in(past: Sequence[Recorded[Event]]) -> list[_Earlier]:
     """Return the purges among events."""
     purges = []
     for one in filter(_is_by_a_purge, past):
@@ -104,23 +104,23 @@ def _purges_in(past: Sequence[Recorded[Any]]) -> list[_Earlier]:
     return purges
 
 
-def _is_by_a_purge(recorded: Recorded[Any]) -> bool:
+def _is_by_a_purge(recorded: Recorded[Event]) -> bool:
     return b"purged" in recorded.raw_meta and "purged" in recorded.meta  # cheap where it is not
 
 
-def _is_of(recorded: Recorded[Any], source: str | None, trust: Trust | None) -> bool:
+def _is_of(recorded: Recorded[Event], source: str | None, trust: Trust | None) -> bool:
     """Say whether an event has, or may have, words of a source and trust; None is any."""
     return any(matches(one, source, trust) for one in origins_of(recorded))
 
 
-def _is_purged(recorded: Recorded[Any], purges: Sequence[_Earlier]) -> bool:
+def _is_purged(recorded: Recorded[Event], purges: Sequence[_Earlier]) -> bool:
     """Say whether one of these purges has taken out the words of an event."""
     return any(
         recorded.version < one.version and _is_of(recorded, one.source, one.trust) for one in purges
     )
 
 
-def standing(memory_id: str, past: Sequence[Recorded[Any]]) -> list[Recorded[Any]]:
+def standing(memory_id: str, past: Sequence[Recorded[Event]]) -> list[Recorded[Event]]:
     """Return the events that a memory which comes back has its words from.
 
     The result leaves out words that purges removed, and events that purges wrote. One that a purge
@@ -131,7 +131,7 @@ def standing(memory_id: str, past: Sequence[Recorded[Any]]) -> list[Recorded[Any
     return [one for one in past if not (_restates(one) or _is_purged(one, purges))]
 
 
-def _restates(recorded: Recorded[Any]) -> bool:
+def _restates(recorded: Recorded[Event]) -> bool:
     """Say whether an event is of a purge, and says again what others had said."""
     return _is_by_a_purge(recorded) and not hasattr(recorded.data, "origins")
 
@@ -260,7 +260,7 @@ class _Work:
         }
         return TaintedPast(memory_id, past, lambda one: one.version in tainted)
 
-    def _is_of_source(self, recorded: Recorded[Any]) -> bool:
+    def _is_of_source(self, recorded: Recorded[Event]) -> bool:
         return _is_of(recorded, self._command.source, self._command.trust)
 
     def _find(self, memory_id: str) -> _Living | None:

@@ -351,10 +351,9 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         texts = [event for event in told if getattr(event, "content", None) is not None]
         if not texts:
             return None
-        metadata = [
-            event.metadata for event in told if getattr(event, "metadata", None) is not None
-        ]
-        fields = {"session_id": row.session_id, "metadata": metadata[-1], "pinned": None}
+        metadata = [getattr(event, "metadata", None) for event in told]
+        last = next(one for one in reversed(metadata) if one is not None)
+        fields = {"session_id": row.session_id, "metadata": last, "pinned": None}
         return [derived(MessageUpdated, texts[-1], **fields)]
 
     # --- reads

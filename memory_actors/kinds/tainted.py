@@ -7,8 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import Recorded
+from memory_actors.kinds.effects import Event
 
-Past: TypeAlias = Sequence[Recorded[Any]]
+Past: TypeAlias = Sequence[Recorded[Event]]
 """Every event about one memory, in order."""
 
 
@@ -17,10 +18,10 @@ class TaintedPast(NamedTuple):
 
     memory_id: str
     events: Past
-    tainted: Callable[[Recorded[Any]], bool]
+    tainted: Callable[[Recorded[Event]], bool]
 
     @property
-    def clean(self) -> list[Recorded[Any]]:
+    def clean(self) -> list[Recorded[Event]]:
         """The events without those of the source."""
         return [one for one in self.events if not self.tainted(one)]
 
@@ -31,7 +32,7 @@ class TaintedPast(NamedTuple):
         *,
         text: str = "content",
         **emptied: Any,
-    ) -> list[Recorded[Any]]:
+    ) -> list[Recorded[Event]]:
         """Return the events without the source's words, from a beginning on; [] if none is left.
 
         A beginning of the source is kept, with these fields `emptied`, where a later event of
@@ -45,7 +46,7 @@ class TaintedPast(NamedTuple):
         stays = stays or gives_text
         said = (not self.tainted(one) and stays(one.data) for one in self.events)
         last = max((n for n, says in enumerate(said) if says), default=-1)
-        kept: list[Recorded[Any]] = []
+        kept: list[Recorded[Event]] = []
         begun = False
         for place, one in enumerate(self.events):
             is_beginning = isinstance(one.data, begins)

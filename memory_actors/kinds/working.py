@@ -230,12 +230,10 @@ class WorkingKind(KeyedKind[Working, EntryRow]):
         self, past: TaintedPast, row: EntryRow, _state: Working, _limits: Limits
     ) -> list[KeySet] | None:
         """Return the event that gives a key again the value that others set last."""
-        last: KeySet | None = None
-        for recorded in past.clean:
-            event = recorded.data
-            its_own = isinstance(event, KeySet) and event.memory_id == row.memory_id
-            last = event if its_own else None  # else it was deleted, or left for another
-        return None if last is None else [replace(last, key=row.key, evicted=(), evicted_ids=())]
+        last = past.clean[-1].data if past.clean else None
+        if not isinstance(last, KeySet) or last.memory_id != row.memory_id:
+            return None  # it was deleted, or left for another
+        return [replace(last, key=row.key, evicted=(), evicted_ids=())]
 
     # --- reads
 
