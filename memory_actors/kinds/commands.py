@@ -15,6 +15,7 @@ from eventlog import Dropped, Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.origins import Origins, meta_of
+from memory_actors.base.records import Metadata
 from memory_actors.kinds.effects import Event
 
 
@@ -100,7 +101,7 @@ class Update(Command, frozen=True, kw_only=True):
     content: str | None = None
     size_bytes: int = 0
     digest: bytes = b""
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     pinned: bool | None = None
 
 

@@ -21,7 +21,7 @@ from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import Origin
+from memory_actors.base.records import Metadata, Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Restore, Update, is_known
 from memory_actors.kinds.effects import Event
@@ -67,7 +67,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     bytes_before: int
     """Bytes of the originals' contents."""
     bytes_after: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     origins: tuple[Origin, ...] = ()
     """Origins of the originals."""
 

@@ -23,7 +23,7 @@ import msgspec
 from eventlog import Dropped, EventRegistry, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import IS_COMPRESSED, QuotaUse
+from memory_actors.base.records import IS_COMPRESSED, Metadata, QuotaUse
 from memory_actors.kinds.commands import Command, Delete, Restore, Update
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, KindRegistry, effect
 from memory_actors.kinds.passages import Passage
@@ -52,7 +52,7 @@ class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     memory_id: str
     content: str | None = None
     size_bytes: int = 0
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     pinned: bool | None = None
 
 
@@ -74,7 +74,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     stored_bytes: int
     created_at_us: int
     occurred_at_us: int
-    metadata: dict[str, Any]
+    metadata: Metadata
     compressed: bool = False
     """True: the log stores what it says compressed."""
 

@@ -13,7 +13,7 @@ from msgspec.structs import astuple, replace
 
 from eventlog import Recorded
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry
@@ -44,7 +44,7 @@ class MessageAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The time at which the whole session expires."""
     occurred_at_us: int
     evicted_ids: tuple[str, ...] = ()
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     role: str | None = None
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import Document, Origin
+from memory_actors.base.records import Document, Metadata, Origin
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry
@@ -54,7 +54,7 @@ class DocumentPut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     value_digest: bytes
     """Digest of the value as JSON."""
     occurred_at_us: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     pinned: bool = False
 
 
@@ -78,7 +78,7 @@ class DocumentUpdated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     size_bytes: int = 0
     digest: bytes = b""
     value_digest: bytes = b""
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     pinned: bool | None = None
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import QuotaUse
+from memory_actors.base.records import Metadata, QuotaUse
 from memory_actors.kinds import kind
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Update, is_known
 from memory_actors.kinds.effects import Effect, Event, KindRegistry
@@ -37,7 +37,7 @@ class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     key: str
     value: Any
     size_bytes: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     evicted: tuple[str, ...] = ()
     """Keys."""
     evicted_ids: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_actors.base.context_documents import BlockChange
+from memory_actors.base.records import Metadata
 from memory_actors.base.tokens import CalibratedEstimate, TokenBudget
 from memory_actors.kinds.commands import Add, Command, Delete, Outside, Restore
 from memory_actors.kinds.context.events import BlockImported
@@ -65,7 +66,7 @@ class AddEntry(Add, frozen=True, kw_only=True):
     heading_id: str
     """For the heading of a new section."""
     pinned: bool = False
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     occurred_at_us: int | None = None
     room: DocumentRoom = DocumentRoom()
 
@@ -80,7 +81,7 @@ class EditEntry(MakeRoom, frozen=True, kw_only=True):
 
     memory_id: str
     text: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
 
 
 class ImportBlock(Add, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from eventlog.core.records import to_datetime
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
+from memory_actors.base.records import Metadata
 from memory_actors.base.validation import metadata_copy
 from memory_actors.kinds.commands import Add, Command, Delete, Update, is_known, refuse_id
 from memory_actors.kinds.effects import Event
@@ -278,7 +279,7 @@ def check_ends(relationship: RelationshipRestored, state: Entities) -> None:
 # --- both entities and relationships
 
 
-def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
+def merged(old: Metadata, new: Metadata) -> Metadata | None:
     """Return metadata with new values for some keys, None if that changes nothing.
 
     :raises InvalidInputError: together they are larger than metadata may be.

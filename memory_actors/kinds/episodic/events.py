@@ -6,11 +6,11 @@ event. A goal and a result are found by their own words, a step by its `StepText
 """
 
 import hashlib
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from memory_actors.base.records import Origin, Step
+from memory_actors.base.records import Metadata, Origin, Step
 from memory_actors.kinds import compacting
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
@@ -40,7 +40,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Of the goal."""
     digest: bytes
     occurred_at_us: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     session_id: str | None = None
     pinned: bool = False
     evicted_ids: tuple[str, ...] = ()

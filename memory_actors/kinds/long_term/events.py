@@ -1,10 +1,8 @@
 """Events of long-term memory."""
 
-from typing import Any
-
 import msgspec
 
-from memory_actors.base.records import Origin
+from memory_actors.base.records import Metadata, Origin
 from memory_actors.kinds import compacting
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
@@ -32,7 +30,7 @@ class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     digest: bytes
     """Digest of the indexed text: where derived data (its vector) is found."""
     occurred_at_us: int
-    metadata: dict[str, Any] = {}
+    metadata: Metadata = {}
     session_id: str | None = None
     role: str | None = None
     pinned: bool = False
