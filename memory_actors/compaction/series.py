@@ -14,12 +14,13 @@ Memories that each say something else stay in their own clusters, however alike 
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from memory_actors.compaction.summarizers.protocol import WORDS_MAX
 from memory_actors.compaction.summarizers.sentences import count_words
+from memory_actors.kinds.kind import Row
 from memory_actors.kinds.phrasing import normalised
 
 REPEATED_MIN: Final = 3
@@ -41,13 +42,13 @@ class SeriesEntries(NamedTuple):
     end_us: int
 
 
-def may_be_entries(rows: Sequence[Any]) -> bool:
+def may_be_entries(rows: Sequence[Row]) -> bool:
     """Say whether a cluster may be of a series, as far as is known without its texts."""
     roles = {getattr(row, "role", None) for row in rows}
     return len(roles) == 1 and all(row.size_bytes <= TEXT_BYTES_MAX for row in rows)
 
 
-def entries(rows: Sequence[Any], said: Sequence[str]) -> SeriesEntries | None:
+def entries(rows: Sequence[Row], said: Sequence[str]) -> SeriesEntries | None:
     """Return the entries of a series from rows in order of time, None for other clusters."""
     texts = frozenset(_NUMBERED.sub("#", normalised(text)) for text in said)
     beginnings = {tuple(text.split()[:BEGINNING_WORDS]) for text in texts}

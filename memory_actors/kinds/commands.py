@@ -87,7 +87,7 @@ class Add(Command, frozen=True, kw_only=True):
         """True where the caller chose ids."""
         return bool(self.own_ids)
 
-    async def informed(self, _state: Any, outside: Outside) -> Self:
+    async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with what the log knows of the caller's own ids."""
         if not self.own_ids:
             return self
@@ -128,13 +128,13 @@ class Restore(Command, frozen=True, kw_only=True):
         """Return nothing: the words come back with the origins that they had."""
         return {}
 
-    async def informed(self, _state: Any, outside: Outside) -> Self:
+    async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the past of its memories."""
         return replace(self, past=await outside.events_about(self.memory_ids))
 
 
 def is_known(
-    command: Add, memory_id: str, living: object | None, is_same: Callable[[Any], bool]
+    command: Add, memory_id: str, living: object | None, is_same: Callable[[object], bool]
 ) -> bool:
     """Say whether an id stands for what a command adds already, even if that was deleted since.
 

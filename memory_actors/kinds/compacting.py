@@ -271,7 +271,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Return the text of a memory for a summariser."""
 
     @abstractmethod
-    def is_own(self, event: Any) -> bool:
+    def is_own(self, event: object) -> bool:
         """Say whether an event has a text of one memory, and is about nothing but that memory."""
 
     @abstractmethod

@@ -100,12 +100,12 @@ def _keys(cls: type, others: Mapping[str, Effect]) -> Keys:
     return lambda event: (event.memory_id, *(one for name in others for one in _ids(event, name)))
 
 
-def _ids(event: Any, name: str) -> tuple[str, ...]:
+def _ids(event: object, name: str) -> tuple[str, ...]:
     ids: str | tuple[str, ...] = getattr(event, name)
     return (ids,) if isinstance(ids, str) else ids
 
 
-def field_naming(event: Any, memory_id: str) -> str | None:
+def field_naming(event: object, memory_id: str) -> str | None:
     """Return the field by which an event names another memory than the one it is about."""
     if getattr(event, "memory_id", memory_id) == memory_id:
         return None
@@ -113,14 +113,14 @@ def field_naming(event: Any, memory_id: str) -> str | None:
     return next((name for name in others if memory_id in _ids(event, name)), None)
 
 
-def effect(tag: str, event: Any, memory_id: str) -> Effect:
+def effect(tag: str, event: object, memory_id: str) -> Effect:
     """Return the effect of an event on a memory that it names; of a dropped one, by its tag."""
     found = DECLARED.get(type(event)) or DECLARED.get(tag, _UNDECLARED)
     field = field_naming(event, memory_id)
     return found.effect if field is None else found.others[field]
 
 
-def says(event: Any, memory_id: str) -> bool:
+def says(event: object, memory_id: str) -> bool:
     """Say whether a change puts words into a memory, or ends what it says."""
     if not DECLARED.get(type(event), _UNDECLARED).says or getattr(event, "spacing", False):
         return False

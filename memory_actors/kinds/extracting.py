@@ -99,7 +99,7 @@ class UndoExtraction(Restore, frozen=True, kw_only=True):
     done: Sequence[Recorded[Event]] = ()
     """Every event of the extraction itself."""
 
-    async def informed(self, state: Any, outside: Outside) -> Self:
+    async def informed(self, state: object, outside: Outside) -> Self:
         """Return the command with what the extraction did, and the past of what it forgot."""
         about = await outside.events_about([self.extraction_id])
         done = about[self.extraction_id]

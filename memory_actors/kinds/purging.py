@@ -53,7 +53,7 @@ class Purge(Command, frozen=True, kw_only=True):
     past: Mapping[str, Sequence[Recorded[Event]]] = {}
     """Every event about each of them, and about the originals of summaries among them."""
 
-    async def informed(self, _state: Any, outside: Outside) -> Self:
+    async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the past of its memories, and of the originals of summaries."""
         past = dict(await outside.events_about(self.memory_ids))
         originals = {one for memory_id in past for one in _made_of(memory_id, past[memory_id])}

@@ -292,7 +292,7 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
     def _add(self, command: AddMessage, state: ShortTerm, limits: Limits) -> list[Event]:
         new = command.message
 
-        def is_same(one: Any) -> bool:
+        def is_same(one: object) -> bool:
             return isinstance(one, MessageAdded) and one.content == new.content
 
         if is_known(command, new.memory_id, None, is_same) or new.memory_id in state.held.rows:

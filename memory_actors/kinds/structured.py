@@ -243,9 +243,10 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         if old is not None:
             put = replace(put, **{k: getattr(old, k) for k in ("memory_id", *command.keeps)})
 
-        def is_of_key(one: Any) -> bool:
-            its_own = isinstance(one, DocumentPut | DocumentRow)
-            return its_own and (one.collection, one.key) == (put.collection, put.key)
+        def is_of_key(one: object) -> bool:
+            if not isinstance(one, DocumentPut | DocumentRow):
+                return False
+            return (one.collection, one.key) == (put.collection, put.key)
 
         own_id = command.document.memory_id
         is_known(command, own_id, old or self.find(state, own_id), is_of_key)

@@ -28,7 +28,7 @@ class TaintedPast(NamedTuple):
     def cleaned(
         self,
         begins: type[msgspec.Struct],
-        stays: Callable[[Any], bool] | None = None,
+        stays: Callable[[object], bool] | None = None,
         *,
         text: str = "content",
         **emptied: Any,
@@ -39,7 +39,7 @@ class TaintedPast(NamedTuple):
         somebody else `stays` without it: one that begins the memory anew, or gives another `text`.
         """
 
-        def gives_text(event: Any) -> bool:
+        def gives_text(event: object) -> bool:
             own = getattr(event, "memory_id", None) == self.memory_id
             return isinstance(event, begins) or (own and getattr(event, text, None) is not None)
 

@@ -123,7 +123,7 @@ def event_registry() -> EventRegistry:
     return registry
 
 
-def _text_bytes(event: Any) -> int | None:
+def _text_bytes(event: object) -> int | None:
     """Return the length of an event's text, which decides whether it is stored compressed."""
     if isinstance(event, working.KeySet):
         return event.size_bytes - len(event.key.encode())
@@ -131,7 +131,7 @@ def _text_bytes(event: Any) -> int | None:
     return getattr(event, "size_bytes", None) if raw is None else len(raw.encode())
 
 
-def kind_of_event(event: Any) -> Kind | None:
+def kind_of_event(event: object) -> Kind | None:
     """Return the kind of memory that an event is about, None if it is about none."""
     return KIND_BY_NAME.get(_PART_OF_EVENT[type(event)].NAME)
 
@@ -161,7 +161,7 @@ def fold(state: UserState, events: Iterable[Recorded[Any]]) -> UserState:
     return msgspec.structs.replace(state, **changed)
 
 
-def _keys(event: Any) -> Iterable[str]:
+def _keys(event: object) -> Iterable[str]:
     """Return the memories that an event is about; those of provenance are about none."""
     part = _PART_OF_EVENT[type(event)]
     return () if part is provenance.PART else part.registry.keys(event)

@@ -1,7 +1,7 @@
 """The commands of context documents."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -36,7 +36,7 @@ class MakeRoom(Command, frozen=True, kw_only=True):
 
     room: DocumentRoom = DocumentRoom()
 
-    async def informed(self, _state: Any, outside: Outside) -> Self:
+    async def informed(self, _state: object, outside: Outside) -> Self:
         """Return the command with the times at which entries were last read."""
         return replace(self, room=replace(self.room, read_at_us=dict(outside.read_at_us)))
 
@@ -70,7 +70,7 @@ class AddEntry(Add, frozen=True, kw_only=True):
     occurred_at_us: int | None = None
     room: DocumentRoom = DocumentRoom()
 
-    async def informed(self, state: Any, outside: Outside) -> Self:
+    async def informed(self, state: object, outside: Outside) -> Self:
         """Return the command with the times at which entries were last read, too."""
         known = await super().informed(state, outside)
         return replace(known, room=replace(self.room, read_at_us=dict(outside.read_at_us)))

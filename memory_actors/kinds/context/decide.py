@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from msgspec.structs import astuple, replace
 
@@ -99,7 +98,7 @@ def _check_expected(command: ChangeDocument, state: ContextState) -> None:
 
 def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Event]:
 
-    def is_same(one: Any) -> bool:
+    def is_same(one: object) -> bool:
         said = entry_text(entry_raw(command.text))
         return isinstance(one, BlockInserted) and entry_text(one.raw) == said
 

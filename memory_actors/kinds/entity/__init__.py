@@ -248,7 +248,7 @@ def _observations(row: EntityRow, events: Events) -> list[str]:
     return [observation_at(held.label, events) for held in row.observations]
 
 
-def _observes(event: Any) -> bool:
+def _observes(event: object) -> bool:
     if isinstance(event, EntityObserved):
         return bool(event.observations or event.metadata)
     return isinstance(event, EntityAdded | EntityUpdated)

@@ -7,7 +7,7 @@ the digest of the same text.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 from msgspec.structs import replace
 
@@ -30,6 +30,7 @@ from memory_actors.kinds.entity.state import (
     EntityRow,
     named,
 )
+from memory_actors.kinds.keyed import Sized
 from memory_actors.kinds.passages import EVENT_PASSAGES_MAX
 from memory_actors.kinds.phrasing import observation_text, text_digest
 from memory_actors.kinds.rows import update_of
@@ -81,7 +82,7 @@ def add(command: AddEntity, state: Entities, limits: Limits) -> Sequence[Event]:
     """Add an entity, or merge it into the one that has its name and type."""
     new = command.entity
 
-    def is_same(one: Any) -> bool:
+    def is_same(one: object) -> bool:
         return isinstance(one, EntityAdded | EntityRow) and _key(one) == _key(new)
 
     was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)
@@ -111,7 +112,7 @@ def _new(observations: Sequence[Observation], known: set[bytes]) -> tuple[Observ
     return tuple(o for o in observations if by_digest.get(o.digest) is o)
 
 
-def _bytes(observations: Sequence[Any]) -> int:
+def _bytes(observations: Sequence[Sized]) -> int:
     return sum(observation.size_bytes for observation in observations)
 
 

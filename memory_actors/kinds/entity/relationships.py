@@ -9,7 +9,7 @@ relationship may only move to an earlier time: so no two that contradict each ot
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -81,7 +81,7 @@ def relate(command: Relate, state: Entities, limits: Limits) -> Sequence[Event]:
     source, target = (state.held.rows[one] for one in (new.source_id, new.target_id))
     check_validity(new.valid_from_us, new.valid_to_us)
 
-    def is_same(one: Any) -> bool:
+    def is_same(one: object) -> bool:
         return isinstance(one, RelationshipAdded | RelationshipRow) and _key(one) == _key(new)
 
     was_added = is_known(command, new.memory_id, state.find(new.memory_id), is_same)

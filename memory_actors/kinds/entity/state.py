@@ -250,6 +250,6 @@ def observation_at(passage_label: int, events: Events) -> str:
     return str(event.observations[index_of(passage_label) - 1].text if text is None else text)
 
 
-def fact_in(event: Any) -> str | None:
+def fact_in(event: object) -> str | None:
     """Return the fact in an event of a relationship: of an update, its content."""
     return getattr(event, "fact", None) or getattr(event, "content", None)

@@ -179,9 +179,10 @@ class EpisodicKind(EpisodeTexts):
         """Say whether this very episode was started before, even if it has gone since."""
         episode = command.episode
 
-        def is_same(one: Any) -> bool:
-            of_agent = isinstance(one, EpisodeStarted | EpisodeRow)
-            return of_agent and (one.agent_id, one.digest) == (episode.agent_id, episode.digest)
+        def is_same(one: object) -> bool:
+            if not isinstance(one, EpisodeStarted | EpisodeRow):
+                return False
+            return (one.agent_id, one.digest) == (episode.agent_id, episode.digest)
 
         row = self.find(state, episode.memory_id)
         return is_known(command, episode.memory_id, row, is_same)
@@ -315,7 +316,7 @@ class EpisodicKind(EpisodeTexts):
         failed = all(row.status == "failed" for row in rows)
         return EpisodesCompressed(**fields, agent_id=rows[0].agent_id, failed=failed)
 
-    def is_own(self, event: Any) -> bool:
+    def is_own(self, event: object) -> bool:
         """Say whether an event has a text of one episode, and lets no other one go."""
         return isinstance(event, TextEvent) and not getattr(event, "evicted_ids", ())
 

@@ -275,7 +275,7 @@ class LongTermKind(CompactedBase[LongTerm, MemoryRow]):
         """Return a memory as a summariser reads it: with its speaker."""
         return spoken(self.content(row, events), row.role)
 
-    def is_own(self, event: Any) -> bool:
+    def is_own(self, event: object) -> bool:
         """Say whether an event has the text of one memory, and is about nothing else."""
         return isinstance(event, MemoryAdded | MemoryUpdated)
 
@@ -354,7 +354,7 @@ def _added_or_seen(
     first: dict[Identity, MemoryAdded] = {}
     for memory in command.memories:
 
-        def is_same(one: Any, digest: bytes = memory.digest) -> bool:
+        def is_same(one: object, digest: bytes = memory.digest) -> bool:
             return isinstance(one, MemoryAdded | MemoryRow) and one.digest == digest
 
         memory_id = memory.memory_id
