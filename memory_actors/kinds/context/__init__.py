@@ -38,8 +38,8 @@ from memory_actors.kinds.context.state import (
     ContextDump,
     ContextState,
     DocumentState,
+    DumpedDocument,
     block,
-    dumped,
     fold,
     in_order,
     loaded,
@@ -77,20 +77,15 @@ class ContextKind(BaseKind[ContextState, BlockRow]):
     def dump(self, state: ContextState) -> ContextDump:
         """Return the state as plain rows."""
         return ContextDump(
-            [dumped(name, state.documents[name]) for name in sorted(state.documents)]
+            [
+                DumpedDocument(name, one.created_at_us, one.updated_at_us, _rows(one), one.synced)
+                for name, one in sorted(state.documents.items())
+            ]
         )
 
     def load(self, dumped: ContextDump) -> ContextState:
         """Return the state back."""
-        rows = [row for one in dumped.documents for row in one.rows]
-        return ContextState(
-            Map({one.name: loaded(one) for one in dumped.documents}),
-            Map({row.memory_id: row.document for row in rows}),
-            sum(row.heading is None for row in rows),
-            sum(row.size_bytes for row in rows),
-            sum(row.stored_bytes for row in rows),
-            sum(row.size_bytes for row in rows if not row.archived),
-        )
+        return loaded(dumped)
 
     # --- purges
 

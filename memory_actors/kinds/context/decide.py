@@ -70,7 +70,9 @@ def _change(command: ChangeDocument, state: ContextState, limits: Limits) -> Seq
         raise InvalidInputError(f"there is a document {name!r} already: choose another name")
     archives = command.room.auto_archive
     check_changes(name, command.changes, state, limits, auto_archive=archives)
-    _check_expected(command, state)
+    seen = command.expected
+    if seen is not None and text_digest(text(blocks(state, name))) != seen:
+        raise StaleDocumentError(f"{name} has changed since it was read: read it again, then write")
     draft = DocumentDraft(state, name)
     for change in command.changes:
         draft.make(change)
@@ -85,15 +87,6 @@ def _change(command: ChangeDocument, state: ContextState, limits: Limits) -> Seq
     if not draft.events:
         return []
     return _with_room(command, name, draft.events, state, limits)
-
-
-def _check_expected(command: ChangeDocument, state: ContextState) -> None:
-    if command.expected is None:
-        return
-    if text_digest(text(blocks(state, command.document))) != command.expected:
-        raise StaleDocumentError(
-            f"{command.document} has changed since it was read: read it again, then write"
-        )
 
 
 def _add(command: AddEntry, state: ContextState, limits: Limits) -> Sequence[Event]:

@@ -165,17 +165,14 @@ class DocumentDraft:
             )
         return one
 
-    def _make_way(self, raw: str) -> None:
-        """See that blank lines alone are a block only where there is no other one."""
-        if is_blank(raw) and self._blocks:
+    def _take(self, event: BlockInserted) -> None:
+        # Blank lines alone are a block only where there is no other one.
+        if is_blank(event.raw) and self._blocks:
             _refuse_blank()
         if len(self._blocks) == 1:
-            (one,) = self._blocks.values()
-            if is_blank(one.raw):
-                self.remove(one.block_id)
-
-    def _take(self, event: BlockInserted) -> None:
-        self._make_way(event.raw)
+            (only,) = self._blocks.values()
+            if is_blank(only.raw):
+                self.remove(only.block_id)
         one = DraftBlock(event.memory_id, event.rank, event.raw, event.heading)
         self._blocks[one.block_id] = one
         insort(self._order, (one.rank, one.block_id))
@@ -238,8 +235,17 @@ def restored(
 def _put_back(row: BlockRow, raw: str, draft: DocumentDraft, *, in_state: bool) -> None:
     if row.memory_id in draft:  # a heading that came back with an entry
         return
-    if row.section is not None and _is_missing(row, row.section, draft):
-        draft.put_back(_heading(row, row.section, draft))
+    section = row.section
+    if section is not None and _is_missing(row, section, draft):
+        heading = BlockRestored(
+            memory_id=section.heading_id,
+            document=draft.document,
+            raw=section.raw,
+            rank=draft.free_rank(section.rank),
+            heading=section.title,
+            created_at_us=row.created_at_us,
+        )
+        draft.put_back(heading)
     rank = row.rank if in_state else draft.free_rank(row.rank)
     draft.put_back(derived(BlockRestored, row, document=draft.document, raw=raw, rank=rank))
 
@@ -250,17 +256,6 @@ def _is_missing(row: BlockRow, section: Section, draft: DocumentDraft) -> bool:
         return False
     before = [one for one in draft.order if one.heading is not None and one.rank < row.rank]
     return not before or before[-1].heading != section.title
-
-
-def _heading(row: BlockRow, section: Section, draft: DocumentDraft) -> BlockRestored:
-    return BlockRestored(
-        memory_id=section.heading_id,
-        document=draft.document,
-        raw=section.raw,
-        rank=draft.free_rank(section.rank),
-        heading=section.title,
-        created_at_us=row.created_at_us,
-    )
 
 
 def _raw(row: BlockRow, past: Sequence[Recorded[Any]]) -> str:

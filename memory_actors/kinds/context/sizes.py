@@ -63,7 +63,13 @@ def check_document(
         )  # nobody counts megabytes of tokens
     tokens, before = budget.counter.count(now), budget.counter.count(was)
     if tokens > max(before, budget.tokens_max):
-        _refuse_tokens(name, tokens - before, before, limits, budget)
+        limit, instead = budget.hard_tokens, "Archive before continuing"
+        if tokens - before > limit:
+            instead = f"What is new takes {tokens - before:,} by itself: shorten it"
+        raise ContextLimitError(
+            f"{name} exceeds hard limit ({limit:,} tokens). {instead}",
+            kind=NAME, used=before, limit=limit, unit="tokens", tier=limits.tier,
+        )  # fmt: skip
 
 
 def check_text(name: str, asked: str, state: ContextState, limits: Limits) -> None:
@@ -101,17 +107,6 @@ def check_changes(
     inserts = sum(isinstance(one, InsertBlock) and one.heading is None for one in changes)
     removes = sum(isinstance(one, RemoveBlock) for one in changes)
     _check_entries(state.entries, state.entries + inserts - removes, limits)
-
-
-def _refuse_tokens(name: str, new: int, used: int, limits: Limits, budget: TokenBudget) -> NoReturn:
-    limit = budget.hard_tokens
-    instead = "Archive before continuing"
-    if new > limit:
-        instead = f"What is new takes {new:,} by itself: shorten it"
-    raise ContextLimitError(
-        f"{name} exceeds hard limit ({limit:,} tokens). {instead}",
-        kind=NAME, used=used, limit=limit, unit="tokens", tier=limits.tier,
-    )  # fmt: skip
 
 
 def _refuse_document_bytes(name: str, new: int, used: int, limits: Limits) -> NoReturn:

@@ -178,6 +178,13 @@ class _DocumentsDraft:
         for memory_id in (*document.blocks, *document.archived):
             self._names[memory_id] = event.to
 
+    def load(self, dumped: "DumpedDocument") -> None:
+        """Take in a document of a dump."""
+        document = DocumentState(dumped.created_at_us, dumped.updated_at_us, synced=dumped.synced)
+        self._open[dumped.name] = _Pages(document)
+        for row in dumped.rows:
+            self._put(row, None)
+
     # --- rows
 
     def _open_pages(self, name: str, now_us: int) -> _Pages:
@@ -351,20 +358,9 @@ class ContextDump(msgspec.Struct, frozen=True):
     documents: list[DumpedDocument] = []
 
 
-def dumped(name: str, document: DocumentState) -> DumpedDocument:
-    """Return a document as a snapshot has it."""
-    rows = in_order([*document.blocks.values(), *document.archived.values()])
-    return DumpedDocument(
-        name, document.created_at_us, document.updated_at_us, rows, document.synced
-    )
-
-
-def loaded(one: DumpedDocument) -> DocumentState:
-    """Return a document back."""
-    return DocumentState(
-        one.created_at_us,
-        one.updated_at_us,
-        Map({row.memory_id: row for row in one.rows if not row.archived}),
-        Map({row.memory_id: row for row in one.rows if row.archived}),
-        one.synced,
-    )
+def loaded(dumped: ContextDump) -> ContextState:
+    """Return the state of a dump."""
+    draft = _DocumentsDraft(ContextState())
+    for document in dumped.documents:
+        draft.load(document)
+    return draft.finish()

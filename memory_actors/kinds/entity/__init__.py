@@ -127,7 +127,12 @@ class EntityKind(BaseKind[Entities, Row]):
         make_room(state, limits, need, None)
         events: list[Event] = []
         for entity in entities:
-            _check_name(entity, state)
+            other = named(state, entity.name, entity.type)
+            if other is not None:
+                raise InvalidInputError(
+                    f"entity {entity.memory_id!r} cannot come back: {other.memory_id!r} has its "
+                    "name and type by now. Add the observations to that one, or delete it first"
+                )
             events.append(entity)
             state = tentatively(state, [entity])
         for relationship in related:
@@ -252,15 +257,6 @@ def _observes(event: object) -> bool:
     if isinstance(event, EntityObserved):
         return bool(event.observations or event.metadata)
     return isinstance(event, EntityAdded | EntityUpdated)
-
-
-def _check_name(entity: EntityRestored, state: Entities) -> None:
-    other = named(state, entity.name, entity.type)
-    if other is not None:
-        raise InvalidInputError(
-            f"entity {entity.memory_id!r} cannot come back: {other.memory_id!r} has its name and "
-            "type by now. Add the observations to that one, or delete it first"
-        )
 
 
 KIND = EntityKind()

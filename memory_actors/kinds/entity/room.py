@@ -6,7 +6,7 @@ relationship.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -51,22 +51,18 @@ def make_room(
         return []
     going = victims(state, lacking) if victims is not None else None
     if going is None:
-        _refuse(state, limits, need, lacking)
+        if lacking.entities:
+            refuse_count(NAME, "memories", len(state.held), limits, "entities", new=need.entities)
+        if lacking.relationships:
+            used, new = len(state.graph.held), need.relationships
+            refuse_count(NAME, "relationships", used, limits, "relationships", new=new)
+        new = need.size_bytes if need.whole_bytes is None else need.whole_bytes
+        refuse_bytes(NAME, state.size_bytes, limits, "entity_bytes", new=new)
     return [EntitiesPruned(memory_ids=going, cause="quota")]
 
 
 def _lacking(used: int, need: int, limit: int) -> int:
     return max(0, used + need - limit) if need > 0 else 0
-
-
-def _refuse(state: Entities, limits: Limits, need: Room, lacking: Room) -> NoReturn:
-    if lacking.entities:
-        refuse_count(NAME, "memories", len(state.held), limits, "entities", new=need.entities)
-    if lacking.relationships:
-        used, new = len(state.graph.held), need.relationships
-        refuse_count(NAME, "relationships", used, limits, "relationships", new=new)
-    new = need.size_bytes if need.whole_bytes is None else need.whole_bytes
-    refuse_bytes(NAME, state.size_bytes, limits, "entity_bytes", new=new)
 
 
 def oldest_relationships(

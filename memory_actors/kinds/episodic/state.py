@@ -23,7 +23,6 @@ from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
     EpisodeUpdated,
-    RowEvent,
     StepAdded,
     StepMarker,
     SummaryEvent,
@@ -103,18 +102,6 @@ def _text(recorded: Recorded[Any]) -> Text:
         stored_bytes=recorded.stored_bytes,
         compressed=recorded.compressed,
     )
-
-
-def _with_step(row: EpisodeRow, event: StepAdded, recorded: Recorded[RowEvent]) -> EpisodeRow:
-    step = derived(
-        StepRow,
-        _text(recorded),
-        number=event.number,
-        sha256=event.sha256,
-        failed=bool(event.error),
-        snippet=event.action[:SNIPPET_CHARS],
-    )
-    return _with_text(row, None, step, steps=(*row.steps, step))
 
 
 def without_steps(row: EpisodeRow, evicted: tuple[StepMarker, ...]) -> EpisodeRow:
@@ -252,7 +239,16 @@ class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
         """Return a row after an event about it."""
         event: StepAdded | EpisodeFinished | EpisodeUpdated = recorded.data
         if isinstance(event, StepAdded):
-            return _with_step(without_steps(row, event.evicted), event, recorded)
+            step = derived(
+                StepRow,
+                _text(recorded),
+                number=event.number,
+                sha256=event.sha256,
+                failed=bool(event.error),
+                snippet=event.action[:SNIPPET_CHARS],
+            )
+            row = without_steps(row, event.evicted)
+            return _with_text(row, None, step, steps=(*row.steps, step))
         if isinstance(event, EpisodeFinished):
             status: Status = "failed" if event.failed else "done"
             if event.result is None:
