@@ -37,11 +37,7 @@ import msgspec
 
 from eventlog import SettingStore
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
-from memory_actors.base.errors import (
-    InvalidInputError,
-    KeyFileError,
-    NotFoundError,
-)
+from memory_actors.base.errors import InvalidInputError, KeyFileError, NotFoundError
 from memory_actors.base.records import Tier
 from memory_actors.base.shared_settings import SharedSetting
 from memory_actors.base.validation import check_name, check_tier

@@ -26,12 +26,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.llm import AsksModel, ModelAnswer, ModelConnection
 from memory_actors.base.quoting import quoted
-from memory_actors.extraction.protocol import (
-    Conversation,
-    KnownFact,
-    Proposal,
-    Spoken,
-)
+from memory_actors.extraction.protocol import Conversation, KnownFact, Proposal, Spoken
 
 PROMPTS: Final = Path(__file__).parent / "prompts"
 MESSAGE_CHARACTERS_MAX: Final = 4_000

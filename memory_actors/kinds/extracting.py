@@ -37,13 +37,7 @@ from memory_actors.kinds.long_term import (
     SupersedeMemories,
     is_true_anew,
 )
-from memory_actors.kinds.provenance import (
-    Extracted,
-    ExtractionUndone,
-    Outcome,
-    Provenance,
-    of_past,
-)
+from memory_actors.kinds.provenance import Extracted, ExtractionUndone, Outcome, Provenance, of_past
 from memory_actors.kinds.purging import standing
 
 _NONE: Any = object()

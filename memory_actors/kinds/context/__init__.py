@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from immutables import Map
 
 from eventlog import Recorded
 from memory_actors.base.errors import QuotaExceededError

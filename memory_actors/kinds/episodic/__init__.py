@@ -9,20 +9,18 @@ Compaction may put summaries in the place of an agent's old episodes that have e
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, NoReturn
 
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog import Dropped, Recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
-from memory_actors.base.records import Episode, EvictedStep, QuotaUse, Step
+from memory_actors.base.records import QuotaUse
 from memory_actors.kinds import compacting
 from memory_actors.kinds.commands import Add, Command, Delete, Restore, Update, is_known
-from memory_actors.kinds.compacting import CompactedBase, CompactedDraft, Summary
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.episodic.events import (
     EpisodeCompactionUndone,
@@ -38,22 +36,14 @@ from memory_actors.kinds.episodic.events import (
     StepAdded,
     StepTexts,
     TextEvent,
-    goal_of,
     registry,
 )
 from memory_actors.kinds.episodic.returning import cleaned, returning, without_words
-from memory_actors.kinds.episodic.state import (
-    EpisodeRow,
-    Episodic,
-    EpisodicDump,
-    leaving,
-    markers,
-)
+from memory_actors.kinds.episodic.state import EpisodeRow, Episodic, EpisodicDump, leaving, markers
 from memory_actors.kinds.episodic.texts import EpisodeTexts
 from memory_actors.kinds.keyed import Bounds
-from memory_actors.kinds.kind import Decide, Events, Life, Nature, Tally, tentative
-from memory_actors.kinds.passages import Passage, version_of
-from memory_actors.kinds.rows import Place, oldest, record_data
+from memory_actors.kinds.kind import Decide, Life, Nature, tentative
+from memory_actors.kinds.rows import oldest
 from memory_actors.kinds.tainted import TaintedPast
 
 # --- commands

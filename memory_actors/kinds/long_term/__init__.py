@@ -18,15 +18,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from eventlog import Dropped, Recorded
+from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
-from memory_actors.base.records import LEVELS, OnDuplicate, Origin, least
+from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
 from memory_actors.kinds.commands import Command, is_known
 from memory_actors.kinds.compacting import (

@@ -16,9 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from memory_actors.kinds.compacting import Compactable, Compacted
-from memory_actors.kinds.long_term.events import (
-    Superseded,
-)
+from memory_actors.kinds.long_term.events import Superseded
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
 from memory_actors.kinds.rows import HeldRows
 
