@@ -7,9 +7,9 @@ from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds import provenance
-from memory_actors.kinds.compacting import Compressed, Summary
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.summaries import Compressed, Summary
 from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import About, pages, versions_about

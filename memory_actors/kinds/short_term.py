@@ -249,17 +249,11 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
 
     def dump(self, state: ShortTerm) -> ShortTermDump:
         """Return the state as plain sessions."""
-        found = [(one, state.session(one)) for one in sorted(state.sessions)]
-        living = [
-            DumpedSession(
-                session_id=one,
-                rows=tuple(rows),
-                size_bytes=state.sessions[one].size_bytes,
-                stored_bytes=sum(row.stored_bytes for row in rows),
-                expires_at_us=state.sessions[one].expires_at_us,
-            )
-            for one, rows in found
-        ]
+        living = []
+        for name, session in sorted(state.sessions.items()):
+            rows = tuple(state.session(name))
+            sums = {"stored_bytes": sum(row.stored_bytes for row in rows)}
+            living.append(derived(DumpedSession, session, session_id=name, rows=rows, **sums))
         return ShortTermDump(living, state.next_expiry_us, state.evicted)
 
     def load(self, dumped: ShortTermDump) -> ShortTerm:
@@ -362,9 +356,11 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
         self, state: ShortTerm, limits: Limits, session_id: str | None
     ) -> Sequence[QuotaUse]:
         """Return how full a session is, or the fullest one."""
-        chosen = state.sessions if session_id is None else {session_id} & set(state.sessions)
-        count = max((len(state.sessions[one].ids) for one in chosen), default=0)
-        size_bytes = max((state.sessions[one].size_bytes for one in chosen), default=0)
+        chosen = [*state.sessions.values()]
+        if session_id is not None:
+            chosen = [state.sessions.get(session_id, Session())]
+        count = max((len(one.ids) for one in chosen), default=0)
+        size_bytes = max((one.size_bytes for one in chosen), default=0)
         return (
             QuotaUse("messages", "count", count, limits.short_term_messages, evicts=True),
             QuotaUse("bytes", "bytes", size_bytes, limits.short_term_bytes, evicts=True),

@@ -29,7 +29,7 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import Account
 from memory_actors.kinds.commands import Add, Command, Condition, Outside, Restore
-from memory_actors.kinds.compacting import CompactedKind, Compressed
+from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
@@ -50,6 +50,7 @@ from memory_actors.kinds.provenance import (
 from memory_actors.kinds.purging import Purge, purge, standing
 from memory_actors.kinds.short_term import AddMessage, ShortTerm
 from memory_actors.kinds.structured import Structured
+from memory_actors.kinds.summaries import Compressed
 from memory_actors.kinds.working import Working
 
 KINDS: tuple[Kind, ...] = (

@@ -13,7 +13,6 @@ from support.given import recorded
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
-from memory_actors.kinds.compacting import Compressed, passages_of
 from memory_actors.kinds.episodic import (
     AddStep,
     CompressEpisodes,
@@ -34,6 +33,7 @@ from memory_actors.kinds.episodic.events import (
 )
 from memory_actors.kinds.episodic.state import EpisodeRow
 from memory_actors.kinds.kind import Tally
+from memory_actors.kinds.summaries import Compressed, passages_of
 
 LIMITS = Limits(episodes=3, episode_steps=4, episodic_bytes=150)
 LOWERED = Limits(episodes=2, episode_steps=2, episodic_bytes=60)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self, TypeAlias
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin, Step
-from memory_actors.kinds import compacting
+from memory_actors.kinds import summaries
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 from memory_actors.kinds.phrasing import text_digest
@@ -116,7 +116,7 @@ class EpisodesPruned(Pruned, frozen=True, kw_only=True):
     "episodic.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class EpisodesCompressed(
-    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    summaries.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of episodes of one agent, which went."""
 
@@ -127,7 +127,7 @@ class EpisodesCompressed(
 
 @registry.about("episodic.summary_added", Effect.ADDED)
 class EpisodeSummaryAdded(
-    compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    summaries.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary came back, or from another store; no episode went for it."""
 
@@ -136,7 +136,7 @@ class EpisodeSummaryAdded(
 
 
 @registry.about("episodic.compaction_undone", Effect.UNDONE)
-class EpisodeCompactionUndone(compacting.CompressionUndone, frozen=True, kw_only=True):
+class EpisodeCompactionUndone(summaries.CompressionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""
 
 

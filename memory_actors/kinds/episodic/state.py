@@ -12,13 +12,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from eventlog import Recorded
-from memory_actors.kinds.compacting import (
-    Compactable,
-    Compacted,
-    CompactedBase,
-    CompactedDraft,
-    summary_row,
-)
+from memory_actors.kinds.compacting import Compacted, CompactedBase, CompactedDraft
 from memory_actors.kinds.episodic.events import (
     EpisodeFinished,
     EpisodeStarted,
@@ -30,6 +24,7 @@ from memory_actors.kinds.episodic.events import (
 from memory_actors.kinds.keyed import Living
 from memory_actors.kinds.passages import label
 from memory_actors.kinds.rows import Place, derived, kept, new_row
+from memory_actors.kinds.summaries import Compactable, summary_row
 
 SNIPPET_CHARS = 80  # of an action: enough to know what an evicted step was about
 MARKERS_MAX = 50  # of evicted steps in a row, as many as it keeps steps; the log names all of them

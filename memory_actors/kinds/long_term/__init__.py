@@ -27,13 +27,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import passages as cut
 from memory_actors.kinds.commands import Command, is_known
-from memory_actors.kinds.compacting import (
-    CompactedBase,
-    Summaries,
-    Summary,
-    summary_again,
-    summary_row,
-)
+from memory_actors.kinds.compacting import CompactedBase
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.keyed import Bounds, Living
 from memory_actors.kinds.kind import Decide, Events, Life
@@ -79,6 +73,7 @@ from memory_actors.kinds.packed import PackedRows
 from memory_actors.kinds.passages import Passage, index_of, label
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.rows import HeldRows, derived, new_row, updated_row
+from memory_actors.kinds.summaries import Summaries, Summary, summary_again, summary_row
 from memory_actors.kinds.tainted import TaintedPast
 
 Restored: TypeAlias = MemoryRestored | SummaryAdded

@@ -3,7 +3,7 @@
 import msgspec
 
 from memory_actors.base.records import Metadata, Origin
-from memory_actors.kinds import compacting
+from memory_actors.kinds import summaries
 from memory_actors.kinds.effects import Effect, KindRegistry
 from memory_actors.kinds.kind import Pruned, Updated
 
@@ -129,7 +129,7 @@ class MemoryReinstated(msgspec.Struct, frozen=True, kw_only=True):
     "long_term.compressed", Effect.ADDED, others={"compressed_from_ids": Effect.COMPRESSED}
 )
 class MemoriesCompressed(
-    compacting.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
+    summaries.Compressed, frozen=True, kw_only=True, omit_defaults=True, gc=False
 ):
     """A summary took the place of memories, which went."""
 
@@ -138,12 +138,12 @@ class MemoriesCompressed(
 
 
 @registry.about("long_term.summary_added", Effect.ADDED)
-class SummaryAdded(compacting.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class SummaryAdded(summaries.SummaryPut, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A summary came back, or from another store; no memory went for it."""
 
     agent_id: str | None = None
 
 
 @registry.about("long_term.compaction_undone", Effect.UNDONE)
-class CompactionUndone(compacting.CompressionUndone, frozen=True, kw_only=True):
+class CompactionUndone(summaries.CompressionUndone, frozen=True, kw_only=True):
     """A summary went, because its originals are to come back: their events follow this one."""

@@ -15,10 +15,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from memory_actors.kinds.compacting import Compactable, Compacted
+from memory_actors.kinds.compacting import Compacted
 from memory_actors.kinds.long_term.events import Superseded
 from memory_actors.kinds.packed import NO_KEY, Form, Packed, PackedRows
 from memory_actors.kinds.rows import HeldRows
+from memory_actors.kinds.summaries import Compactable
 
 _KEY_BYTES = 8
 SUPERSEDED_MAX = 8  # of a memory: the last ones say how things stand
@@ -72,15 +73,15 @@ class LongTerm(Compacted[MemoryRow], frozen=True):
 
     held: HeldRows[MemoryRow] = HeldRows(PackedRows(ROWS))
 
-    def named(self, said: Identity) -> list[str]:
-        """Return the ids of the memories that may say this."""
-        return self.rows.with_key(duplicate_key(said))
-
     @property
     def rows(self) -> PackedRows[MemoryRow]:
         """The rows by id."""
         assert isinstance(self.held.rows, PackedRows)
         return self.held.rows
+
+    def named(self, said: Identity) -> list[str]:
+        """Return the ids of the memories that may say this."""
+        return self.rows.with_key(duplicate_key(said))
 
 
 # --- snapshot
