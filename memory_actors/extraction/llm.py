@@ -24,8 +24,8 @@ from memory_actors.base.errors import (
     LLMError,
     UnusableProposalsError,
 )
+from memory_actors.base.json_text import quoted
 from memory_actors.base.llm import AsksModel, ModelAnswer, ModelConnection
-from memory_actors.base.quoting import quoted
 from memory_actors.extraction.protocol import Conversation, KnownFact, Proposal, Spoken
 
 PROMPTS: Final = Path(__file__).parent / "prompts"

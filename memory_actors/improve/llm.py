@@ -17,8 +17,8 @@ from typing import Any, Final, Unpack
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError, LLMError
+from memory_actors.base.json_text import quoted
 from memory_actors.base.llm import AsksModel, ModelAnswer, ModelConnection
-from memory_actors.base.quoting import quoted
 from memory_actors.improve.records import QUOTE_CHARACTERS, Critique, CritiqueFinding, utf8_bytes
 
 TIMEOUT_S: Final = 120.0

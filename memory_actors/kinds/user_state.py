@@ -29,7 +29,7 @@ from memory_actors.kinds import (
 )
 from memory_actors.kinds.account import Account
 from memory_actors.kinds.commands import Add, Command, Condition, Outside, Restore
-from memory_actors.kinds.compacting import CompactedKind
+from memory_actors.kinds.compacting import CompactedBase, CompactedKind
 from memory_actors.kinds.context.state import ContextState
 from memory_actors.kinds.effects import Event
 from memory_actors.kinds.entity import Entities
@@ -57,7 +57,9 @@ KINDS: tuple[Kind, ...] = (
     working.KIND, short_term.KIND, long_term.KIND, entity.KIND, episodic.KIND, structured.KIND,
     context.KIND,
 )  # fmt: skip
-COMPACTED: tuple[CompactedKind, ...] = (long_term.KIND, episodic.KIND)
+COMPACTED: tuple[CompactedKind, ...] = tuple(
+    kind for kind in KINDS if isinstance(kind, CompactedBase)
+)
 """The kinds whose old memories may become summaries."""
 KIND_BY_NAME: Mapping[str, Kind] = {kind.NAME: kind for kind in KINDS}
 PARTS: tuple[Part[Any], ...] = (*KINDS, account.PART, provenance.PART)
@@ -117,19 +119,14 @@ _PART_OF_COMMAND = {cls: part for part in PARTS for cls in part.COMMANDS}
 
 def event_registry() -> EventRegistry:
     """Return a registry of every event that the streams of a store may hold."""
-    registry = EventRegistry(text_bytes=_text_bytes)
+    # The length of an event's text decides whether it is stored compressed.
+    registry = EventRegistry(
+        text_bytes=lambda event: getattr(event, "text_bytes", getattr(event, "size_bytes", None))
+    )
     registry.include(recall_events.registry)
     for part in PARTS:
         registry.include(part.registry)
     return registry
-
-
-def _text_bytes(event: object) -> int | None:
-    """Return the length of an event's text, which decides whether it is stored compressed."""
-    if isinstance(event, working.KeySet):
-        return event.size_bytes - len(event.key.encode())
-    raw = getattr(event, "raw", None)  # of a block of a context document
-    return getattr(event, "size_bytes", None) if raw is None else len(raw.encode())
 
 
 def kind_of_event(event: object) -> Kind | None:

@@ -42,6 +42,11 @@ class KeySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """Keys."""
     evicted_ids: tuple[str, ...] = ()
 
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the value."""
+        return self.size_bytes - len(self.key.encode())
+
 
 @registry.about("working.deleted", Effect.DELETED)
 class KeyDeleted(msgspec.Struct, frozen=True, kw_only=True):

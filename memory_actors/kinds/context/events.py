@@ -86,6 +86,11 @@ class BlockInserted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     occurred_at_us: int | None = None
     """None: when it was recorded."""
 
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the text."""
+        return len(self.raw.encode())
+
 
 @registry.about("context.restored", Effect.RESTORED)
 class BlockRestored(BlockInserted, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -118,6 +123,11 @@ class BlockEdited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     metadata: Metadata | None = None
     spacing: bool = False
     """True: blank lines alone changed, to make room for a neighbour, which is no use of it."""
+
+    @property
+    def text_bytes(self) -> int | None:
+        """Bytes of the new text, if there is one."""
+        return None if self.raw is None else len(self.raw.encode())
 
 
 @registry.about("context.removed", Effect.DELETED)

@@ -72,13 +72,15 @@ def check_document(
         )  # fmt: skip
 
 
-def check_text(name: str, asked: str, state: ContextState, limits: Limits) -> None:
+def check_bytes(
+    name: str, asked_bytes: int, state: ContextState, limits: Limits, capacity: int = 1
+) -> None:
     """Refuse a text that a document cannot hold, by its bytes alone: before any work on it.
 
-    :raises QuotaExceededError: it is beyond the limit, and not smaller than what there is.
+    :raises QuotaExceededError: it is beyond the limit times `capacity`, and not smaller than what
+        there is.
     """
-    asked_bytes = len(asked.encode())
-    if asked_bytes > limits.context_document_bytes:
+    if asked_bytes > limits.context_document_bytes * capacity:
         was = len(text(blocks(state, name)).encode())
         if asked_bytes > was:
             _refuse_document_bytes(name, asked_bytes, was, limits)
@@ -100,10 +102,7 @@ def check_changes(
     """
     raws = {one.block_id: "" if isinstance(one, RemoveBlock) else one.raw for one in changes}
     asked_bytes = sum(len(raw.encode()) for raw in raws.values())
-    if asked_bytes > limits.context_document_bytes * (2 if auto_archive else 1):
-        was = len(text(blocks(state, name)).encode())
-        if asked_bytes > was:
-            _refuse_document_bytes(name, asked_bytes, was, limits)
+    check_bytes(name, asked_bytes, state, limits, 2 if auto_archive else 1)
     inserts = sum(isinstance(one, InsertBlock) and one.heading is None for one in changes)
     removes = sum(isinstance(one, RemoveBlock) for one in changes)
     _check_entries(state.entries, state.entries + inserts - removes, limits)

@@ -147,7 +147,7 @@ class ContextDocument(ContextWriting):
         """
         text = check_text(text, "text")
         state = await self._scope.state()
-        sizes.check_text(self.name, text, state.context, self._scope.limits(state))
+        sizes.check_bytes(self.name, len(text.encode()), state.context, self._scope.limits(state))
 
     def new_entry_id(self) -> str:
         """Return an id that was never used, for an `InsertBlock`."""
