@@ -227,7 +227,13 @@ def time_us(value: Time | None, what: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _epoch_us(value, what)
+        time = value * 1_000_000
+        if not TIME_US_MIN <= time <= TIME_US_MAX:  # NaN is not, either
+            raise InvalidInputError(
+                f"{what} {value!r:.80} is outside the years 1 to 9999: a number is seconds since "
+                "1970"
+            )
+        return round(time)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -241,17 +247,8 @@ def time_us(value: Time | None, what: str) -> int | None:
         raise InvalidInputError(
             f"{what} must be a datetime, a date, ISO 8601 or seconds since 1970, not {value!r:.80}"
         )
-    time = to_us(value if value.tzinfo is not None else value.replace(tzinfo=UTC))
-    return check_time_us(time, what)
-
-
-def _epoch_us(seconds: float, what: str) -> int:
-    time = seconds * 1_000_000
-    if not TIME_US_MIN <= time <= TIME_US_MAX:  # NaN is not, either
-        raise InvalidInputError(
-            f"{what} {seconds!r:.80} is outside the years 1 to 9999: a number is seconds since 1970"
-        )
-    return round(time)
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    return check_time_us(to_us(aware), what)
 
 
 def check_time_us(value: object, what: str) -> int:

@@ -9,7 +9,7 @@ nobody vouches for are never beside those of a user. For the same reason the fac
 are no less trusted than its messages.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from memory_actors.base.client_call import ASKED, CALL
@@ -111,10 +111,14 @@ def new_batches(
     for one in messages:
         trust = least(state.provenance.of(one.row.memory_id))
         groups.setdefault((one.row.session_id, trust), []).append(one)
-    there = [one.row.memory_id for one in messages]
-    if only is not None:
-        _check_there(only, {*there, *read})
-    wanted = {*there}.intersection(there if only is None else only).difference(read)
+    there = {one.row.memory_id for one in messages}
+    for memory_id in only or ():
+        if memory_id not in there and memory_id not in read:
+            raise NotFoundError(
+                f"no message {memory_id!r} to read: it was pushed out, expired or deleted, or it "
+                "is a fact; add fewer messages before they are read"
+            )
+    wanted = there.intersection(there if only is None else only).difference(read)
     return [
         batch for (_, trust), group in groups.items() for batch in _batches(group, wanted, trust)
     ]
@@ -122,15 +126,6 @@ def new_batches(
 
 def _said(row: Any) -> tuple[Any, ...]:
     return row.session_id, row.role, row.occurred_at_us, row.size_bytes
-
-
-def _check_there(message_ids: Iterable[str], there: Collection[str]) -> None:
-    for one in message_ids:
-        if one not in there:
-            raise NotFoundError(
-                f"no message {one!r} to read: it was pushed out, expired or deleted, or it is a "
-                "fact; add fewer messages before they are read"
-            )
 
 
 def _batches(

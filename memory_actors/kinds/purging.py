@@ -72,10 +72,6 @@ class Purge(Command, frozen=True, kw_only=True):
         said = {name: value for name, value in asked.items() if value is not None}
         return {**said, "purged": what, "cause": f"purge of {what}"}
 
-    def without_return(self) -> "Purge":
-        """Return a copy that restores no originals, and so needs no room."""
-        return replace(self, bring_back=False)
-
 
 def _made_of(memory_id: str, past: Sequence[Recorded[Event]]) -> tuple[str, ...]:
     """Return the ids of what a summary was made of; () if it is none."""

@@ -267,7 +267,14 @@ def worth(sentences: Sequence[str], memories: Ints, vectors: Vectors | None) -> 
     factors[[n for n, one in enumerate(sentences) if first.setdefault(one, n) != n]] = 0.0
     if vectors is None:
         return Worth(said, factors, np.zeros((len(sentences), 0), np.float32))
-    return Worth(said, factors, _nearness(said, memories, vectors))
+    # By how much each comes nearer to each anchor than an average memory, times its share. Without
+    # the average the first sentence would get all there is: in a cluster all are near.
+    heard = said.per_sentence(said.weights)
+    of_memory = np.bincount(memories, heard, minlength=len(vectors))[memories]
+    share = (heard / np.maximum(of_memory, 1e-9)).astype(np.float32)
+    cosines = float_dots(vectors, vectors[evenly(len(vectors), ANCHORS_MAX)])
+    nearer = np.maximum(cosines - cosines.mean(axis=0), 0.0)[memories]
+    return Worth(said, factors, share[:, None] * nearer)
 
 
 def share_said(worth: Worth, chosen: Sequence[int]) -> float:
@@ -275,20 +282,6 @@ def share_said(worth: Worth, chosen: Sequence[int]) -> float:
     said = np.unique(np.concatenate([worth.said.of(one) for one in chosen]))
     share: float = worth.said.weights[said].sum() / max(worth.said.weights.sum(), 1e-9)
     return share
-
-
-def _nearness(said: Concepts, memories: Ints, vectors: Vectors) -> Vectors:
-    """Return by how much each comes nearer to each anchor than an average memory, times its share.
-
-    Without the average the first sentence would get all there is: in a cluster all are near.
-    """
-    heard = said.per_sentence(said.weights)
-    of_memory = np.bincount(memories, heard, minlength=len(vectors))[memories]
-    share = (heard / np.maximum(of_memory, 1e-9)).astype(np.float32)
-    anchors = vectors[evenly(len(vectors), ANCHORS_MAX)]
-    cosines = float_dots(vectors, anchors)
-    nearer: Vectors = share[:, None] * np.maximum(cosines - cosines.mean(axis=0), 0.0)[memories]
-    return nearer
 
 
 def choose(

@@ -244,11 +244,6 @@ class EntityKind(BaseKind[Entities, Row]):
         return record_data(Relationship, row, event, fact=fact_in(event))
 
 
-def said(state: Entities, relationship: RelationshipAdded) -> RelationshipRow | None:
-    """Return the relationship that says the same as a new one: in the end its receipt's one."""
-    return known_as(relationship, state.graph)
-
-
 def _observations(row: EntityRow, events: Events) -> list[str]:
     return [observation_at(held.label, events) for held in row.observations]
 

@@ -167,8 +167,8 @@ class EntityGraph(Handle):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command, [text])
-        was = entity.said(written.reply.before.entity, relationship)
-        row = entity.said(written.reply.state.entity, relationship)
+        was = entity.known_as(relationship, written.reply.before.entity.graph)
+        row = entity.known_as(relationship, written.reply.state.entity.graph)
         return self._receipt_of_put(new.memory_id, was, row, written, RELATIONSHIPS)
 
     async def end(self, relationship_id: str, at: Time | None = None) -> Receipt:
