@@ -108,6 +108,7 @@ class Worded(Sized, Protocol):
 class CompactedBase(KeyedKind[S, R]):
     """A kind whose old memories may become summaries."""
 
+    DRAFT: ClassVar[type[KeyedDraft[Any]]] = CompactedDraft
     COMPRESS: ClassVar[type[Compress]]
     UNDO: ClassVar[type[UndoCompression]]
     ADD_SUMMARY: ClassVar[type[PutSummary]]
@@ -117,10 +118,6 @@ class CompactedBase(KeyedKind[S, R]):
     UPDATED: ClassVar[type[Updated]]
     SUMMARIES: ClassVar[tuple[type[Summary], ...]]
     """The events that a summary begins with."""
-
-    def draft(self, state: S) -> CompactedDraft[R]:
-        """Return a copy of a state that changes in place."""
-        return CompactedDraft(state, self.place)
 
     # --- what a kind says
 
@@ -256,7 +253,7 @@ class CompactedBase(KeyedKind[S, R]):
         """Return the counts and sizes of current and lost memories."""
         held, sums = state.held, state.summaries
         return Tally(
-            len(held), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, 0,
+            len(held.rows), held.size_bytes, held.stored_bytes, state.evicted, state.pruned, 0,
             len(sums.ids), sums.originals, sums.bytes_before, sums.bytes_after,
         )  # fmt: skip
 

@@ -120,8 +120,8 @@ class _SessionsDraft(KeyedDraft[MessageRow]):
 
     __slots__ = ("next_expiry_us", "sessions")
 
-    def __init__(self, state: ShortTerm):
-        super().__init__(state, None)
+    def __init__(self, state: ShortTerm, place: None):
+        super().__init__(state, place)
         self.sessions = state.sessions.mutate()
         self.next_expiry_us = state.next_expiry_us
 
@@ -211,15 +211,12 @@ class ShortTermKind(KeyedKind[ShortTerm, MessageRow]):
     NOUN = "message"
     MISSING = "it was never there, deleted or expired"
     UPDATE, DELETE = UpdateMessage, DeleteMessage
+    DRAFT = _SessionsDraft
     Dump = ShortTermDump
     registry = registry
     initial = ShortTerm()
 
     # --- fold
-
-    def draft(self, state: ShortTerm) -> _SessionsDraft:
-        """Return a copy of a state that changes in place."""
-        return _SessionsDraft(state)
 
     def apply(self, draft: _SessionsDraft, recorded: Recorded[Event]) -> None:
         """Fold one event into a draft: a message renews the time of its session."""

@@ -6,6 +6,7 @@ the limit is refused, or, if it asks for pruning, the oldest tenth of what is no
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -195,6 +196,7 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
     MISSING = "it was never there, or it was deleted"
     DELETE, RESTORE = DeleteDocument, RestoreDocuments
     DELETED = DocumentDeleted
+    place = attrgetter("collection", "key")
     BOUNDS = Bounds("documents", "documents", "structured_bytes")
     Dump = StructuredDump
     registry = registry
@@ -216,10 +218,6 @@ class StructuredKind(KeyedKind[Structured, DocumentRow]):
         if event.value is None:
             return row
         return reworded(row, recorded, digest=event.digest, value_digest=event.value_digest)
-
-    def place(self, row: DocumentRow) -> tuple[str, str]:
-        """Return the collection and the key."""
-        return row.collection, row.key
 
     # --- decide
 

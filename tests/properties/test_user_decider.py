@@ -46,6 +46,7 @@ from memory_actors.kinds.episodic import AddStep, FinishEpisode
 from memory_actors.kinds.episodic.events import EpisodeSummaryAdded
 from memory_actors.kinds.kind import Kind, Pruned
 from memory_actors.kinds.long_term import MemoryReinstated, MemorySeen, SummaryAdded
+from memory_actors.kinds.long_term.state import identity
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.structured import DocumentPut, PutDocument
@@ -377,8 +378,9 @@ class UserMachine(
         state = self.state.long_term
         loaded = long_term.KIND.load(long_term.KIND.dump(state))
         for row in long_term.KIND.rows(state):
-            assert state.named(row) == loaded.named(row)
-            assert bool(row.original_count) != (row.memory_id in state.named(row))
+            said = identity(row)
+            assert state.named(said) == loaded.named(said)
+            assert bool(row.original_count) != (row.memory_id in state.named(said))
 
     @invariant()
     def a_relationship_has_both_its_ends(self) -> None:

@@ -5,6 +5,7 @@ about an episode that is missing: see kinds/compacting.py for why.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -214,11 +215,9 @@ class EpisodicDump(msgspec.Struct, frozen=True):
 class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
     """Folds events into the rows of episodes."""
 
+    DRAFT = EpisodesDraft
     initial = Episodic()
-
-    def draft(self, state: Episodic) -> EpisodesDraft:
-        """Return a copy of a state that changes in place."""
-        return EpisodesDraft(state, self.place)
+    place = attrgetter("agent_id", "memory_id")
 
     def begun(self, recorded: Recorded[Any], _rows: Living[EpisodeRow]) -> EpisodeRow:
         """Return the row of an episode, or of a summary of some."""
@@ -255,7 +254,3 @@ class EpisodeRows(CompactedBase[Episodic, EpisodeRow]):
             return row
         goal = _text(recorded)
         return _with_text(row, row.goal, goal, version=recorded.version, goal=goal)
-
-    def place(self, row: EpisodeRow) -> tuple[str, str]:
-        """Return the agent and the id."""
-        return row.agent_id, row.memory_id
