@@ -22,8 +22,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.json_text import without_halves
 from memory_actors.base.records import Item
-from memory_actors.base.surrogates import without_halves
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import ImportReport, together
 from memory_actors.interchange.records import Progress

@@ -48,9 +48,9 @@ import msgspec
 from memory_actors.api.operations import in_json
 from memory_actors.api.user import TAKES
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.json_text import without_halves
 from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, Memory, MemoryType, Origin
-from memory_actors.base.surrogates import without_halves
 from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     LONG_BYTES_MAX,

@@ -42,7 +42,7 @@ from memory_actors.kinds.context.alignment import (
     new_block_id,
     runs,
 )
-from memory_actors.kinds.context.markdown import Block, entry_text, parse, render
+from memory_actors.kinds.context.markdown import ParsedBlock, entry_text, parse, render
 from memory_actors.kinds.phrasing import text_digest
 
 # --- two orders become one: where the blocks that only the file has go in the document
@@ -65,9 +65,9 @@ class FileBlock:
     behind: str | None = None
     """The id of the block that it is another version of."""
 
-    def block(self) -> Block:
+    def block(self) -> ParsedBlock:
         """Return the block as it was read."""
-        return Block(self.raw, self.heading)
+        return ParsedBlock(self.raw, self.heading)
 
     def placed(self) -> Placed:
         """Return the block under its id, which is set by this time."""

@@ -32,8 +32,8 @@ from memory_actors.base.errors import (
     NotFoundError,
     QuotaExceededError,
 )
+from memory_actors.base.json_text import without_halves
 from memory_actors.base.privacy import reason
-from memory_actors.base.surrogates import without_halves
 from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
 from memory_actors.integrations.mcp.answers import shown

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.surrogates import without_halves
+from memory_actors.base.json_text import without_halves
 from memory_actors.base.validation import JSON_INT_MAX
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import SourceReading

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.core.records import to_us
-from memory_actors.base.surrogates import without_halves
+from memory_actors.base.json_text import without_halves
 from memory_actors.interchange.sources.databases import columns, database, rows
 from memory_actors.interchange.sources.found import (
     SourceReading,

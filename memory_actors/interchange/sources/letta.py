@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from memory_actors.base.surrogates import without_halves
+from memory_actors.base.json_text import without_halves
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken

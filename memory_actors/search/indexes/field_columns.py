@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.base.filters import TimeSpan, steps_of, time_span, values_at
+from memory_actors.base.paths import TimeSpan, steps_of, time_span, values_at
 
 K = TypeVar("K", bound=Hashable)
 

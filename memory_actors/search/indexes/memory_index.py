@@ -25,7 +25,8 @@ import numpy as np
 from eventlog import ChainedStore, Dropped, EventStore
 from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
+from memory_actors.kinds.kind import Kind, Row, is_summary
+from memory_actors.kinds.passages import Passage, version_of
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.dense import DenseIndex, compacted
 from memory_actors.search.indexes.fields import FieldIndex, LivingMetadata
