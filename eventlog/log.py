@@ -304,7 +304,7 @@ class EventLog(LogUpkeep, TakesAppends):
 
         def load(txn: Transaction) -> Snapshot | None:
             record = self._ledger.stream(txn, stream)
-            if record.version == record.erased_version:
+            if record.is_empty:
                 return None
             version = record.version if until is None else min(record.version, until)
             cipher = self._ledger.cipher(record)

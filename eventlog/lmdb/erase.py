@@ -81,8 +81,8 @@ class StreamErasing:
         sid, record = frame.stream_id(stream), self._ledger.stream(txn, stream)
         if epoch is not None and epoch != record.epoch:
             raise Fenced(stream, epoch, record.epoch)
-        if record.version > record.erased_version:
-            self._ledger.counting.take(txn, counted)
+        if not record.is_empty:
+            self._ledger.take_out(txn, counted)
         return self._mark(txn, sid, record, now_us, [key_id(name) for name in projections])
 
     def mark_id(self, txn: Transaction, sid: bytes, now_us: int) -> ErasureRecord | None:
@@ -93,7 +93,7 @@ class StreamErasing:
         self, txn: Transaction, sid: bytes, record: StreamRecord, now_us: int, names: list[bytes]
     ) -> ErasureRecord | None:
         pending = self.pending(txn).get(sid)
-        if record.version == record.erased_version:
+        if record.is_empty:
             return pending
         fresh = ErasureRecord(
             until=record.version,

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -23,12 +24,14 @@ import msgspec
 from eventlog.core.errors import LogClosed, WrongLoop
 from eventlog.core.logs import get_logger
 from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
-from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest, check_end
+from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest
+from eventlog.core.rules import check_end
 from eventlog.core.waiting import Turns, settle
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.writer import Landed, Outcome, Work, WriteJob, Writer
+from eventlog.lmdb.writer import Outcome, WriteJob, Writer
 
 _logger = get_logger("eventlog")
 T = TypeVar("T")
@@ -41,31 +44,6 @@ class _InFlight:
     appends: int = 0
     head: StreamHead | None = None
     """The stream's end after them; or None if one of them may still be refused."""
-
-
-class _AppendJob:
-    """An append as a job of the writer. It is answered at once, or when it has landed."""
-
-    __slots__ = "answer", "events", "head", "intake", "payload_bytes", "request", "use_reserve"
-
-    def __init__(
-        self,
-        intake: "Intake",
-        request: AppendRequest,
-        head: StreamHead | None,
-        answer: "asyncio.Future[Appended] | None" = None,
-    ):
-        """`head` is where its stream is after it, None if that is not sure."""
-        self.intake, self.request, self.head, self.answer = intake, request, head, answer
-        self.events = len(request.events)
-        self.payload_bytes = sum([len(event.body) for event in request.events])
-        self.use_reserve = request.use_reserve
-
-    def run(self, txn: Transaction) -> Appended:
-        return self.intake.ledger.append(txn, self.request)
-
-    def done(self, outcome: Outcome) -> None:
-        self.intake.landed(self, outcome)
 
 
 class Intake:
@@ -93,8 +71,7 @@ class Intake:
         self._closed = False
         self._writer = Writer(
             files.env,
-            bookkeeping=files.ledger,
-            tail=files.ledger.tail,
+            files.ledger,
             committed=self._committed,
             deliver=self._deliver,
             keys=files.keys,
@@ -120,7 +97,7 @@ class Intake:
         if self._is_full():
             await self._wait_for_room()
         answer: asyncio.Future[Appended] = self._loop.create_future()
-        self._put_append(_AppendJob(self, request, None, answer))
+        self._put_append(request, None, answer)
         return await answer
 
     async def append_relaxed(self, request: AppendRequest) -> Appended:
@@ -140,7 +117,7 @@ class Intake:
         if request.counters and not self.tally.is_certain(request.counters):
             return await self.append(request)
         after = StreamHead(head.version + len(request.events), max(head.epoch, request.epoch))
-        self._put_append(_AppendJob(self, request, after))
+        self._put_append(request, after)
         return Appended(request.stream, head.version + 1, after.version, 0)
 
     async def submit(
@@ -212,23 +189,35 @@ class Intake:
 
     # --- streams in flight
 
-    def _put_append(self, job: "_AppendJob") -> None:
-        self._put(job)
-        request, is_relaxed = job.request, job.head is not None
+    def _put_append(
+        self,
+        request: AppendRequest,
+        head: StreamHead | None,
+        answer: "asyncio.Future[Appended] | None" = None,
+    ) -> None:
+        """Queue an append. `head` is where its stream is after it, None if that is not sure.
+
+        One that is sure has been answered: it is relaxed.
+        """
+        landed = partial(self._landed, request, answer)
+        append = partial(self.ledger.append, request=request)
+        size = request.payload_bytes
+        self._put(WriteJob(append, len(request.events), size, landed, request.use_reserve))
         in_flight = self._in_flight.get(request.stream)
         if in_flight is None:
-            self._in_flight[request.stream] = _InFlight(1, job.head)
+            self._in_flight[request.stream] = _InFlight(1, head)
         else:
             in_flight.appends += 1
-            in_flight.head = job.head
+            in_flight.head = head
         if request.counters:
-            self.tally.enter(request.counters, relaxed=is_relaxed)
-        if is_relaxed:
+            self.tally.enter(request.counters, relaxed=answer is None)
+        if answer is None:
             request.counted()
 
-    def landed(self, job: "_AppendJob", outcome: Outcome) -> None:
+    def _landed(
+        self, request: AppendRequest, answer: "asyncio.Future[Appended] | None", outcome: Outcome
+    ) -> None:
         """Take note of what became of an append, and tell its caller."""
-        request, is_relaxed = job.request, job.head is not None
         in_flight = self._in_flight[request.stream]
         in_flight.appends -= 1
         if isinstance(outcome, Exception):
@@ -236,13 +225,17 @@ class Intake:
         if in_flight.appends == 0:
             del self._in_flight[request.stream]
         if request.counters:
-            self.tally.leave(request.counters, relaxed=is_relaxed)
-        if job.answer is None:
-            self._relaxed_done(request, outcome)
-            return
-        if isinstance(outcome, Appended) and not outcome.duplicate:
-            request.counted()
-        settle(job.answer, outcome)
+            self.tally.leave(request.counters, relaxed=answer is None)
+        if answer is not None:
+            if isinstance(outcome, Appended) and not outcome.duplicate:
+                request.counted()
+            settle(answer, outcome)
+        elif isinstance(outcome, Exception):
+            self._distrusted.add(request.stream)
+            self.counts["relaxed_lost"] += len(request.events)
+            _logger.error(
+                "relaxed append lost", events=len(request.events), error=type(outcome).__name__
+            )
 
     async def _accepted(self, stream: str) -> StreamHead:
         """Return where a stream stands with everything accepted so far."""
@@ -253,14 +246,6 @@ class Intake:
         with self._env.read() as txn:
             return self.ledger.stream(txn, stream).head()
 
-    def _relaxed_done(self, request: AppendRequest, outcome: Outcome) -> None:
-        if isinstance(outcome, Exception):
-            self._distrusted.add(request.stream)
-            self.counts["relaxed_lost"] += len(request.events)
-            _logger.error(
-                "relaxed append lost", events=len(request.events), error=type(outcome).__name__
-            )
-
     # --- the writer
 
     def check_loop(self) -> None:
@@ -268,7 +253,7 @@ class Intake:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop
 
-    def _put(self, job: Work) -> None:
+    def _put(self, job: WriteJob) -> None:
         self._env.check_process()
         self.check_loop()
         if self._closed:
@@ -281,7 +266,9 @@ class Intake:
         """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
         self._anchor.write(Tail(self._env.committed, tail.position, tail.chain))
 
-    def _deliver(self, batch: list[Work], outcomes: list[Outcome], landed: Landed | None) -> None:
+    def _deliver(
+        self, batch: list[WriteJob], outcomes: list[Outcome], landed: Landed | None
+    ) -> None:
         self.queued_events -= sum(job.events for job in batch)
         self.queued_bytes -= sum(job.payload_bytes for job in batch)
         self.counts["batches"] += 1

@@ -218,7 +218,7 @@ class LogReading:
         :raises CorruptLog: a row there, or beside them, is not as it was written.
         """
         stream = self._ledger.stream(txn, name)
-        if stream.version == stream.erased_version:
+        if stream.is_empty:
             return []
         prefix = frame.stream_id(name) + blind_id(key, self._ledger.cipher(stream))
         found = [(prefix + rest, check) for rest, check in scan(self._env, txn, "keys", prefix)]

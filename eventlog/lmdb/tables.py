@@ -33,8 +33,9 @@ import msgspec
 from eventlog.archive.segment import SegmentId
 from eventlog.core.errors import CorruptLog
 from eventlog.core.frame import Frame
-from eventlog.core.records import Appended, ArchiveStatistics, StreamHead
+from eventlog.core.records import ArchiveStatistics
 from eventlog.core.rows import seal_record, unseal_record
+from eventlog.core.rules import FirstAppend, StreamEnd
 from eventlog.lmdb.environment import Environment, Table, Tables, Transaction
 
 TABLES = (
@@ -47,7 +48,7 @@ _CRC = struct.Struct(">I")
 _SEGMENT = struct.Struct(">16sI")
 
 
-class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StreamRecord(StreamEnd, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stream's name and its end."""
 
     name: str
@@ -58,12 +59,6 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     chain: bytes
     erased_version: int = 0
     erased_at_us: int = 0
-
-    def head(self) -> StreamHead:
-        """Return the record in its public form."""
-        return StreamHead(
-            self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
-        )
 
     def after(self, taken: Frame) -> "StreamRecord":
         """Return the record after one more event from another log: whole, or the stub of one."""
@@ -76,7 +71,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
-class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RequestRecord(FirstAppend, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The request that an idempotency key stood for, and its result."""
 
     key: bytes
@@ -84,12 +79,6 @@ class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first_version: int
     last_version: int
     last_position: int
-
-    def result(self, stream: str) -> Appended:
-        """Return the first result again."""
-        return Appended(
-            stream, self.first_version, self.last_version, self.last_position, duplicate=True
-        )
 
 
 class ErasureRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -15,7 +15,6 @@ class Append:
     """An append, and whom to tell."""
 
     request: AppendRequest
-    payload_bytes: int
     result: asyncio.Future[Appended]
     asked_s: float
     """The time at which the caller asked, by the clock of the loop."""
@@ -60,7 +59,7 @@ class Batch:
             return True
         return (
             self.events + len(job.request.events) <= events_max
-            and self.payload_bytes + job.payload_bytes <= BATCH_BYTES_MAX
+            and self.payload_bytes + job.request.payload_bytes <= BATCH_BYTES_MAX
             and not (job.is_alone or self.jobs[0].is_alone)
         )
 
@@ -68,4 +67,4 @@ class Batch:
         """Put an append in."""
         self.jobs.append(job)
         self.events += len(job.request.events)
-        self.payload_bytes += job.payload_bytes
+        self.payload_bytes += job.request.payload_bytes

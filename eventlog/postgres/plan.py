@@ -11,29 +11,23 @@ import struct
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
 
 import msgspec
 
 from eventlog.core import frame
-from eventlog.core.errors import (
-    EventLogError,
-    IdempotencyConflict,
-    InvalidAppend,
-    TotalExceeded,
-)
+from eventlog.core.errors import EventLogError, TotalExceeded
 from eventlog.core.keys import Cipher, Keys
-from eventlog.core.records import Appended, StreamHead
-from eventlog.core.requests import I64_MAX, AppendRequest, check_end
+from eventlog.core.records import Appended
+from eventlog.core.requests import I64_MAX, AppendRequest
 from eventlog.core.rows import blind_digest, blind_id, key_id
-from eventlog.keys.aes_gcm import ENCRYPTIONS_MAX
+from eventlog.core.rules import FirstAppend, StreamEnd, check_end, cipher_to_write, packed
 from eventlog.postgres.arrays import BatchRows, row, stream_row
 
 U64 = struct.Struct(">Q")
 TIME_MIN = -(2**63)
 
 
-class Believed(NamedTuple):
+class Believed(StreamEnd, msgspec.Struct, frozen=True, gc=False):
     """The place of a stream, as far as this node knows."""
 
     version: int
@@ -48,23 +42,17 @@ class Believed(NamedTuple):
         """Return the place of a stream that never was."""
         return cls(0, 0, 0, frame.chain_start(sid))
 
-    def head(self) -> StreamHead:
-        """Return the end in its public form."""
-        return StreamHead(
-            self.version, self.epoch, self.stored_bytes, self.chain, self.erased_version
-        )
 
-
-class FirstResult(NamedTuple):
-    """The result that an idempotency key stands for."""
+class KnownRequest(FirstAppend, msgspec.Struct, frozen=True, gc=False):
+    """The append that an idempotency key stands for, as far as this node knows."""
 
     digest: bytes
     first_version: int
     last_version: int
-    position: int
-    """Of its last event; 0 while it is an append of this very batch."""
+    last_position: int
+    """0 while it is an append of this very batch."""
     event: int = 0
-    """The number of that event in the batch."""
+    """The number of its last event in the batch."""
 
 
 RequestKey = tuple[bytes, bytes]
@@ -103,7 +91,7 @@ class BatchPlan:
 
     keys: Keys | None
     believed: dict[bytes, Believed]
-    requests: dict[RequestKey, FirstResult]
+    requests: dict[RequestKey, KnownRequest]
     caps: Mapping[str, int]
     """The most that a total may be, by name."""
     rows: BatchRows = field(default_factory=BatchRows)
@@ -172,23 +160,19 @@ class BatchPlan:
             yield sid, None if stream.number in refused else stream.now
 
     def _decide(self, sid: bytes, stream: _PlannedStream, request: AppendRequest) -> _DecidedAppend:
-        now, key = stream.now, request.idempotency_key
-        is_empty = now.version == now.erased_version
-        cipher = None if self.keys is None or is_empty else self.keys.cipher(request.stream)
-        if key is not None and (self.keys is None or not is_empty):
-            first = self.requests.get((sid, blind_id(key, cipher)))
+        now, name, key = stream.now, request.stream, request.idempotency_key
+        if key is not None and (self.keys is None or not now.is_empty):
+            cipher = None if self.keys is None else self.keys.cipher(name)
+            key_of = blind_id(key, cipher)
+            first = self.requests.get((sid, key_of))
             if first is not None:
-                return _DecidedAppend(
-                    stream.number, first_result(request, first, cipher), first.event
-                )
-            self._look_up(stream, sid, blind_id(key, cipher))
+                again = first.repeated(name, key, blind_digest(request.digest, cipher))
+                return _DecidedAppend(stream.number, again, first.event)
+            self._look_up(stream, sid, key_of)
         check_end(request, now.version, now.epoch)
-        if self.keys is not None and now.version - now.erased_version >= ENCRYPTIONS_MAX:
-            raise InvalidAppend(f"stream {request.stream!r} is full: its key encrypts no more")
-        if self.keys is not None and is_empty:
-            cipher = self.keys.make(request.stream)
-            if key is not None:
-                self._look_up(stream, sid, blind_id(key, cipher))
+        cipher = cipher_to_write(self.keys, name, now)
+        if key is not None and cipher is not None and now.is_empty:
+            self._look_up(stream, sid, blind_id(key, cipher))
         return self._put(sid, stream, request, cipher)
 
     def _look_up(self, stream: _PlannedStream, sid: bytes, key: bytes) -> None:
@@ -198,25 +182,21 @@ class BatchPlan:
     def _put(
         self, sid: bytes, stream: _PlannedStream, request: AppendRequest, cipher: Cipher | None
     ) -> _DecidedAppend:
-        now, rows, number = stream.now, self.rows, stream.number
-        version, chain, stored = now.version, now.chain, now.stored_bytes
+        now, rows, number, version = stream.now, self.rows, stream.number, stream.now.version
         at_us = request.recorded_at_us
         if not request.is_timed and at_us < now.recorded_at_us:
             at_us = now.recorded_at_us
-        for prepared in request.events:
+        frames, chain = packed(request, sid, now, version, at_us, cipher)
+        for prepared, data in zip(request.events, frames, strict=True):
             version += 1
-            data, chain = frame.pack(
-                prepared, position=version, sid=sid, version=version, recorded_at_us=at_us,
-                prev=chain, cipher=cipher,
-            )  # fmt: skip
-            stored += len(prepared.body)
             self._events.append(number)
             rows.put_event(number, sid, version, *frame.split(data))
             for key in prepared.keys:
                 rows.put_key(number, sid, blind_id(key, cipher), version)
         stream.now = Believed(
-            version, max(now.epoch, request.epoch), stored, chain, at_us, now.erased_version
-        )
+            version, max(now.epoch, request.epoch), now.stored_bytes + request.payload_bytes,
+            chain, at_us, now.erased_version,
+        )  # fmt: skip
         outcome = Appended(request.stream, now.version + 1, version, 0)
         self._put_beside(sid, number, request, outcome, cipher)
         event = 0 if request.durability == "relaxed" else len(self._events)
@@ -236,7 +216,7 @@ class BatchPlan:
             key = blind_id(request.idempotency_key, cipher)
             digest = blind_digest(request.digest, cipher)
             versions = outcome.first_version, outcome.last_version
-            self.requests[sid, key] = FirstResult(digest, *versions, 0, len(self._events))
+            self.requests[sid, key] = KnownRequest(digest, *versions, 0, len(self._events))
             rows.requests[-1] = row(number, sid, key, digest, *versions)
         if request.checkpoint is not None:
             name = key_id(request.checkpoint.name)
@@ -271,22 +251,3 @@ def check_caps(
         used, delta = totals.get(name, 0), counters.get(name, 0)
         if delta > 0 and used + delta > cap:
             raise TotalExceeded(name, used, delta, cap)
-
-
-def first_result(request: AppendRequest, first: FirstResult, cipher: Cipher | None) -> Appended:
-    """Return the result of an earlier append under the same idempotency key.
-
-    :raises IdempotencyConflict: it was another request.
-    """
-    key = request.idempotency_key or ""
-    return same_request(request.stream, key, blind_digest(request.digest, cipher), first)
-
-
-def same_request(stream: str, key: str, digest: bytes, first: FirstResult) -> Appended:
-    """Return the first result of a key, if it stood for this request.
-
-    :raises IdempotencyConflict: it stood for another one.
-    """
-    if digest != first.digest:
-        raise IdempotencyConflict(stream, key)
-    return Appended(stream, first.first_version, first.last_version, first.position, duplicate=True)

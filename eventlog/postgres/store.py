@@ -61,7 +61,7 @@ from eventlog.postgres.database import (
 )
 from eventlog.postgres.erasing import MARK_ERASED, ROWS_MAX, delete_derived, delete_rows
 from eventlog.postgres.leases import LEASE_S, PgLeases
-from eventlog.postgres.plan import Believed, FirstResult, same_request
+from eventlog.postgres.plan import Believed, KnownRequest
 from eventlog.postgres.preparing import prepare
 from eventlog.postgres.reading import (
     LOCATE,
@@ -358,7 +358,7 @@ class PgEventStore(SideTables, TakesAppends):
         check_stream_name(stream)
         check_text("key", key)
         sid = frame.stream_id(stream)
-        if self._keys is not None and (await self._believed(sid)).head().is_empty:
+        if self._keys is not None and (await self._believed(sid)).is_empty:
             return []
         values = [sid, blind_id(key, self._cipher(stream))]
         return [version for [version] in await self._database.run(VERSIONS_ABOUT, values)]
@@ -370,13 +370,13 @@ class PgEventStore(SideTables, TakesAppends):
         check_stream_name(stream)
         check_text("idempotency key", idempotency_key)
         digest, sid = given_digest(request), frame.stream_id(stream)
-        if self._keys is not None and (await self._believed(sid)).head().is_empty:
+        if self._keys is not None and (await self._believed(sid)).is_empty:
             return None
         cipher = self._cipher(stream)
         values = [Bytes([sid]), Bytes([blind_id(idempotency_key, cipher)])]
         for _, _, *first in await self._database.run(REQUESTS, values):
-            found = FirstResult(*first)
-            return same_request(stream, idempotency_key, blind_digest(digest, cipher), found)
+            earlier = KnownRequest(*first)
+            return earlier.repeated(stream, idempotency_key, blind_digest(digest, cipher))
         return None
 
     async def totals(self) -> dict[str, int]:

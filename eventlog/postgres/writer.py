@@ -38,8 +38,8 @@ from eventlog.core.requests import (
     QUEUE_BYTES_MAX,
     QUEUE_EVENTS_MAX,
     AppendRequest,
-    count,
 )
+from eventlog.core.rules import count
 from eventlog.core.waiting import Turns, settle
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.calls import Calls, OverTotals
@@ -48,7 +48,7 @@ from eventlog.postgres.jobs import Append, Batch, Flush, OtherWork
 from eventlog.postgres.plan import (
     BatchPlan,
     Believed,
-    FirstResult,
+    KnownRequest,
     RequestKey,
     check_caps,
     request_key,
@@ -127,11 +127,10 @@ class PgWriter:
         while self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX:
             await self._turns.wait()
             self.check_open()
-        payload_bytes = sum(event.stored_bytes for event in request.events)
         self.queued_events += len(request.events)
-        self._queued_bytes += payload_bytes
+        self._queued_bytes += request.payload_bytes
         result: asyncio.Future[Appended] = self._loop.create_future()
-        self._put(Append(request, payload_bytes, result, asked_s))
+        self._put(Append(request, result, asked_s))
         self._plan_ahead()
         return await result
 
@@ -316,7 +315,7 @@ class PgWriter:
     def _settle(self, job: Append, outcome: Appended | Exception) -> None:
         events, job.is_settled = len(job.request.events), True
         self.queued_events -= events
-        self._queued_bytes -= job.payload_bytes
+        self._queued_bytes -= job.request.payload_bytes
         if isinstance(outcome, Appended) and not outcome.duplicate:
             self.counts["events"] += events
             job.request.counted()
@@ -361,7 +360,7 @@ class PgWriter:
             plan.add(job.request)
         return plan
 
-    def _empty_plan(self, requests: dict[RequestKey, FirstResult]) -> BatchPlan:
+    def _empty_plan(self, requests: dict[RequestKey, KnownRequest]) -> BatchPlan:
         return BatchPlan(self._keys, {}, requests, self.caps)
 
     def _remember(self, sid: bytes, believed: Believed | None) -> None:
@@ -377,7 +376,7 @@ class PgWriter:
         for sid, *place in await self._calls.run(STREAMS, [Bytes(sids)]):
             self._believed[sid] = Believed(*place)
 
-    async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, FirstResult]:
+    async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, KnownRequest]:
         """Return the known first results for the idempotency keys of these appends."""
         keys = (request_key(job.request, self._keys) for job in batch)
         sought = [key for key in keys if key is not None]
@@ -385,4 +384,4 @@ class PgWriter:
             return {}
         sids, ids = Bytes(sid for sid, _ in sought), Bytes(key for _, key in sought)
         rows = await self._calls.run(REQUESTS, [sids, ids])
-        return {(sid, key): FirstResult(*result) for sid, key, *result in rows}
+        return {(sid, key): KnownRequest(*result) for sid, key, *result in rows}

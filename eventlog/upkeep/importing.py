@@ -23,8 +23,9 @@ import msgspec
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, EncryptionMismatch, InvalidAppend, WrongExpectedVersion
 from eventlog.core.frame import STREAM_ID_BYTES, Frame
-from eventlog.core.requests import I64_MAX, count
+from eventlog.core.requests import I64_MAX
 from eventlog.core.rows import KEY_ID_BYTES, unseal_record
+from eventlog.core.rules import count
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE
 from eventlog.lmdb.opening import Files
@@ -232,7 +233,7 @@ class Importing:
 
     def finish(self, txn: Transaction) -> None:
         """Take over the totals, and names and epochs of streams."""
-        self._files.ledger.counting.replace(self.totals)
+        self._files.ledger.replace_totals(self.totals)
         for sid, stream in self.streams.items():
             record = self._record(txn, stream)
             if record.version:

@@ -31,8 +31,8 @@ from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavaila
 from eventlog.core.frame import Frame
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import LeftBehind, RepairReport
-from eventlog.core.requests import count
 from eventlog.core.rows import seal_record, unseal_record
+from eventlog.core.rules import count
 from eventlog.files.anchor import read_anchor
 from eventlog.files.atomic_directory import (
     ANCHOR,
@@ -296,7 +296,7 @@ class _Repair:
         for sid, kept in self._streams.items():
             if not kept.record.version:
                 continue
-            nameless = kept.record.version == kept.record.erased_version
+            nameless = kept.record.is_empty
             record = msgspec.structs.replace(kept.record, name="") if nameless else kept.record
             txn.put(sid, seal_record(record), db=tables["streams"])
             for key, request in self._requests(sid, kept):

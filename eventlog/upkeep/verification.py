@@ -266,7 +266,7 @@ class Verification:
     def _check_stream(self, sid: bytes, value: bytes) -> None:
         record = unseal_record(value, StreamRecord, "a stream's record")
         end = self._walk.ends.get(sid) or StreamEnd(0, frame.chain_start(sid))
-        nameless = not record.name and record.erased_version == record.version
+        nameless = not record.name and record.is_empty
         if not nameless and frame.stream_id(record.name) != sid:
             self._found(0, sid, f"its record is of stream {record.name!r}")
         if record.erased_version != end.erased:
