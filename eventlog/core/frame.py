@@ -317,18 +317,6 @@ def payload(frame: Frame) -> bytes:
     return decompress(frame.body, frame.raw_bytes) if frame.flags & COMPRESSED else frame.body
 
 
-def decrypted(
-    cipher: Cipher, data: bytes, place: bytes, raw_bytes: int, stored_bytes: int
-) -> bytes:
-    """Return the uncompressed payload in an encrypted one. The sizes are those of the frame.
-
-    :raises KeyGone: as `Cipher.decrypt` does.
-    :raises CorruptLog: as `Cipher.decrypt` does.
-    """
-    body = cipher.decrypt(data, place)
-    return decompress(body, raw_bytes) if stored_bytes < raw_bytes else body
-
-
 def digest_of(salt: bytes, raw: bytes) -> bytes:
     """Return the digest of an uncompressed payload."""
     return _sha256(salt + raw).digest()

@@ -20,10 +20,9 @@ from eventlog.core.errors import (
     CorruptLog,
     Fenced,
     LogClosed,
-    PayloadDropped,
-    PayloadErased,
 )
 from eventlog.core.frame import erased_name, stream_id
+from eventlog.core.reading import check_wanted
 from eventlog.core.records import (
     SNAPSHOTS_KEPT,
     Appended,
@@ -393,7 +392,6 @@ class InMemoryLog(TakesAppends):
 
 def _readable(events: list[Recorded[Any]], dropped: OnDropped) -> list[Recorded[Any]]:
     for event in events:
-        if dropped != "mark" and isinstance(event.data, Dropped):
-            kind = PayloadErased if event.data.erased else PayloadDropped
-            raise kind(event.stream, event.version, event.data.since_us)
+        if isinstance(event.data, Dropped):
+            check_wanted(event.stream, event.version, event.data, dropped)
     return events
