@@ -49,6 +49,7 @@ from eventlog.core.requests import (
     given_digest,
     system_clock_us,
 )
+from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
@@ -57,7 +58,7 @@ from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.snapshots import (
+from eventlog.lmdb.tables import (
     load_checkpoint,
     load_entry,
     load_snapshot,
@@ -307,7 +308,7 @@ class EventLog(LogUpkeep, TakesAppends):
             if record.is_empty:
                 return None
             version = record.version if until is None else min(record.version, until)
-            cipher = self._ledger.cipher(record)
+            cipher = cipher_to_read(self._files.keys, stream)
             return load_snapshot(self._env, txn, stream, fingerprint, version, cipher)
 
         return await self._read_in_thread(load)

@@ -76,6 +76,14 @@ def check_end(request: AppendRequest, version: int, epoch: int) -> None:
         raise WrongExpectedVersion(request.stream, expected, version)
 
 
+def cipher_to_read(keys: Keys | None, stream: str) -> Cipher | None:
+    """Return the cipher of a stream that has events, None in a log that is not encrypted.
+
+    :raises KeyGone: its key is not here.
+    """
+    return None if keys is None else keys.cipher(stream)
+
+
 def cipher_to_write(keys: Keys | None, stream: str, end: StreamEnd) -> Cipher | None:
     """Return the cipher for a write, None in a log that is not encrypted.
 

@@ -36,7 +36,6 @@ from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
 from eventlog.lmdb.environment import Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.snapshots import snapshot_keys
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
@@ -47,6 +46,7 @@ from eventlog.lmdb.tables import (
     next_number,
     put_segment,
     scan,
+    snapshot_keys,
 )
 
 TABLE = "erasures"

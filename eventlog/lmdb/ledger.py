@@ -19,7 +19,6 @@ from eventlog.core.requests import AppendRequest
 from eventlog.core.rows import Record, blind_digest, blind_id, key_rows, seal_record, unseal_record
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Environment, Transaction
-from eventlog.lmdb.snapshots import put_checkpoint
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
@@ -27,6 +26,7 @@ from eventlog.lmdb.tables import (
     RequestRecord,
     StreamRecord,
     neighbours,
+    put_checkpoint,
     put_rows,
     stream_records,
 )
@@ -233,13 +233,6 @@ class Ledger:
 
     # --- encryption
 
-    def cipher(self, stream: StreamRecord) -> Cipher | None:
-        """Return the cipher of a stream that has events, None if the log is not encrypted.
-
-        :raises KeyGone: its key is not here.
-        """
-        return None if self._keys is None else self._keys.cipher(stream.name)
-
     def cipher_to_write(self, txn: Transaction, stream: StreamRecord) -> Cipher | None:
         """Return the cipher for a write; the key of a stream that has nothing to read may be made.
 
@@ -298,7 +291,7 @@ class Ledger:
         """
         if stream.is_empty:
             return None
-        name, cipher = stream.name, self.cipher(stream)
+        name, cipher = stream.name, rules.cipher_to_read(self._keys, stream.name)
         key = frame.stream_id(name) + blind_id(idempotency_key, cipher)
         for row, value in neighbours(self._env, txn, "requests", key):
             record = unseal_record(value, RequestRecord, "an idempotency key")

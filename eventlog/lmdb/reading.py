@@ -29,6 +29,7 @@ from eventlog.core.reading import FrameReading, about, without_payload
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
 from eventlog.core.rows import blind_id, key_rows
+from eventlog.core.rules import cipher_to_read
 from eventlog.lmdb.environment import Cursor, Environment, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
@@ -218,7 +219,7 @@ class LogReading(FrameReading):
         stream = self._ledger.stream(txn, name)
         if stream.is_empty:
             return []
-        prefix = frame.stream_id(name) + blind_id(key, self._ledger.cipher(stream))
+        prefix = frame.stream_id(name) + blind_id(key, cipher_to_read(self._keys, name))
         found = [(prefix + rest, check) for rest, check in scan(self._env, txn, "keys", prefix)]
         last = found[-1][0] + b"\0" if found else prefix
         beside = [*neighbours(self._env, txn, "keys", prefix)]
@@ -256,7 +257,7 @@ class LogReading(FrameReading):
         :raises KeyGone: it is encrypted, and the key is not here.
         """
         sid, version, _, _, _, schema, tag, _ = taken
-        cipher = None if self._keys is None else self._keys.cipher(name)
+        cipher = cipher_to_read(self._keys, name)
         if cipher is not None or isinstance(payload, frame.Encrypted):
             payload = self.decrypted(taken, name, payload)
         keys = self._registry.keys_in(tag, schema, payload)

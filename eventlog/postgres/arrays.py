@@ -10,6 +10,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from eventlog.core.rules import StreamEnd
+
 BYTEA_ARRAY = 1001
 INT8_ARRAY = 1016
 _BYTEA = 17
@@ -116,31 +118,28 @@ class BatchRows:
         size = _KEY.size - _SIZE_BYTES
         self.keys.append(_KEY.pack(size, 4, _INT, stream, _ID, sid, _ID, key, _INT, version))
 
+    def put_stream(
+        self, sid: bytes, name: bytes, was: StreamEnd, now: StreamEnd, recorded_at_us: int
+    ) -> None:
+        """Put in a stream: where it was believed, and where it is after the batch."""
+        head = _STREAM.pack(
+            _STREAM.size - _SIZE_BYTES + len(name), 11, _ID, sid,
+            _INT, was.version, _INT, was.epoch, _INT, was.erased_version, _HASH, was.chain,
+            _INT, now.version, _INT, now.epoch, _INT, now.stored_bytes, _HASH, now.chain,
+            _INT, recorded_at_us, _VARYING | len(name),
+        )  # fmt: skip
+        self.streams.append(head + name)
 
-def stream_row(
-    sid: bytes, name: bytes,
-    was: tuple[int, int, int, bytes], now: tuple[int, int, int, bytes, int],
-) -> bytes:  # fmt: skip
-    """Return the row of a stream: where it was believed, and where it is after the batch."""
-    was_version, was_epoch, was_erased, was_chain = was
-    version, epoch, stored_bytes, chain, recorded_at_us = now
-    return _STREAM.pack(
-        _STREAM.size - _SIZE_BYTES + len(name), 11, _ID, sid,
-        _INT, was_version, _INT, was_epoch, _INT, was_erased, _HASH, was_chain,
-        _INT, version, _INT, epoch, _INT, stored_bytes, _HASH, chain, _INT, recorded_at_us,
-        _VARYING | len(name),
-    ) + name  # fmt: skip
-
-
-def row(*values: int | bytes | None) -> bytes:
-    """Return a row of any other kind."""
-    parts = []
-    for value in values:
-        if value is None:
-            parts.append(_NULL_FIELD)
-        elif isinstance(value, int):
-            parts.append(_INT_FIELD.pack(_INT, value))
-        else:
-            parts += (_FIELD.pack(_VARYING | len(value)), value)
-    data = b"".join(parts)
-    return _HEAD.pack(_SIZE_BYTES + len(data), len(values)) + data
+    @staticmethod
+    def row(*values: int | bytes | None) -> bytes:
+        """Return a row of any other kind."""
+        parts = []
+        for value in values:
+            if value is None:
+                parts.append(_NULL_FIELD)
+            elif isinstance(value, int):
+                parts.append(_INT_FIELD.pack(_INT, value))
+            else:
+                parts += (_FIELD.pack(_VARYING | len(value)), value)
+        data = b"".join(parts)
+        return _HEAD.pack(_SIZE_BYTES + len(data), len(values)) + data

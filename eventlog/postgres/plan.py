@@ -20,8 +20,15 @@ from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import Appended
 from eventlog.core.requests import I64_MAX, AppendRequest
 from eventlog.core.rows import blind_digest, blind_id, key_id
-from eventlog.core.rules import FirstAppend, StreamEnd, check_end, cipher_to_write, packed
-from eventlog.postgres.arrays import BatchRows, row, stream_row
+from eventlog.core.rules import (
+    FirstAppend,
+    StreamEnd,
+    check_end,
+    cipher_to_read,
+    cipher_to_write,
+    packed,
+)
+from eventlog.postgres.arrays import BatchRows
 
 U64 = struct.Struct(">Q")
 TIME_MIN = -(2**63)
@@ -121,15 +128,9 @@ class BatchPlan:
 
     def finished(self) -> BatchRows:
         """Return the rows, those of the streams included."""
-        self.rows.streams = [
-            stream_row(
-                sid, stream.name,
-                (was.version, was.epoch, was.erased_version, was.chain),
-                (now.version, now.epoch, now.stored_bytes, now.chain, now.recorded_at_us),
-            )
-            for sid, stream in self._streams.items()
-            for was, now in [(stream.before, stream.now)]
-        ]  # fmt: skip
+        for sid, stream in self._streams.items():
+            now = stream.now
+            self.rows.put_stream(sid, stream.name, stream.before, now, now.recorded_at_us)
         return self.rows
 
     def outcomes(
@@ -162,7 +163,7 @@ class BatchPlan:
     def _decide(self, sid: bytes, stream: _PlannedStream, request: AppendRequest) -> _DecidedAppend:
         now, name, key = stream.now, request.stream, request.idempotency_key
         if key is not None and (self.keys is None or not now.is_empty):
-            cipher = None if self.keys is None else self.keys.cipher(name)
+            cipher = cipher_to_read(self.keys, name)
             key_of = blind_id(key, cipher)
             first = self.requests.get((sid, key_of))
             if first is not None:
@@ -177,7 +178,7 @@ class BatchPlan:
 
     def _look_up(self, stream: _PlannedStream, sid: bytes, key: bytes) -> None:
         """Have the stream refused if a key is taken that is not known to be."""
-        self.rows.requests.append(row(stream.number, sid, key, b"", 0, 0))
+        self.rows.requests.append(self.rows.row(stream.number, sid, key, b"", 0, 0))
 
     def _put(
         self, sid: bytes, stream: _PlannedStream, request: AppendRequest, cipher: Cipher | None
@@ -217,27 +218,15 @@ class BatchPlan:
             digest = blind_digest(request.digest, cipher)
             versions = outcome.first_version, outcome.last_version
             self.requests[sid, key] = KnownRequest(digest, *versions, 0, len(self._events))
-            rows.requests[-1] = row(number, sid, key, digest, *versions)
+            rows.requests[-1] = rows.row(number, sid, key, digest, *versions)
         if request.checkpoint is not None:
             name = key_id(request.checkpoint.name)
-            rows.checkpoints.append(row(number, name, U64.pack(request.checkpoint.position)))
+            rows.checkpoints.append(rows.row(number, name, U64.pack(request.checkpoint.position)))
             for key, value in request.checkpoint.writes.items():
-                rows.entries.append(row(number, name, key, value))
+                rows.entries.append(rows.row(number, name, key, value))
         for total, delta in request.counters.items():
             cap = self.caps.get(total, I64_MAX)
-            rows.totals.append(row(number, total.encode(), delta, cap))
-
-
-def request_key(request: AppendRequest, keys: Keys | None) -> RequestKey | None:
-    """Return under what the idempotency key of a request may be known; None: it has no such key."""
-    if request.idempotency_key is None:
-        return None
-    cipher = None
-    if keys is not None:
-        if not keys.has(request.stream):
-            return None
-        cipher = keys.cipher(request.stream)
-    return frame.stream_id(request.stream), blind_id(request.idempotency_key, cipher)
+            rows.totals.append(rows.row(number, total.encode(), delta, cap))
 
 
 def check_caps(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
-from eventlog.core.keys import Cipher, Keys
+from eventlog.core.keys import Keys
 from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot, StreamHead
 from eventlog.core.requests import (
     I64_MAX,
@@ -17,6 +17,7 @@ from eventlog.core.requests import (
     check_text,
 )
 from eventlog.core.rows import key_id, seal, snapshot_place, unseal
+from eventlog.core.rules import cipher_to_read
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.database import (
     CONNECT_S,
@@ -165,7 +166,7 @@ class SideTables:
         for version, sealed in await self._database.run(LOAD_SNAPSHOT, values):
             try:
                 data = unseal(sealed, "a snapshot")
-                cipher = self._cipher(stream)
+                cipher = cipher_to_read(self._keys, stream)
                 if cipher is not None:
                     data = cipher.decrypt(data, snapshot_place(sid, version, fingerprint))
             except CorruptLog:
@@ -215,6 +216,3 @@ class SideTables:
         check_setting(name)
         rows = await self._database.run(LOAD_SETTING, [name.encode()])
         return rows[0][0] if rows else None
-
-    def _cipher(self, stream: str) -> Cipher | None:
-        return None if self._keys is None else self._keys.cipher(stream)

@@ -47,6 +47,7 @@ from eventlog.core.requests import (
     system_clock_us,
 )
 from eventlog.core.rows import blind_digest, blind_id, key_id
+from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import to_the_end
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.calls import NODE_ID_BYTES
@@ -360,7 +361,7 @@ class PgEventStore(SideTables, TakesAppends):
         sid = frame.stream_id(stream)
         if self._keys is not None and (await self._believed(sid)).is_empty:
             return []
-        values = [sid, blind_id(key, self._cipher(stream))]
+        values = [sid, blind_id(key, cipher_to_read(self._keys, stream))]
         return [version for [version] in await self._database.run(VERSIONS_ABOUT, values)]
 
     async def find_request(
@@ -372,7 +373,7 @@ class PgEventStore(SideTables, TakesAppends):
         digest, sid = given_digest(request), frame.stream_id(stream)
         if self._keys is not None and (await self._believed(sid)).is_empty:
             return None
-        cipher = self._cipher(stream)
+        cipher = cipher_to_read(self._keys, stream)
         values = [Bytes([sid]), Bytes([blind_id(idempotency_key, cipher)])]
         for _, _, *first in await self._database.run(REQUESTS, values):
             earlier = KnownRequest(*first)

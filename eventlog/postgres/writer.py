@@ -39,7 +39,8 @@ from eventlog.core.requests import (
     QUEUE_EVENTS_MAX,
     AppendRequest,
 )
-from eventlog.core.rules import count
+from eventlog.core.rows import blind_id
+from eventlog.core.rules import cipher_to_read, count
 from eventlog.core.waiting import Turns, settle
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.calls import Calls, OverTotals
@@ -51,7 +52,6 @@ from eventlog.postgres.plan import (
     KnownRequest,
     RequestKey,
     check_caps,
-    request_key,
 )
 from eventlog.postgres.tail import LogTail
 
@@ -378,8 +378,12 @@ class PgWriter:
 
     async def _find_requests(self, batch: Iterable[Append]) -> dict[RequestKey, KnownRequest]:
         """Return the known first results for the idempotency keys of these appends."""
-        keys = (request_key(job.request, self._keys) for job in batch)
-        sought = [key for key in keys if key is not None]
+        sought: list[RequestKey] = []
+        for request in (job.request for job in batch):
+            stream, key = request.stream, request.idempotency_key
+            if key is not None and (self._keys is None or self._keys.has(stream)):
+                cipher = cipher_to_read(self._keys, stream)
+                sought.append((frame.stream_id(stream), blind_id(key, cipher)))
         if not sought:
             return {}
         sids, ids = Bytes(sid for sid, _ in sought), Bytes(key for _, key in sought)

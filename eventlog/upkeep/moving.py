@@ -31,11 +31,11 @@ from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled
-from eventlog.lmdb.snapshots import SnapshotRecord
 from eventlog.lmdb.tables import (
     U64,
     RequestRecord,
     SegmentRecord,
+    SnapshotRecord,
     StreamRecord,
     key_check,
     load_segment,

@@ -31,12 +31,12 @@ from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
 from eventlog.lmdb.reading import LogReading, check_entry
-from eventlog.lmdb.snapshots import SnapshotRecord
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
     RequestRecord,
     SegmentRecord,
+    SnapshotRecord,
     StreamRecord,
     key_check,
     unpack_segment,
