@@ -249,7 +249,7 @@ class EventLog(LogUpkeep, TakesAppends):
         self, after: int = 0, limit: int = 512, *, dropped: OnDropped = "raise"
     ) -> list[Recorded[Any]]:
         """Return up to `limit` events of the log behind position `after`."""
-        if after >= self._intake.position:
+        if after >= self._intake.end.position:
             return []
         events, after = self._reading.events, max(after, 0)
         return await self._read(limit, lambda txn: events(txn, after, limit, dropped))
@@ -346,8 +346,8 @@ class EventLog(LogUpkeep, TakesAppends):
         with self._env.read() as txn:
             used = self._env.used_bytes(txn)
         return LogStatistics(
-            last_position=self._intake.position,
-            queued_events=self._intake.queued_events,
+            last_position=self._intake.end.position,
+            queued_events=self._intake.room.events,
             events_appended=self._intake.counts["events"],
             batches=self._intake.counts["batches"],
             relaxed_lost=self._intake.counts["relaxed_lost"],

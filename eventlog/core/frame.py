@@ -342,20 +342,15 @@ def check_chain(frame: Frame, prev: bytes) -> bool:
 
     The payload of a stub is not there to be compared with its digest.
     """
-    chain = _chain(
-        prev, frame.tag.encode(), frame.digest, frame.schema, frame.stream_id, frame.version,
-        frame.recorded_at_us, frame.raw_bytes, frame.stored_bytes,
+    tag = frame.tag.encode()
+    header = _CHAINED.pack(
+        FORMAT, frame.schema, len(tag), frame.stream_id, frame.version, frame.recorded_at_us,
+        frame.raw_bytes, frame.stored_bytes,
     )  # fmt: skip
+    chain = _sha256(b"".join((prev, header, tag, frame.digest))).digest()
     has_payload = frame.place is None and frame.gone is None
     whole = not has_payload or digest_of(frame.salt, payload(frame)) == frame.digest
     return whole and chain == frame.chain
-
-
-def _chain(
-    prev: bytes, tag: bytes, digest: bytes, schema: int, sid: bytes, version: int, *rest: int
-) -> bytes:
-    header = _CHAINED.pack(FORMAT, schema, len(tag), sid, version, *rest)
-    return _sha256(b"".join((prev, header, tag, digest))).digest()
 
 
 def _fold(position: int) -> int:

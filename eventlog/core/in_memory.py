@@ -7,7 +7,6 @@ Events still go through the registry, so what does not serialise here does not s
 Nothing is durable; everything else holds.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +54,7 @@ from eventlog.core.requests import (
     system_clock_us,
 )
 from eventlog.core.rules import FirstAppend, check_end, count, without
+from eventlog.core.waiting import LogEnd
 
 
 class _Request(FirstAppend, msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class InMemoryLog(TakesAppends):
         self._snapshots: defaultdict[str, dict[int, tuple[str, Snapshot]]] = defaultdict(dict)
         self._totals: dict[str, int] = {}
         self._settings: dict[str, bytes] = {}
-        self._grown = asyncio.Event()
+        self._end = LogEnd()
         self._closed = False
 
     def _check_open(self) -> None:
@@ -107,7 +107,7 @@ class InMemoryLog(TakesAppends):
     def close(self) -> None:
         """End every subscription."""
         self._closed = True
-        self._grown.set()
+        self._end.close()
 
     async def _append(self, request: AppendRequest) -> Appended:
         self._check_open()
@@ -129,8 +129,7 @@ class InMemoryLog(TakesAppends):
             held.requests[key] = _Request(request.digest, first, len(held.events), position)
         if request.checkpoint is not None:
             await self.save_checkpoint(request.checkpoint)
-        self._grown.set()
-        self._grown = asyncio.Event()
+        self._end.advance(len(self._log))
         return result
 
     def _put(self, stream: str, held: _HeldStream, event: Prepared, now_us: int) -> None:
@@ -382,9 +381,7 @@ class InMemoryLog(TakesAppends):
 
     async def wait_beyond(self, position: int) -> int:
         """Wait for an event behind `position`; return that of the last one, 0 at the close."""
-        while len(self._log) <= position and not self._closed:
-            await self._grown.wait()
-        return len(self._log) if len(self._log) > position else 0
+        return await self._end.wait_beyond(position)
 
     async def flush(self) -> None:
         """Return at once: nothing here ever becomes more durable."""

@@ -26,7 +26,7 @@ from eventlog.core.logs import get_logger
 from eventlog.core.records import TOTALS_MAX, Appended, StreamHead
 from eventlog.core.requests import I64_MAX, QUEUE_BYTES_MAX, AppendRequest
 from eventlog.core.rules import check_end
-from eventlog.core.waiting import Turns, settle
+from eventlog.core.waiting import LogEnd, Room, settle
 from eventlog.files.anchor import Tail
 from eventlog.lmdb.environment import Transaction
 from eventlog.lmdb.ledger import Landed
@@ -52,10 +52,9 @@ class Intake:
     def __init__(self, files: Files, events_max: int):
         self._keys = files.keys
         self._loop = asyncio.get_running_loop()
-        self.position = files.position
-        """Position of the last durable event."""
-        self.queued_events = 0
-        self.queued_bytes = 0
+        self.end = LogEnd(files.position)
+        """The last durable event."""
+        self.room = Room(events_max, QUEUE_BYTES_MAX)
         self.counts: Counter[str] = Counter()
         self.is_stalled = False
         """While the file is replaced: what is answered before it is on disk would be late there."""
@@ -63,11 +62,8 @@ class Intake:
         self._env = files.env
         self.ledger = files.ledger
         self._anchor = files.anchor
-        self._events_max = events_max
         self._in_flight: dict[str, _InFlight] = {}
         self._distrusted: set[str] = set()  # streams that lost a relaxed append and none since
-        self._turns = Turns()
-        self._tail_waiters: set[asyncio.Future[None]] = set()
         self._closed = False
         self._writer = Writer(
             files.env,
@@ -80,8 +76,8 @@ class Intake:
     def close(self) -> None:
         """Take nothing more in."""
         self._closed = True
-        self._wake_tail_waiters()
-        self._wake_room_waiters()
+        self.end.close()
+        self.room.close()
 
     def stop(self) -> None:
         """Finish what was taken in. Blocks: call it off the loop, or when that has ended."""
@@ -94,8 +90,8 @@ class Intake:
 
     async def append(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result once it is durable."""
-        if self._is_full():
-            await self._wait_for_room()
+        if self.room.is_full:
+            await self.room.wait()
         answer: asyncio.Future[Appended] = self._loop.create_future()
         self._put_append(request, None, answer)
         return await answer
@@ -108,8 +104,8 @@ class Intake:
             return durable
         if self._keys is not None and not self._keys.has(request.stream):
             return msgspec.structs.replace(await self.append(request), last_position=0)
-        if self._is_full():
-            await self._wait_for_room()
+        if self.room.is_full:
+            await self.room.wait()
         head = await self._accepted(request.stream)
         if self.is_stalled:
             return await self.append(request)
@@ -155,37 +151,7 @@ class Intake:
     async def wait_beyond(self, position: int) -> int:
         """Wait for a durable event behind `position`; return the last one's, 0 at the close."""
         self.check_loop()
-        while self.position <= position:
-            if self._closed:
-                return 0
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._tail_waiters.add(waiter)
-            try:
-                await waiter
-            finally:
-                self._tail_waiters.discard(waiter)
-        return self.position
-
-    # --- room
-
-    def _is_full(self) -> bool:
-        return not self._closed and (
-            self.queued_events >= self._events_max or self.queued_bytes >= QUEUE_BYTES_MAX
-        )
-
-    async def _wait_for_room(self) -> None:
-        while self._is_full():
-            await self._turns.wait()
-
-    def _wake_room_waiters(self) -> None:
-        """Wake no more callers than there is room for events; each looks again for itself."""
-        room = len(self._turns) if self._closed else self._events_max - self.queued_events
-        self._turns.wake(room)
-
-    def _wake_tail_waiters(self) -> None:
-        waiters, self._tail_waiters = self._tail_waiters, set()
-        for waiter in waiters:
-            settle(waiter, None)
+        return await self.end.wait_beyond(position)
 
     # --- streams in flight
 
@@ -258,8 +224,7 @@ class Intake:
         self.check_loop()
         if self._closed:
             raise LogClosed("the log is closed: open it again")
-        self.queued_events += job.events
-        self.queued_bytes += job.payload_bytes
+        self.room.take(job.events, job.payload_bytes)
         self._writer.put(job)
 
     def _committed(self, tail: Tail) -> None:
@@ -269,8 +234,6 @@ class Intake:
     def _deliver(
         self, batch: list[WriteJob], outcomes: list[Outcome], landed: Landed | None
     ) -> None:
-        self.queued_events -= sum(job.events for job in batch)
-        self.queued_bytes -= sum(job.payload_bytes for job in batch)
         self.counts["batches"] += 1
         if landed is not None and landed.totals is not None:
             self.tally.committed = landed.totals  # before any caller is told that it has counted
@@ -278,10 +241,10 @@ class Intake:
             if isinstance(outcome, Appended) and not outcome.duplicate:
                 self.counts["events"] += job.events
             job.done(outcome)
-        if landed is not None and landed.tail.position > self.position:
-            self.position = landed.tail.position
-            self._wake_tail_waiters()
-        self._wake_room_waiters()
+        if landed is not None:
+            self.end.advance(landed.tail.position)
+        events, size = sum(job.events for job in batch), sum(job.payload_bytes for job in batch)
+        self.room.give_back(events, size)
 
 
 # --- totals: see ledger.py

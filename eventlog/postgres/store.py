@@ -185,7 +185,7 @@ class PgEventStore(SideTables, TakesAppends):
 
     async def _close(self) -> None:
         await self._writer.close()
-        await self._tail.close()
+        await self._tail.end()
 
     def check_open(self) -> None:
         """Refuse use of a store that is closed, or on another loop."""
@@ -406,7 +406,7 @@ class PgEventStore(SideTables, TakesAppends):
         """Return counters of this node, and the size of the tables when it was opened."""
         return LogStatistics(
             last_position=self._tail.position,
-            queued_events=self._writer.queued_events,
+            queued_events=self._writer.room.events,
             events_appended=self._writer.counts["events"],
             batches=self._writer.counts["batches"],
             relaxed_lost=0,

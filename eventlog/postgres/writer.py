@@ -41,7 +41,7 @@ from eventlog.core.requests import (
 )
 from eventlog.core.rows import blind_id
 from eventlog.core.rules import cipher_to_read, count
-from eventlog.core.waiting import Turns, settle
+from eventlog.core.waiting import Room, settle
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.calls import Calls, OverTotals
 from eventlog.postgres.database import PATIENCE_S, RETRY_S, Connection, DatabasePlace, Row
@@ -86,8 +86,7 @@ class PgWriter:
         self._tail = tail
         self._keys = keys
         self._loop = asyncio.get_running_loop()
-        self.queued_events = 0
-        self._queued_bytes = 0
+        self.room = Room(QUEUE_EVENTS_MAX, QUEUE_BYTES_MAX)
         self.counts: Counter[str] = Counter()
         self.caps: Mapping[str, int] = {}
         """See `CappingStore`."""
@@ -96,7 +95,6 @@ class PgWriter:
         self._on_its_way: BatchPlan | None = None
         self._began_s = float("-inf")
         """The time at which the last batch or other work was begun: the database was there."""
-        self._turns = Turns()
         self._arrived = asyncio.Event()
         self._is_closed = False
         self._task = asyncio.create_task(self._run())
@@ -113,7 +111,7 @@ class PgWriter:
     async def close(self) -> None:
         """Finish what is queued."""
         self._is_closed = True
-        self._turns.wake(len(self._turns))
+        self.room.close()
         self._arrived.set()
         await self._task
         await self._calls.close()
@@ -124,11 +122,10 @@ class PgWriter:
         """Queue an append and return its result once it is committed."""
         self.check_open()
         asked_s = self._loop.time()
-        while self.queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX:
-            await self._turns.wait()
+        if self.room.is_full:
+            await self.room.wait()
             self.check_open()
-        self.queued_events += len(request.events)
-        self._queued_bytes += request.payload_bytes
+        self.room.take(len(request.events), request.payload_bytes)
         result: asyncio.Future[Appended] = self._loop.create_future()
         self._put(Append(request, result, asked_s))
         self._plan_ahead()
@@ -221,7 +218,7 @@ class PgWriter:
         """Return the append that is next, if it goes into a batch."""
         if not self._queue or not isinstance(job := self._queue[0], Append):
             return None
-        events_max = min(max(self.queued_events // 2, SHARE_EVENTS_MIN), BATCH_EVENTS_MAX)
+        events_max = min(max(self.room.events // 2, SHARE_EVENTS_MIN), BATCH_EVENTS_MAX)
         return job if batch.has_room(job, events_max) else None
 
     def _plan_ahead(self) -> None:
@@ -314,13 +311,11 @@ class PgWriter:
 
     def _settle(self, job: Append, outcome: Appended | Exception) -> None:
         events, job.is_settled = len(job.request.events), True
-        self.queued_events -= events
-        self._queued_bytes -= job.request.payload_bytes
         if isinstance(outcome, Appended) and not outcome.duplicate:
             self.counts["events"] += events
             job.request.counted()
         settle(job.result, outcome)
-        self._turns.wake(1)
+        self.room.give_back(events, job.request.payload_bytes)
 
     async def _land(self, batch: Batch) -> None:
         """Send a batch, and plan the next one meanwhile. Refused appends are sent again."""
