@@ -53,7 +53,7 @@ from eventlog.core.rules import cipher_to_read
 from eventlog.core.waiting import Block, opened_in_thread
 from eventlog.files.datafile import named
 from eventlog.files.pages import CHECKED_BYTES_MAX
-from eventlog.lmdb.environment import MAP_BYTES, Transaction
+from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.heads import read_heads
 from eventlog.lmdb.intake import Intake
 from eventlog.lmdb.ledger import load_totals

@@ -34,7 +34,8 @@ from eventlog.archive.archive import Archive
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
     U64,

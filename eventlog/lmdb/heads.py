@@ -22,7 +22,8 @@ from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Head, Heads
 from eventlog.files.datafile import reason, write_whole
 from eventlog.keys import signing
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.tables import U64, stream_records
 
 FORMAT = 1

@@ -27,8 +27,9 @@ from eventlog.files.anchor import Anchor, read_anchor
 from eventlog.files.atomic_directory import ANCHOR, ARCHIVE, LOG, finish_restore
 from eventlog.files.datafile import is_there
 from eventlog.files.pages import CHECKED_BYTES_MAX
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erase import StreamErasing, finish
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import TABLES, all_segments

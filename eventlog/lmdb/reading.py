@@ -30,7 +30,8 @@ from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
 from eventlog.core.rows import blind_id, key_rows
 from eventlog.core.rules import cipher_to_read
-from eventlog.lmdb.environment import Cursor, Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.tables import (
     U64,

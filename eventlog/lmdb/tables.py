@@ -38,7 +38,8 @@ from eventlog.core.keys import Cipher
 from eventlog.core.records import SNAPSHOTS_KEPT, ArchiveStatistics, Checkpoint, Snapshot
 from eventlog.core.rows import key_id, seal, seal_record, snapshot_place, unseal, unseal_record
 from eventlog.core.rules import FirstAppend, StreamEnd
-from eventlog.lmdb.environment import Environment, Table, Tables, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Table, Tables, Transaction
 
 TABLES = (
     "events", "streams", "versions", "keys", "requests", "snapshots", "checkpoints", "projections",

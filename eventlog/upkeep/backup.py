@@ -53,7 +53,7 @@ from eventlog.files.datafile import (
     open_regular,
     opened,
 )
-from eventlog.lmdb.environment import MAP_BYTES, Transaction
+from eventlog.lmdb.file import MAP_BYTES, Transaction
 from eventlog.lmdb.opening import Files, put_shrunk
 from eventlog.lmdb.tables import all_segments
 from eventlog.upkeep.verification import Verification

@@ -29,7 +29,7 @@ from eventlog.core.frame import Frame
 from eventlog.core.records import Exported
 from eventlog.core.rows import unseal_record
 from eventlog.files.datafile import is_there, opened, reason, storing, written_whole
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled

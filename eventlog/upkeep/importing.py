@@ -26,7 +26,7 @@ from eventlog.core.frame import STREAM_ID_BYTES, Frame
 from eventlog.core.requests import I64_MAX
 from eventlog.core.rows import KEY_ID_BYTES, unseal_record
 from eventlog.core.rules import count
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.tables import EventRows, RequestRecord, StreamRecord

@@ -27,7 +27,7 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Heads, Moved, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, seal, unseal, unseal_record
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
 from eventlog.lmdb.opening import Files
 from eventlog.lmdb.reading import refilled

@@ -44,7 +44,8 @@ from eventlog.files.atomic_directory import (
 )
 from eventlog.files.datafile import is_there
 from eventlog.files.pages import pad
-from eventlog.lmdb.environment import Environment, Transaction
+from eventlog.lmdb.environment import Environment
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import EVENTS_AT_ONCE, Ledger, put_totals
 from eventlog.lmdb.opening import load_keys_identity, put_format
 from eventlog.lmdb.reading import LogReading, refilled

@@ -25,8 +25,9 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, MissingSegment
 from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
-from eventlog.lmdb.environment import Cursor, Environment, Transaction
+from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erase import TABLE as ERASURES
+from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import unseal_totals
 from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
