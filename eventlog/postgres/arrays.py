@@ -8,12 +8,10 @@ size and value of each.
 
 import struct
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar
 
 from eventlog.core.rules import StreamEnd
 
-BYTEA_ARRAY = 1001
-INT8_ARRAY = 1016
 _BYTEA = 17
 _INT8 = 20
 _ARRAY = struct.Struct(">iiIii")  # dimensions, has nulls, type, length, first index
@@ -25,6 +23,8 @@ _NULL = _LENGTH.pack(-1)
 
 class Bytes(list[bytes | None]):
     """A list that goes to the database as bytea[]."""
+
+    TYPE_OID: ClassVar = 1001
 
     def packed(self) -> bytes:
         """Return the array in the binary format of PostgreSQL."""
@@ -39,6 +39,8 @@ class Bytes(list[bytes | None]):
 class Ints(list[int]):
     """A list that goes to the database as bigint[]."""
 
+    TYPE_OID: ClassVar = 1016
+
     def packed(self) -> bytes:
         """Return the array in the binary format of PostgreSQL."""
         if not self:
@@ -48,8 +50,11 @@ class Ints(list[int]):
         return b"".join(parts)
 
 
-class Records(NamedTuple):
+@dataclass(slots=True)
+class Records:
     """A list that goes to the database as an array of a composite type."""
+
+    TYPE_OID: ClassVar = 0  # the database knows what the parameter is
 
     type_oid: int
     """The number of the type in this database."""

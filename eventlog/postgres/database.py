@@ -20,7 +20,7 @@ from eventlog.core.errors import (
     MissingExtra,
     StorageFailed,
 )
-from eventlog.postgres.arrays import BYTEA_ARRAY, INT8_ARRAY, Bytes, Ints, Records
+from eventlog.postgres.arrays import Bytes, Ints, Records
 
 try:
     import psycopg
@@ -82,20 +82,12 @@ class Busy(Exception):
 class _PackedDumper(Dumper):
     format = Format.BINARY
 
+    def __init__(self, cls: type[Bytes | Ints | Records], context: Any = None):
+        super().__init__(cls, context)
+        self.oid = cls.TYPE_OID
+
     def dump(self, obj: Bytes | Ints | Records) -> bytes:
         return obj.packed()
-
-
-class _BytesDumper(_PackedDumper):
-    oid = BYTEA_ARRAY
-
-
-class _IntsDumper(_PackedDumper):
-    oid = INT8_ARRAY
-
-
-class _RecordsDumper(_PackedDumper):
-    oid = 0  # the database knows what the parameter is
 
 
 class DatabasePlace(NamedTuple):
@@ -221,9 +213,8 @@ async def connect(place: DatabasePlace, *, calls: bool = False) -> Connection:
 
 
 async def _configure(connection: Connection, place: DatabasePlace, *, calls: bool = False) -> None:
-    connection.adapters.register_dumper(Bytes, _BytesDumper)
-    connection.adapters.register_dumper(Ints, _IntsDumper)
-    connection.adapters.register_dumper(Records, _RecordsDumper)
+    for kind in (Bytes, Ints, Records):
+        connection.adapters.register_dumper(kind, _PackedDumper)
     settings = {
         "search_path": sql.Identifier(place.schema).as_string(connection),
         "default_transaction_isolation": "read committed",

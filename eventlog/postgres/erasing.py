@@ -18,15 +18,13 @@ import anyio.to_thread
 
 from eventlog.core import frame
 from eventlog.core.errors import Fenced
-from eventlog.core.keys import Keys
 from eventlog.core.records import Archived, DroppedPayloads, Erased
 from eventlog.core.requests import I64_MAX, check_int, check_stream_name
 from eventlog.core.rows import key_id
 from eventlog.postgres.arrays import Bytes, Ints
 from eventlog.postgres.database import Database, Row
-from eventlog.postgres.plan import Believed
+from eventlog.postgres.side_tables import SideTables
 from eventlog.postgres.tail import LogTail
-from eventlog.postgres.writer import STREAMS, PgWriter
 
 ROWS_MAX = 2048  # of a commit: some 20 ms
 
@@ -99,18 +97,11 @@ REQUESTS_PAGE = _page_of("request", "key", "t.last_version <= s.erased_version")
 DERIVED_PAGE = _page_of("derived", "name", "s.epoch = coalesce(%b, s.epoch)")
 
 
-class Erasing:
+class Erasing(SideTables):
     """The part of a store that archives, drops and erases."""
 
     _clock: Callable[[], int]
-    _database: Database
-    _keys: Keys | None
     _tail: LogTail
-    _writer: PgWriter
-
-    async def _believed(self, sid: bytes) -> Believed:
-        rows = await self._database.run(STREAMS, [Bytes([sid])])
-        return Believed(*rows[0][1:]) if rows else Believed.nowhere(sid)
 
     async def archive(self, stream: str, versions: Sequence[int]) -> Archived:
         """Move the payloads of these events to a table of their own. See `ArchivingStore`."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Keys
-from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot, StreamHead
+from eventlog.core.records import SNAPSHOTS_KEPT, Checkpoint, Snapshot
 from eventlog.core.requests import (
     I64_MAX,
     check_checkpoint,
@@ -28,8 +28,9 @@ from eventlog.postgres.database import (
     reaching,
     run,
 )
-from eventlog.postgres.plan import U64
+from eventlog.postgres.plan import U64, Believed
 from eventlog.postgres.preparing import FORMAT, found_format
+from eventlog.postgres.writer import STREAMS, PgWriter
 
 PIECES_MAX = 4096  # read at once: 4 MB of embeddings
 PIECES_BYTES_MAX = 16 << 20  # read at once, but for the last of them
@@ -100,14 +101,11 @@ class SideTables:
 
     _database: Database
     _keys: Keys | None
+    _writer: PgWriter
 
-    def check_open(self) -> None:
-        """Refuse use of a store that is closed, or on another loop."""
-        raise NotImplementedError
-
-    async def head(self, stream: str) -> StreamHead:
-        """Return the end of a stream."""
-        raise NotImplementedError
+    async def _believed(self, sid: bytes) -> Believed:
+        rows = await self._database.run(STREAMS, [Bytes([sid])])
+        return Believed(*rows[0][1:]) if rows else Believed.nowhere(sid)
 
     async def save_snapshot(self, stream: str, snapshot: Snapshot, fingerprint: str) -> None:
         """Keep a snapshot and the newest one before it; not one ahead of its stream."""
@@ -116,7 +114,7 @@ class SideTables:
             return
         sid, data = frame.stream_id(stream), snapshot.data
         if self._keys is not None:
-            if (await self.head(stream)).is_empty:
+            if (await self._believed(sid)).is_empty:
                 return
             at = snapshot_place(sid, snapshot.version, fingerprint)
             data = self._keys.cipher(stream).encrypt(data, at)
@@ -140,7 +138,7 @@ class SideTables:
     ) -> bool:
         """Keep pieces beside a stream. See `DerivingStore`."""
         check_derived(stream, pieces, epoch)
-        self.check_open()
+        self._writer.check_open()
         values = [frame.stream_id(stream), epoch, Bytes(pieces), Bytes(pieces.values())]
         [[kept]] = await self._database.run(SAVE_DERIVED, values)
         return bool(kept)
@@ -148,7 +146,7 @@ class SideTables:
     async def save_setting(self, name: str, value: bytes, *, expected: bytes | None) -> bool:
         """Save a value over the expected one. See `SettingStore`."""
         check_setting(name, value)
-        self.check_open()
+        self._writer.check_open()
         if expected is None:
             return bool(await self._database.run(NEW_SETTING, [name.encode(), value]))
         values = [value, name.encode(), expected, value]

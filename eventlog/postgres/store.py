@@ -67,7 +67,6 @@ from eventlog.postgres.reading import (
     READ_VERSIONS,
     RowReading,
 )
-from eventlog.postgres.side_tables import SideTables
 from eventlog.postgres.tail import LogTail
 from eventlog.postgres.verification import PgVerification, read_heads
 from eventlog.postgres.writer import REQUESTS, PgWriter
@@ -85,7 +84,7 @@ SIZE = """
 """
 
 
-class PgEventStore(Erasing, SideTables, TakesAppends):
+class PgEventStore(Erasing, TakesAppends):
     """An `EventStore` in a PostgreSQL database. Open it with `PgEventStore.open`."""
 
     INSTEAD: ClassVar = {
@@ -143,22 +142,14 @@ class PgEventStore(Erasing, SideTables, TakesAppends):
             await opened.enter_async_context(database.opened())
             store = cls(registry, clock, database, keys)
             opened.push_async_callback(lambda: to_the_end(store._close()))
-            await store._open(connection)
+            await store._writer.open(connection)
+            await store._tail.open()
+            [[store._used_bytes]] = await database.run(SIZE)
             yield store
-
-    async def _open(self, connection: Connection) -> None:
-        await self._writer.open(connection)
-        await self._tail.open()
-        [[used]] = await self._database.run(SIZE)
-        self._used_bytes = used
 
     async def _close(self) -> None:
         await self._writer.close()
         await self._tail.end()
-
-    def check_open(self) -> None:
-        """Refuse use of a store that is closed, or on another loop."""
-        self._writer.check_open()
 
     # --- write
 

@@ -210,19 +210,14 @@ class EventWalk:
         at = 0
         self._plain.look_at(keys, frames)
         while at < len(rows):
-            taken = self._take(self._plain, at)
-            at += taken
-            for key, data in rows[at : at + (1 if taken >= FEW else FEW)]:
+            taken = self._plain.take(at, self._expected)
+            self.index.add_plain(self._plain, taken, at, self._expected)
+            self._expected += len(taken)
+            self.events += len(taken)
+            at += len(taken)
+            for key, data in rows[at : at + (1 if len(taken) >= FEW else FEW)]:
                 self._row(key, data)
                 at += 1
-
-    def _take(self, plain: PlainEvents, first: int) -> int:
-        """Take plain rows from an index on; return how many rows that are."""
-        taken = plain.take(first, self._expected)
-        self.index.add_plain(plain, taken, first, self._expected)
-        self._expected += len(taken)
-        self.events += len(taken)
-        return len(taken)
 
     def _row(self, key: bytes, data: bytes) -> None:
         if len(key) != U64.size:
@@ -233,9 +228,6 @@ class EventWalk:
             self._found(position, b"", f"events {self._expected} to {position - 1} are missing")
         self._expected = position + 1
         self.events += 1
-        self._check(position, key, data)
-
-    def _check(self, position: int, packed: bytes, data: bytes) -> None:
         try:
             taken = frame.read(position, data)
         except EventLogError as error:
@@ -252,7 +244,7 @@ class EventWalk:
         END.pack_into(
             end, 0, version, bytes_before + stored_bytes, events_before + 1, erasing, data[CHAIN]
         )
-        self.index.versions.append((data[STREAM_AND_VERSION], packed))
+        self.index.versions.append((data[STREAM_AND_VERSION], key))
         if isinstance(payload, frame.ErasedMark) or version <= erasing:
             self._erased_until[sid] = version
             self.erased += 1
