@@ -69,7 +69,7 @@ class TakesAppends(ABC):
     async def append(
         self,
         stream: str,
-        events: Sequence[Any],
+        events: Sequence[object],
         expected_version: int,
         *,
         epoch: int = 0,
@@ -270,7 +270,7 @@ def check_snapshot(stream: str, snapshot: Snapshot, fingerprint: str) -> None:
         raise InvalidAppend("a snapshot's data is bytes")
 
 
-def check_int(what: str, value: Any, low: int | None, high: int | None) -> None:
+def check_int(what: str, value: object, low: int | None, high: int | None) -> None:
     """Refuse what is not exactly an int (a bool would not be read back), or out of its range."""
     if (
         type(value) is not int

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from eventlog.core.errors import (
     BeingErased,
@@ -43,14 +43,15 @@ REFUSALS = (
     WrongExpectedVersion, Fenced, IdempotencyConflict, InvalidAppend, BeingErased, KeyGone,
 )  # fmt: skip
 
-Outcome: TypeAlias = Any | Exception
+Outcome: TypeAlias = object
+"""A result, or the exception instead."""
 
 
 @dataclass(slots=True, eq=False)
 class WriteJob:
     """Work for one transaction, and whom to tell."""
 
-    run: Callable[[Transaction], Any]
+    run: Callable[[Transaction], object]
     events: int
     payload_bytes: int
     done: Callable[[Outcome], None]

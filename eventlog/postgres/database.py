@@ -8,7 +8,7 @@ an error of the log.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -52,7 +52,7 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 Connection: TypeAlias = psycopg.AsyncConnection[Row]
 # Keep-alives that detect a dead link; a URL that says otherwise wins.
-_DEFAULTS: dict[str, Any] = {
+_DEFAULTS: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -259,7 +259,7 @@ async def listening(
         await connection.close()
 
 
-async def run(connection: Connection, query: str, values: Any = ()) -> list[Row]:
+async def run(connection: Connection, query: str, values: Sequence[object] = ()) -> list[Row]:
     """Run one statement and return its rows.
 
     :raises Lost: the connection went, or there was no answer in time.
@@ -373,7 +373,7 @@ class Database:
 
     def __init__(self, place: DatabasePlace):
         self.place = place
-        self._pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             place.url,
             kwargs={"autocommit": True},
             configure=lambda connection: _configure(connection, place),
@@ -399,14 +399,14 @@ class Database:
         finally:
             await self._pool.close()
 
-    async def run(self, query: str, values: Any = ()) -> list[Row]:
+    async def run(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement that may be carried out twice, and return its rows.
 
         :raises LogUnavailable: the database cannot be reached.
         """
         return await patiently(lambda: self._once(query, values), PATIENCE_S)
 
-    async def _once(self, query: str, values: Any) -> list[Row]:
+    async def _once(self, query: str, values: Sequence[object]) -> list[Row]:
         with translated():
             try:
                 async with self._pool.connection(timeout=READER_S) as connection:

@@ -7,6 +7,7 @@ from typing import Any
 
 from eventlog.core.records import Appended
 from eventlog.core.requests import BATCH_BYTES_MAX, AppendRequest
+from eventlog.postgres.database import Row
 from eventlog.postgres.plan import BatchPlan
 
 
@@ -30,8 +31,8 @@ class Append:
 class OtherWork:
     """Other work, which is carried out by itself and may be carried out twice."""
 
-    work: Callable[[], Coroutine[Any, Any, Any]]
-    result: asyncio.Future[Any]
+    work: Callable[[], Coroutine[Any, Any, list[Row]]]
+    result: asyncio.Future[list[Row]]
     asked_s: float
     """The time at which the caller asked, by the clock of the loop."""
 

@@ -16,7 +16,6 @@ however many are before them. If a call's connection is lost, calls.py determine
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import anyio.to_thread
 
@@ -131,7 +130,7 @@ class PgWriter:
         self._plan_ahead()
         return await result
 
-    async def call(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def call(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Have a procedure called behind all that is queued; it may be called twice."""
 
         async def work() -> list[Row]:
