@@ -5,7 +5,7 @@ rules in the transaction of the append (lmdb/ledger.py); `PgEventStore` in advan
 it assumes (postgres/plan.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from eventlog.core import frame
 from eventlog.core.errors import (
@@ -15,7 +15,7 @@ from eventlog.core.errors import (
     WrongExpectedVersion,
 )
 from eventlog.core.keys import ENCRYPTIONS_MAX, Cipher, Keys
-from eventlog.core.records import ANY_VERSION, TOTALS_MAX, Appended, StreamHead
+from eventlog.core.records import ANY_VERSION, TOTALS_MAX, Appended, Prepared, StreamHead
 from eventlog.core.requests import I64_MAX, AppendRequest
 
 
@@ -108,20 +108,20 @@ def packed(
     position: int,
     recorded_at_us: int,
     cipher: Cipher | None,
-) -> tuple[list[bytes], bytes]:
-    """Return the frames of an append behind the end of its stream, and the chain after them.
+) -> Iterator[tuple[Prepared, int, bytes]]:
+    """Yield each event of an append behind the end of its stream, its version and its frame.
 
     `position` is what the frame of the last event before them is bound to.
     """
-    frames, version, chain = [], end.version, end.chain
+    version, chain = end.version, end.chain
     for prepared in request.events:
-        position, version = position + 1, version + 1
+        position += 1
+        version += 1
         data, chain = frame.pack(
             prepared, position=position, sid=sid, version=version,
             recorded_at_us=recorded_at_us, prev=chain, cipher=cipher,
         )  # fmt: skip
-        frames.append(data)
-    return frames, chain
+        yield prepared, version, data
 
 
 def count(totals: Mapping[str, int], counters: Mapping[str, int]) -> dict[str, int]:

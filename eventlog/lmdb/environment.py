@@ -141,7 +141,8 @@ class Environment:
 
         :raises LogBusy: nobody can read now, which passes.
         """
-        return _Reading(self, self._shared())
+        self.check_process()
+        return _Reading(self, self._files)
 
     def not_read(self, error: BaseException) -> Exception | None:
         """Return the error for a reader instead of an error of LMDB; or None for other errors."""
@@ -363,18 +364,18 @@ class _Reading(AbstractContextManager[Transaction]):
     A class, because `@contextmanager` takes twice as long to enter and leave, and every read does.
     """
 
-    __slots__ = "_env", "_shared", "_txn"
+    __slots__ = "_env", "_files", "_held", "_txn"
 
-    def __init__(self, env: Environment, shared: AbstractContextManager[LmdbFile]):
+    def __init__(self, env: Environment, files: Shared[LmdbFile]):
         self._env = env
-        self._shared = shared
+        self._files = files
 
     def __enter__(self) -> Transaction:
-        file = self._shared.__enter__()
+        self._held = self._files.enter()
         try:
-            self._txn = file.env.begin()
+            self._txn = self._held[0].file.env.begin()
         except BaseException as error:
-            self._shared.__exit__(None, None, None)
+            self._files.leave(*self._held)
             if (instead := self._env.not_read(error)) is not None:
                 raise instead from error
             raise
@@ -384,6 +385,6 @@ class _Reading(AbstractContextManager[Transaction]):
         try:
             self._txn.abort()
         finally:
-            self._shared.__exit__(None, None, None)
+            self._files.leave(*self._held)
         if error is not None and (instead := self._env.not_read(error)) is not None:
             raise instead from error

@@ -160,6 +160,32 @@ class StreamErasing:
         """Write down that nothing of an erasure is left to be done."""
         txn.delete(sid, db=self._env.tables[TABLE])
 
+    def finish(
+        self, shrink: Callable[[], object], forget_key: Callable[[bytes], object] | None
+    ) -> bool:
+        """Finish erasures that a process that died has left; say whether there were any. Blocks.
+
+        `forget_key` deletes the key of a stream by its id, if the log is encrypted.
+
+        :raises DiskFull: they could not be finished now; they are still under way.
+        :raises StorageFailed: they could not be finished now; they are still under way.
+        """
+        write = self._env.write
+        with self._env.read() as txn:
+            pending = self.pending(txn)
+        for sid, record in pending.items():
+            if forget_key is not None and not record.key_gone:
+                forget_key(sid)
+                write(partial(self.key_gone, sid=sid))
+            while write(partial(self.step, sid=sid)):
+                pass
+            self.remove_files(sid)
+        if pending:
+            shrink()
+        for sid in pending:
+            write(partial(self.done, sid=sid))
+        return bool(pending)
+
     def _put(self, txn: Transaction, sid: bytes, record: ErasureRecord) -> None:
         txn.put(sid, seal_record(record, sid), db=self._env.tables[TABLE])
 
@@ -190,32 +216,3 @@ class StreamErasing:
         for name in record.projections:
             for rest, _ in scan(self._env, txn, "projections", name):
                 yield "projections", name + rest
-
-
-def finish(
-    env: Environment,
-    erasing: StreamErasing,
-    shrink: Callable[[], object],
-    forget_key: Callable[[bytes], object] | None,
-) -> bool:
-    """Finish the erasures that a process that died has left; say whether there were any. Blocks.
-
-    `forget_key` deletes the key of a stream by its id, if the log is encrypted.
-
-    :raises DiskFull: they could not be finished now; they are still under way.
-    :raises StorageFailed: they could not be finished now; they are still under way.
-    """
-    with env.read() as txn:
-        pending = erasing.pending(txn)
-    for sid, record in pending.items():
-        if forget_key is not None and not record.key_gone:
-            forget_key(sid)
-            env.write(partial(erasing.key_gone, sid=sid))
-        while env.write(partial(erasing.step, sid=sid)):
-            pass
-        erasing.remove_files(sid)
-    if pending:
-        shrink()
-    for sid in pending:
-        env.write(partial(erasing.done, sid=sid))
-    return bool(pending)

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -31,7 +30,7 @@ from eventlog.files.anchor import Tail
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Landed
 from eventlog.lmdb.opening import Files
-from eventlog.lmdb.writer import Outcome, WriteJob, Writer
+from eventlog.lmdb.writer import Outcome, Work, WriteJob, Writer
 
 _logger = get_logger("eventlog")
 T = TypeVar("T")
@@ -44,6 +43,29 @@ class _InFlight:
     appends: int = 0
     head: StreamHead | None = None
     """The stream's end after them; or None if one of them may still be refused."""
+
+
+class _AppendJob:
+    """An append as a job of the writer: one object, for the collector looks at each."""
+
+    __slots__ = "answer", "events", "intake", "payload_bytes", "request", "use_reserve"
+
+    def __init__(
+        self,
+        intake: "Intake",
+        request: AppendRequest,
+        answer: "asyncio.Future[Appended] | None",
+    ):
+        """`answer` is that of a caller who waits; one of a relaxed append does not."""
+        self.intake, self.request, self.answer = intake, request, answer
+        self.events, self.payload_bytes = len(request.events), request.payload_bytes
+        self.use_reserve = request.use_reserve
+
+    def run(self, txn: Transaction) -> Appended:
+        return self.intake.ledger.append(txn, self.request)
+
+    def done(self, outcome: Outcome) -> None:
+        self.intake.landed(self.request, self.answer, outcome)
 
 
 class Intake:
@@ -165,10 +187,7 @@ class Intake:
 
         One that is sure has been answered: it is relaxed.
         """
-        landed = partial(self._landed, request, answer)
-        append = partial(self.ledger.append, request=request)
-        size = request.payload_bytes
-        self._put(WriteJob(append, len(request.events), size, landed, request.use_reserve))
+        self._put(_AppendJob(self, request, answer))
         in_flight = self._in_flight.get(request.stream)
         if in_flight is None:
             self._in_flight[request.stream] = _InFlight(1, head)
@@ -180,7 +199,7 @@ class Intake:
         if answer is None:
             request.counted()
 
-    def _landed(
+    def landed(
         self, request: AppendRequest, answer: "asyncio.Future[Appended] | None", outcome: Outcome
     ) -> None:
         """Take note of what became of an append, and tell its caller."""
@@ -219,7 +238,7 @@ class Intake:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop
 
-    def _put(self, job: WriteJob) -> None:
+    def _put(self, job: Work) -> None:
         self._env.check_process()
         self.check_loop()
         if self._closed:
@@ -231,9 +250,7 @@ class Intake:
         """Anchor a commit, in the writer's thread. One that changed nothing has no number."""
         self._anchor.write(Tail(self._env.committed, tail.position, tail.chain))
 
-    def _deliver(
-        self, batch: list[WriteJob], outcomes: list[Outcome], landed: Landed | None
-    ) -> None:
+    def _deliver(self, batch: list[Work], outcomes: list[Outcome], landed: Landed | None) -> None:
         self.counts["batches"] += 1
         if landed is not None and landed.totals is not None:
             self.tally.committed = landed.totals  # before any caller is told that it has counted

@@ -268,7 +268,7 @@ class Ledger:
             if first is not None:
                 return first
         rules.check_end(request, stream.version, stream.epoch)
-        cipher = self.cipher_to_write(txn, stream)
+        cipher = None if self._keys is None else self.cipher_to_write(txn, stream)
         if request.counters:
             self.count(txn, request.counters)
         end = self._accept(accepted, sid, stream, request, cipher)
@@ -311,16 +311,16 @@ class Ledger:
         cipher: Cipher | None,
     ) -> StreamRecord:
         """Give the events of an append their places; return the end of their stream."""
-        position, version = accepted.position, stream.version
-        frames, chain = rules.packed(request, sid, stream, position, request.recorded_at_us, cipher)
-        for prepared, data in zip(request.events, frames, strict=True):
-            position, version = position + 1, version + 1
+        position, at_us = accepted.position, request.recorded_at_us
+        events = rules.packed(request, sid, stream, position, at_us, cipher)
+        for prepared, version, data in events:
+            position += 1
             rows = key_rows(sid, prepared.keys, U64.pack(version), cipher)
-            accepted.rows.add(position, sid, version, data, rows)
+            accepted.rows.add(position, data, rows)
         end = StreamRecord(
             stream.name, version, max(stream.epoch, request.epoch),
-            stream.stored_bytes + request.payload_bytes, chain, stream.erased_version,
-            stream.erased_at_us,
+            stream.stored_bytes + request.payload_bytes, frame.chain_of(data),
+            stream.erased_version, stream.erased_at_us,
         )  # fmt: skip
         accepted.streams[sid], accepted.position = end, position
         return end

@@ -135,13 +135,11 @@ class EventRows:
         self._versions: list[tuple[bytes, bytes]] = []
         self._keys: list[tuple[bytes, bytes]] = []
 
-    def add(
-        self, position: int, sid: bytes, version: int, data: bytes, key_rows: Iterable[bytes]
-    ) -> None:
+    def add(self, position: int, data: bytes, key_rows: Iterable[bytes]) -> None:
         """Add the frame of an event; `key_rows` are the keys of its rows in the index of keys."""
         at = U64.pack(position)
         self._events.append((at, data))
-        self._versions.append((sid + U64.pack(version), at))
+        self._versions.append((data[frame.STREAM_AND_VERSION], at))
         for row in key_rows:
             self._keys.append((row, key_check(row)))
 

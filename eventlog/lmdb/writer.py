@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from eventlog.core.errors import (
     BeingErased,
@@ -47,17 +47,32 @@ Outcome: TypeAlias = object
 """A result, or the exception instead."""
 
 
+class Work(Protocol):
+    """Work for one transaction, and whom to tell."""
+
+    events: int
+    payload_bytes: int
+    use_reserve: bool
+    """True if it may have the last room of a full log."""
+
+    def run(self, txn: Transaction, /) -> object:
+        """Do it."""
+        ...
+
+    def done(self, outcome: Outcome, /) -> None:
+        """Accept the result or the exception of `run`. Called on the loop."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class WriteJob:
-    """Work for one transaction, and whom to tell."""
+    """A job of two functions."""
 
     run: Callable[[Transaction], object]
     events: int
     payload_bytes: int
     done: Callable[[Outcome], None]
-    """Accepts the result or the exception of `run`. Called on the loop."""
     use_reserve: bool = False
-    """True if it may have the last room of a full log."""
 
 
 class Writer:
@@ -75,7 +90,7 @@ class Writer:
         ledger: Ledger,
         *,
         committed: Callable[[Tail], None],
-        deliver: Callable[[list[WriteJob], list[Outcome], Landed | None], None],
+        deliver: Callable[[list[Work], list[Outcome], Landed | None], None],
         keys: Keys | None = None,
     ):
         self._env = env
@@ -84,11 +99,11 @@ class Writer:
         self._deliver = deliver
         self._keys = keys
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
         self._thread.start()
 
-    def put(self, job: WriteJob) -> None:
+    def put(self, job: Work) -> None:
         """Queue a job."""
         self._queue.put(job)
 
@@ -98,7 +113,7 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        held: WriteJob | None = None
+        held: Work | None = None
         while (first := held or self._queue.get()) is not None:
             batch, held, stopping = self._take(first)
             outcomes, landed = self._commit(batch)
@@ -107,7 +122,7 @@ class Writer:
             if stopping:
                 return
 
-    def _take(self, first: WriteJob) -> tuple[list[WriteJob], WriteJob | None, bool]:
+    def _take(self, first: Work) -> tuple[list[Work], Work | None, bool]:
         """Return a batch, the job that did not fit into it, and whether to stop after it."""
         batch, events, size = [first], first.events, first.payload_bytes
         while True:
@@ -122,7 +137,7 @@ class Writer:
                 return batch, job, False
             batch.append(job)
 
-    def _commit(self, batch: list[WriteJob]) -> tuple[list[Outcome], Landed | None]:
+    def _commit(self, batch: list[Work]) -> tuple[list[Outcome], Landed | None]:
         try:
             outcomes, landed = self._env.write(lambda txn: self._apply(txn, batch))
         except (StorageFailed, LogClosed, LogUnavailable) as error:  # of the store: everyone's
@@ -133,7 +148,7 @@ class Writer:
         return outcomes, landed
 
     def _commit_apart(
-        self, batch: list[WriteJob], error: Exception
+        self, batch: list[Work], error: Exception
     ) -> tuple[list[Outcome], Landed | None]:
         if len(batch) == 1:
             return [error], None
@@ -153,7 +168,7 @@ class Writer:
             return Landed(self._ledger.tail(txn), load_totals(self._env, txn))
         return None
 
-    def _apply(self, txn: Transaction, batch: list[WriteJob]) -> tuple[list[Outcome], Landed]:
+    def _apply(self, txn: Transaction, batch: list[Work]) -> tuple[list[Outcome], Landed]:
         incoming_bytes = sum(job.payload_bytes for job in batch)
         used_bytes = self._env.bytes_near_limit(txn, incoming_bytes)
         self._ledger.begin()

@@ -7,10 +7,12 @@ outcome decided here is valid, refusals included.
 A batch therefore needs one call only, if the node owns its streams.
 """
 
+import asyncio
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Any
 
 import msgspec
 
@@ -18,7 +20,7 @@ from eventlog.core import frame
 from eventlog.core.errors import EventLogError, TotalExceeded
 from eventlog.core.keys import Cipher, Keys
 from eventlog.core.records import Appended
-from eventlog.core.requests import I64_MAX, AppendRequest
+from eventlog.core.requests import BATCH_BYTES_MAX, I64_MAX, AppendRequest
 from eventlog.core.rows import blind_digest, blind_id, key_id
 from eventlog.core.rules import (
     FirstAppend,
@@ -29,6 +31,7 @@ from eventlog.core.rules import (
     packed,
 )
 from eventlog.postgres.arrays import BatchRows
+from eventlog.postgres.database import Row
 
 U64 = struct.Struct(">Q")
 TIME_MIN = -(2**63)
@@ -183,50 +186,37 @@ class BatchPlan:
     def _put(
         self, sid: bytes, stream: _PlannedStream, request: AppendRequest, cipher: Cipher | None
     ) -> _DecidedAppend:
-        now, rows, number, version = stream.now, self.rows, stream.number, stream.now.version
+        """Put the rows of an append: its events, idempotency key, checkpoint and counters."""
+        now, rows, number = stream.now, self.rows, stream.number
         at_us = request.recorded_at_us
         if not request.is_timed and at_us < now.recorded_at_us:
             at_us = now.recorded_at_us
-        frames, chain = packed(request, sid, now, version, at_us, cipher)
-        for prepared, data in zip(request.events, frames, strict=True):
-            version += 1
+        events = packed(request, sid, now, now.version, at_us, cipher)
+        for prepared, version, data in events:
             self._events.append(number)
             rows.put_event(number, sid, version, *frame.split(data))
             for key in prepared.keys:
                 rows.put_key(number, sid, blind_id(key, cipher), version)
         stream.now = Believed(
             version, max(now.epoch, request.epoch), now.stored_bytes + request.payload_bytes,
-            chain, at_us, now.erased_version,
+            frame.chain_of(data), at_us, now.erased_version,
         )  # fmt: skip
-        outcome = Appended(request.stream, now.version + 1, version, 0)
-        self._put_beside(sid, number, request, outcome, cipher)
-        event = 0 if request.durability == "relaxed" else len(self._events)
-        return _DecidedAppend(number, outcome, event)
-
-    def _put_beside(
-        self,
-        sid: bytes,
-        number: int,
-        request: AppendRequest,
-        outcome: Appended,
-        cipher: Cipher | None,
-    ) -> None:
-        """Put the rows that belong to the events: idempotency key, checkpoint, counters."""
-        rows = self.rows
+        first = now.version + 1
         if request.idempotency_key is not None:
-            key = blind_id(request.idempotency_key, cipher)
-            digest = blind_digest(request.digest, cipher)
-            versions = outcome.first_version, outcome.last_version
-            self.requests[sid, key] = KnownRequest(digest, *versions, 0, len(self._events))
-            rows.requests[-1] = rows.row(number, sid, key, digest, *versions)
+            key_of = blind_id(request.idempotency_key, cipher)
+            digest, last_event = blind_digest(request.digest, cipher), len(self._events)
+            self.requests[sid, key_of] = KnownRequest(digest, first, version, 0, last_event)
+            rows.requests[-1] = rows.row(number, sid, key_of, digest, first, version)
         if request.checkpoint is not None:
             name = key_id(request.checkpoint.name)
             rows.checkpoints.append(rows.row(number, name, U64.pack(request.checkpoint.position)))
-            for key, value in request.checkpoint.writes.items():
-                rows.entries.append(rows.row(number, name, key, value))
+            for entry, value in request.checkpoint.writes.items():
+                rows.entries.append(rows.row(number, name, entry, value))
         for total, delta in request.counters.items():
             cap = self.caps.get(total, I64_MAX)
             rows.totals.append(rows.row(number, total.encode(), delta, cap))
+        event = 0 if request.durability == "relaxed" else len(self._events)
+        return _DecidedAppend(number, Appended(request.stream, first, version, 0), event)
 
 
 def check_caps(
@@ -240,3 +230,66 @@ def check_caps(
         used, delta = totals.get(name, 0), counters.get(name, 0)
         if delta > 0 and used + delta > cap:
             raise TotalExceeded(name, used, delta, cap)
+
+
+# --- what callers give the writer, and the batches that it makes of that
+
+
+@dataclass(slots=True, eq=False)
+class Append:
+    """An append, and whom to tell."""
+
+    request: AppendRequest
+    result: asyncio.Future[Appended]
+    asked_s: float
+    """The time at which the caller asked, by the clock of the loop."""
+    is_settled: bool = False
+    """Not the same as a result that is done: the caller may have been cancelled."""
+    was_refused: bool = False
+    """True if the node believed its stream elsewhere, or did not know of its idempotency key."""
+    is_alone: bool = False
+    """True if it goes into a batch by itself."""
+
+
+@dataclass(slots=True, eq=False)
+class OtherWork:
+    """Other work, which is carried out by itself and may be carried out twice."""
+
+    work: Callable[[], Coroutine[Any, Any, list[Row]]]
+    result: asyncio.Future[list[Row]]
+    asked_s: float
+    """The time at which the caller asked, by the clock of the loop."""
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """Somebody who waits until all that is before it has been answered, however long that takes."""
+
+    result: asyncio.Future[None]
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Appends that go to the database as one call."""
+
+    jobs: list[Append] = field(default_factory=list)
+    plan: BatchPlan | None = None
+    """The plan, or None if it was not planned ahead."""
+    events: int = 0
+    payload_bytes: int = 0
+
+    def has_room(self, job: Append, events_max: int) -> bool:
+        """Say whether an append goes into it."""
+        if not self.jobs:
+            return True
+        return (
+            self.events + len(job.request.events) <= events_max
+            and self.payload_bytes + job.request.payload_bytes <= BATCH_BYTES_MAX
+            and not (job.is_alone or self.jobs[0].is_alone)
+        )
+
+    def put(self, job: Append) -> None:
+        """Put an append in."""
+        self.jobs.append(job)
+        self.events += len(job.request.events)
+        self.payload_bytes += job.request.payload_bytes

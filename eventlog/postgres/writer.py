@@ -44,11 +44,14 @@ from eventlog.core.waiting import Room, settle
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.calls import Calls, OverTotals
 from eventlog.postgres.database import PATIENCE_S, RETRY_S, Connection, DatabasePlace, Row
-from eventlog.postgres.jobs import Append, Batch, Flush, OtherWork
 from eventlog.postgres.plan import (
+    Append,
+    Batch,
     BatchPlan,
     Believed,
+    Flush,
     KnownRequest,
+    OtherWork,
     RequestKey,
     check_caps,
 )

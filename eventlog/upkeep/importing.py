@@ -220,7 +220,7 @@ class Importing:
             if taken.version != before.version + 1 or not frame.check_chain(taken, before.chain):
                 raise CorruptLog(f"event {event.position} does not follow from the one before it")
             key_rows = () if taken.gone is not None else self._key_rows(event)
-            rows.add(event.position, taken.stream_id, taken.version, event.data, key_rows)
+            rows.add(event.position, event.data, key_rows)
             for key_row in self.keys.get(event.position, ()):
                 txn.put(key_row.key, key_row.data, db=self._files.env.tables["requests"])
             name = stream.name if taken.gone is None else ""

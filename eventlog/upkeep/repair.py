@@ -281,7 +281,7 @@ class _Repair:
         for position, (taken, data) in enumerate(batch, start=self._position + 1):
             moved = frame.moved(position, data)
             key_rows = self._key_rows(frame.read(position, moved))
-            rows.add(position, taken.stream_id, taken.version, moved, key_rows)
+            rows.add(position, moved, key_rows)
             self._streams[taken.stream_id].positions[taken.version] = position
         rows.put(self._new.tables, txn)
 
