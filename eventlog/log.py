@@ -91,9 +91,8 @@ class EventLog(LogUpkeep, TakesAppends):
     ):
         TakesAppends.__init__(self, registry, clock)
         LogUpkeep.__init__(self, files, Intake(files, queue_events_max), clock)
-        self._archive = files.archive
         self._reading = files.reading
-        self._archive.never_block_this_thread()
+        files.archive.never_block_this_thread()
         self.is_encrypted = files.keys is not None
         """True if payloads are encrypted: see keys.py."""
 
@@ -369,7 +368,7 @@ class EventLog(LogUpkeep, TakesAppends):
         """
         with suppress(CorruptLog):  # the writer met damage; the report will name it
             await self.flush()
-        verification = Verification(self._env, self._reading, self._archive, progress, against)
+        verification = Verification(self._files, progress, against)
         return await anyio.to_thread.run_sync(verification.run)
 
     async def _read(self, rows: int, read: Callable[[Transaction], T]) -> T:

@@ -235,6 +235,20 @@ async def _configure(connection: Connection, place: DatabasePlace, *, calls: boo
 
 
 @asynccontextmanager
+async def connected(place: DatabasePlace, then: str = "try again") -> AsyncIterator[Connection]:
+    """Hold a connection for a block.
+
+    :raises LogUnavailable: the database cannot be reached, or not any more: with the next step.
+    """
+    connection = await patiently(lambda: connect(place), CONNECT_S)
+    try:
+        with reaching(then):
+            yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
 async def listening(
     place: DatabasePlace,
 ) -> AsyncIterator[Callable[[float], Awaitable[str | None]]]:

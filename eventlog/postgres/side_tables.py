@@ -20,12 +20,9 @@ from eventlog.core.rows import key_id, seal, snapshot_place, unseal
 from eventlog.core.rules import cipher_to_read
 from eventlog.postgres.arrays import Bytes
 from eventlog.postgres.database import (
-    CONNECT_S,
     Database,
     DatabasePlace,
-    connect,
-    patiently,
-    reaching,
+    connected,
     run,
 )
 from eventlog.postgres.plan import U64, Believed
@@ -84,15 +81,10 @@ async def settings_at(url: str, *names: bytes) -> list[bytes | None]:
 
     :raises LogUnavailable: the database cannot be reached.
     """
-    place = DatabasePlace.parse(url)
-    connection = await patiently(lambda: connect(place), CONNECT_S)
-    found = dict[bytes, bytes]()
-    try:
-        with reaching("try again"):
-            if await found_format(place, connection) == FORMAT:  # else opening the store says it
-                found |= await run(connection, LOAD_SETTINGS, [Bytes(names)])
-    finally:
-        await connection.close()
+    place, found = DatabasePlace.parse(url), dict[bytes, bytes]()
+    async with connected(place) as connection:
+        if await found_format(place, connection) == FORMAT:  # else opening the store says it
+            found |= await run(connection, LOAD_SETTINGS, [Bytes(names)])
     return [found.get(name) for name in names]
 
 

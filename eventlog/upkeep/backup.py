@@ -142,7 +142,7 @@ def verify_copy(directory: Path, registry: EventRegistry, now_us: int) -> Tail:
     """
     files = Files.open(directory, registry, now_us, MAP_BYTES, keys=NO_KEYS)
     try:
-        report = Verification(files.env, files.reading, files.archive, None).run()
+        report = Verification(files, None).run()
         with files.env.read() as txn:
             tail = files.ledger.tail(txn)
     finally:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 
-from eventlog.archive.archive import Archive
 from eventlog.archive.block import ArchiveBlock
 from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
@@ -25,13 +24,12 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, MissingSegment
 from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
-from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.heads import check_heads
 from eventlog.lmdb.ledger import unseal_totals
-from eventlog.lmdb.opening import KEYS_ROW, FormatRecord, load_keys_identity
-from eventlog.lmdb.reading import LogReading, check_entry
+from eventlog.lmdb.opening import KEYS_ROW, Files, FormatRecord, load_keys_identity
+from eventlog.lmdb.reading import check_entry
 from eventlog.lmdb.tables import (
     U64,
     ErasureRecord,
@@ -52,17 +50,10 @@ Check = Callable[[bytes, bytes], object]
 class Verification:
     """One verification of a log."""
 
-    def __init__(
-        self,
-        env: Environment,
-        reading: LogReading,
-        archive: Archive,
-        progress: Progress | None,
-        against: Heads | None = None,
-    ):
-        self._env = env
-        self._reading = reading
-        self._archive = archive
+    def __init__(self, files: Files, progress: Progress | None, against: Heads | None = None):
+        self._env = files.env
+        self._reading = files.reading
+        self._archive = files.archive
         self._progress = progress or (lambda _done, _total: None)
         self._against = against
         self._findings: list[Finding] = []
