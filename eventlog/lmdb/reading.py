@@ -24,7 +24,7 @@ from eventlog.core.errors import (
     MissingSegment,
     UnknownEvent,
 )
-from eventlog.core.keys import NO_KEYS, Keys
+from eventlog.core.keys import Keys
 from eventlog.core.reading import FrameReading, about, without_payload
 from eventlog.core.records import Dropped, OnDropped, Recorded
 from eventlog.core.requests import U64_MAX
@@ -231,11 +231,6 @@ class LogReading(FrameReading):
             raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
         versions = (U64.unpack(row[len(prefix) :])[0] for row, _ in found)
         return [version for version in versions if version > stream.erased_version]
-
-    @property
-    def has_keys(self) -> bool:
-        """True if keys were given, so that encrypted payloads can be read."""
-        return self._keys is not None and self._keys is not NO_KEYS
 
     def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]] | None:
         """Return what `EventRegistry.keys_by_type` does; or None if this log is encrypted."""

@@ -9,10 +9,9 @@ A batch therefore needs one call only, if the node owns its streams.
 
 import asyncio
 import struct
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
 
 import msgspec
 
@@ -252,10 +251,11 @@ class Append:
 
 
 @dataclass(slots=True, eq=False)
-class OtherWork:
-    """Other work, which is carried out by itself and may be carried out twice."""
+class ProcedureCall:
+    """A call of a procedure, which is carried out by itself and may be carried out twice."""
 
-    work: Callable[[], Coroutine[Any, Any, list[Row]]]
+    query: str
+    values: Sequence[object]
     result: asyncio.Future[list[Row]]
     asked_s: float
     """The time at which the caller asked, by the clock of the loop."""

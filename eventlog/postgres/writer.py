@@ -51,7 +51,7 @@ from eventlog.postgres.plan import (
     Believed,
     Flush,
     KnownRequest,
-    OtherWork,
+    ProcedureCall,
     RequestKey,
     check_caps,
 )
@@ -92,7 +92,7 @@ class PgWriter:
         self.counts: Counter[str] = Counter()
         self.caps: Mapping[str, int] = {}
         """See `CappingStore`."""
-        self._queue: deque[Append | OtherWork | Flush] = deque()
+        self._queue: deque[Append | ProcedureCall | Flush] = deque()
         self._ahead = Batch()
         self._on_its_way: BatchPlan | None = None
         self._began_s = float("-inf")
@@ -135,13 +135,9 @@ class PgWriter:
 
     async def call(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Have a procedure called behind all that is queued; it may be called twice."""
-
-        async def work() -> list[Row]:
-            return await self._calls.run(query, values)
-
         self.check_open()
         result: asyncio.Future[list[Row]] = self._loop.create_future()
-        self._put(OtherWork(work, result, self._loop.time()))
+        self._put(ProcedureCall(query, values, result, self._loop.time()))
         return await result
 
     async def flush(self) -> None:
@@ -166,7 +162,7 @@ class PgWriter:
         """Believe nothing of a stream any more."""
         self._believed.pop(sid, None)
 
-    def _put(self, job: Append | OtherWork | Flush) -> None:
+    def _put(self, job: Append | ProcedureCall | Flush) -> None:
         self._queue.append(job)
         self._arrived.set()
 
@@ -176,7 +172,7 @@ class PgWriter:
         while True:
             while await self._reached():
                 taken = self._take()
-                if isinstance(taken, OtherWork):
+                if isinstance(taken, ProcedureCall):
                     await self._carry_out(taken)
                 else:
                     await self._commit(taken)
@@ -204,7 +200,7 @@ class PgWriter:
         self._began_s = self._loop.time()
         return True
 
-    def _take(self) -> Batch | OtherWork:
+    def _take(self) -> Batch | ProcedureCall:
         """Return what is next: the pre-planned batch, or up to half of the queue."""
         batch, self._ahead = self._ahead, Batch()
         while not batch.plan and (job := self._waiting_for(batch)):
@@ -213,7 +209,7 @@ class PgWriter:
         if batch.jobs:
             return batch
         work = self._queue.popleft()
-        assert isinstance(work, OtherWork)
+        assert isinstance(work, ProcedureCall)
         return work
 
     def _waiting_for(self, batch: Batch) -> Append | None:
@@ -250,9 +246,9 @@ class PgWriter:
         self._queue.extendleft(reversed(self._ahead.jobs))
         self._ahead = Batch()
 
-    async def _carry_out(self, job: OtherWork) -> None:
+    async def _carry_out(self, job: ProcedureCall) -> None:
         try:
-            settle(job.result, await job.work())
+            settle(job.result, await self._calls.run(job.query, job.values))
         except Exception as error:
             settle(job.result, error)
             self._fail_late(error)

@@ -23,6 +23,7 @@ from eventlog.core.rows import unseal_record
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erase import TABLE as ERASURES
 from eventlog.lmdb.file import Cursor, Transaction
+from eventlog.lmdb.heads import Found
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.tables import U64, ErasureRecord, key_check, scan
 
@@ -31,9 +32,6 @@ FEW = 16  # a call of C that takes fewer costs more than it saves: then Python c
 BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = frame.STREAM_ID_BYTES
-
-Found = Callable[[int, bytes, str], None]
-"""(position, stream id, message): takes a finding."""
 
 
 class StreamEnd(msgspec.Struct, array_like=True, gc=False):
@@ -118,18 +116,15 @@ class IndexSearch:
             try:
                 found = plain.keys_of[kind](plain.frames[number][data_at:])
             except Exception:
-                self._add_read(position + number - first, plain.frames[number])
+                read = frame.read(position + number - first, plain.frames[number])
+                assert isinstance(read[-1], bytes)
+                self.add_keys(position + number - first, read, read[-1])
             else:
                 keys += found
                 of += [number] * len(found)
         if self.count is not None:
             self.count += len(keys)
         self._keys += plain.rows_of_keys(keys, of)
-
-    def _add_read(self, position: int, data: bytes) -> None:
-        taken = frame.read(position, data)
-        assert isinstance(taken[-1], bytes)
-        self.add_keys(position, taken, taken[-1])
 
     def search(self) -> None:
         """See that the rows are found by a search."""

@@ -22,6 +22,7 @@ from eventlog.archive.segment import SegmentId
 from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, MissingSegment
+from eventlog.core.keys import NO_KEYS
 from eventlog.core.records import Finding, Heads, VerifyReport
 from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
 from eventlog.lmdb.erase import TABLE as ERASURES
@@ -54,6 +55,7 @@ class Verification:
         self._env = files.env
         self._reading = files.reading
         self._archive = files.archive
+        self._has_keys = files.keys not in (None, NO_KEYS)
         self._progress = progress or (lambda _done, _total: None)
         self._against = against
         self._findings: list[Finding] = []
@@ -189,7 +191,7 @@ class Verification:
 
     def _check_unread(self) -> None:
         """Report streams whose key is missing in the given key file."""
-        if self._reading.has_keys:
+        if self._has_keys:
             for sid, events in self._walk.index.unread.items():
                 self._found(
                     0, sid,
