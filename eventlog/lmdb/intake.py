@@ -251,6 +251,8 @@ class Intake:
         self._anchor.write(Tail(self._env.committed, tail.position, tail.chain))
 
     def _deliver(self, batch: list[Work], outcomes: list[Outcome], landed: Landed | None) -> None:
+        events, size = sum(job.events for job in batch), sum(job.payload_bytes for job in batch)
+        self.room.give_back(events, size)
         self.counts["batches"] += 1
         if landed is not None and landed.totals is not None:
             self.tally.committed = landed.totals  # before any caller is told that it has counted
@@ -260,8 +262,6 @@ class Intake:
             job.done(outcome)
         if landed is not None:
             self.end.advance(landed.tail.position)
-        events, size = sum(job.events for job in batch), sum(job.payload_bytes for job in batch)
-        self.room.give_back(events, size)
 
 
 # --- totals: see ledger.py
