@@ -110,6 +110,7 @@ def mirrors(
     *,
     new: bool = False,
     embeds: bool = False,
+    help: str | None = None,  # noqa: A002 - click's own word
     more: Sequence[Decorator] = (),
     as_json: Callable[..., object] = lambda result: result,
     work: Callable[..., Awaitable[Any]] | None = None,
@@ -118,11 +119,11 @@ def mirrors(
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Return a decorator that makes a command of a function which shows a result.
 
-    `new` says that the command may make the store, `embeds` that it needs the model. `instead` has
-    other options for some parameters, by their names (None leaves one out), `more` has options that
-    are no parameters: `agent` and `document` say on whose behalf, and in which document. `as_json`
-    makes what is printed as JSON of a result, `work` does something in place of the operation
-    alone, `check` comes before the store is opened.
+    `new` says that the command may make the store, `embeds` that it needs the model; `help` is in
+    place of the docstring. `instead` has other options for some parameters, by their names (None
+    leaves one out), `more` has options that are no parameters: `agent` and `document` say on whose
+    behalf, and in which document. `as_json` makes what is printed as JSON of a result, `work` does
+    something in place of the operation alone, `check` comes before the store is opened.
     """
     mirrored = OPERATIONS[operation]
     said_by = [options.said_by] if embeds and mirrored.writes else []
@@ -139,7 +140,7 @@ def mirrors(
         made: click.Command = click.command(
             name or to_people.__name__,
             cls=SharedCommand,
-            help=doc_of(to_people),
+            help=help or doc_of(to_people),
             shared=shared,
         )(command)
         if group is not None:

@@ -12,7 +12,7 @@ from memory_actors.api.user import UserMemory
 from memory_actors.base.records import Entity, Memory, Neighbour, Receipt, Relationship
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.options import Group
-from memory_actors.cli.output import print_table, print_tree, say, table, text
+from memory_actors.cli.output import print_table, say, table, text
 from memory_actors.cli.showing import print_memory, say_added, short_id, validity
 
 NAMED = click.argument("entity_ref", metavar="NAME")
@@ -112,7 +112,7 @@ def neighbours(near: tuple[Entity, list[Neighbour]], as_of: datetime | None) -> 
         branches[there.entity.memory_id] = branches[before].add(
             label + text(f"  {validity(last)}", "dim")
         )
-    print_tree(tree)
+    print_table(tree)
     if not found:
         say("Nothing relates to it then." if as_of else "Nothing relates to it.", "dim")
 
