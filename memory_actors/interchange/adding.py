@@ -24,7 +24,6 @@ from memory_actors.base.errors import (
     NotOfferedError,
     QuotaExceededError,
 )
-from memory_actors.base.origins import Origins
 from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, as_record
 from memory_actors.base.validation import time_us
 from memory_actors.interchange.noting import ImportNote, ImportReport, datetime_of
@@ -92,27 +91,20 @@ class Adder(Entries):
 
         :raises QuotaExceededError: no room for one; the message names its place.
         """
-        for (is_fact, *written), run in groupby(
+        for (is_fact, origins, agent_id, expires_at_us), run in groupby(
             entries,
             key=lambda one: (
                 one.kind is MemoryType.LONG_TERM and one.parts is None,
                 one.origins, one.agent_id, one.expires_at_us,
             ),
         ):  # fmt: skip
-            self._user = self._writing(*written)
-            some = list(run)
+            user = from_origins(self._given, origins) if origins else self._given
+            if agent_id is not None or expires_at_us is not None:
+                user = writing_again(user, agent_id, expires_at_us)
+            self._user, some = user, list(run)
             if not is_fact or not await self._are_added(some):
                 for entry in some:
                     await self._add_one(entry)
-
-    def _writing(
-        self, origins: Origins, agent_id: str | None, expires_at_us: int | None
-    ) -> UserMemory:
-        """Return the handle that writes entries as they were written where they come from."""
-        user = from_origins(self._given, origins) if origins else self._given
-        if agent_id is None and expires_at_us is None:
-            return user
-        return writing_again(user, agent_id, expires_at_us)
 
     def report(self, notes: Sequence[ImportNote] = ()) -> ImportReport:
         """Report the result so far; `notes` are those of the reader."""

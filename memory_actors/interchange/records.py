@@ -69,7 +69,7 @@ from memory_actors.interchange.parts import (
     Parts,
     RelationshipParts,
     parts_of,
-    summary_parts,
+    read,
 )
 from memory_actors.users.handles.item_fields import OPTIONAL
 
@@ -383,7 +383,7 @@ def _content(line: Line, kind: MemoryType) -> str:
 
 def _parts(line: Line, kind: MemoryType) -> Parts | None:
     if line.compressed is not None:
-        return summary_parts(kind, line.compressed)
+        return read(line.compressed, SUMMARY_DATA[kind], "compressed")
     if kind is MemoryType.STRUCTURED and line.value is not msgspec.UNSET:
         if not isinstance(line.value, dict):
             raise InvalidInputError("the 'value' of a document must be a JSON object")

@@ -21,6 +21,7 @@ from memory_actors.interchange.sources.found import (
     check_names,
     entity,
     entity_key,
+    of_graph,
     present,
     relationship,
 )
@@ -80,17 +81,13 @@ def _entity(place: str, title: str, note: Mapping[str, Any]) -> SourceRecord:
     fields = note["fields"]
     said = [one.text for one in passages(note["body"]) if _observes(one)]
     own = {name: value for name, value in fields.items() if name not in ("title", "type")}
-    return SourceRecord(
-        place=place,
-        raw={"title": title, "file": note["file"], **fields},
-        key=_key(title, note),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            timestamp=_when(fields),
-            data=entity(title, fields.get("type"), list(dict.fromkeys(said))),
-            metadata=present(**{**own, "file": note["file"]}),
-        ),
+    return of_graph(
+        place,
+        {"title": title, "file": note["file"], **fields},
+        _key(title, note),
+        entity(title, fields.get("type"), list(dict.fromkeys(said))),
+        timestamp=_when(fields),
+        metadata=present(**{**own, "file": note["file"]}),
     )
 
 
@@ -106,13 +103,12 @@ def _relations(
             yield _entity(place, link, missing)
         target, target_key = known[link.casefold()]
         data = relationship(title, relation, target)
-        yield SourceRecord(
-            place=f"{place}, {link!r:.60}",
-            raw={"title": title, **data},
-            key=["relation", title, relation, target],
+        yield of_graph(
+            f"{place}, {link!r:.60}",
+            {"title": title, **data},
+            ["relation", title, relation, target],
+            data,
             ends=(_key(title, note), target_key),
-            replaces=True,
-            fields={"memory_type": "entity", "data": data},
         )
 
 

@@ -43,18 +43,14 @@ FIELDS_MAX: Final = 10_000
 
 def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     """Yield the records of all collections, each collection in the order it was filled."""
-    if path.is_dir():
-        yield from _read_database(path / FILE)
-    elif path.name == FILE or _is_database(path):
+    path = path / FILE if path.is_dir() else path
+    with open_file(path) as file:
+        is_database = path.name == FILE or file.read(6) == b"SQLite"
+    if is_database:
         yield from _read_database(path)
     else:
         for place, batch in json_lines(path, reading):
             yield from _of_batch(batch, place, reading)
-
-
-def _is_database(path: Path) -> bool:
-    with open_file(path) as file:
-        return file.read(6) == b"SQLite"
 
 
 # --- the directory

@@ -121,6 +121,23 @@ def relationship(source: object, relation: object, target: object, **more: Any) 
     return present(source=source, target=target, **more) | {"relation": relation}
 
 
+def of_graph(
+    place: str,
+    raw: Mapping[str, Any],
+    key: Any,
+    data: Mapping[str, Any],
+    *,
+    user: str | None = None,
+    ends: tuple[Any, Any] = (None, None),
+    **fields: Any,
+) -> SourceRecord:
+    """Return the record of an entity or a relationship: it stays the same memory."""
+    return SourceRecord(
+        place=place, raw=raw, user=user, key=key, ends=ends, replaces=True,
+        fields=present(memory_type="entity", data=data, **fields),
+    )  # fmt: skip
+
+
 def document(collection: str, key: object, value: object) -> dict[str, Any]:
     """Return the fields of a line that is a document."""
     data = {"collection": collection, "key": key, "value": value}

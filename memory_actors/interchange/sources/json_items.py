@@ -49,6 +49,13 @@ def json_items(file: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
     text.end()
 
 
+def json_values(path: Path) -> Iterator[tuple[int, str, Any]]:
+    """Yield the values of a file as `json_items` does, each behind its number."""
+    with open_file(path) as file:
+        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
+            yield number, member, value
+
+
 def json_lines(path: Path, reading: SourceReading) -> Iterator[tuple[str, Any]]:
     """Yield the value of each line that is not blank, and its place. One that is no JSON is told.
 

@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from memory_actors.base.surrogates import without_halves
-from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken
 from memory_actors.interchange.sources.found import (
@@ -36,7 +35,7 @@ from memory_actors.interchange.sources.found import (
     present,
     words,
 )
-from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.json_items import json_values
 
 COLLECTION: Final = "letta"
 SPEAKERS: Final = ("user", "assistant", "tool")
@@ -58,17 +57,16 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
     names = iter(agents.names)
     known = (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages")
     is_known = False
-    with open_file(path) as file:
-        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-            place = f"{path}, {member or 'record'} {number}"
-            if member in known:
-                is_known = True
-                agent = next(names) if member == "agents" else agents.only
-                record = as_object(value, place, reading)
-                if record is not None:
-                    yield from _of(member, record, agent, shelf, place, reading)
-            elif isinstance(value, dict | list) and value and member != "metadata":
-                reading.note(f"{member[:60]!r} is not memory: it was not taken over")
+    for number, member, value in json_values(path):
+        place = f"{path}, {member or 'record'} {number}"
+        if member in known:
+            is_known = True
+            agent = next(names) if member == "agents" else agents.only
+            record = as_object(value, place, reading)
+            if record is not None:
+                yield from _of(member, record, agent, shelf, place, reading)
+        elif isinstance(value, dict | list) and value and member != "metadata":
+            reading.note(f"{member[:60]!r} is not memory: it was not taken over")
     if not is_known:
         reading.note(f"there is none of {', '.join(filter(None, known))} in it")
 
@@ -95,19 +93,18 @@ def _agents(path: Path) -> _Agents:
     names: dict[str, None] = {}
     of_blocks: dict[str, list[str]] = {}
     own: str | None = None
-    with open_file(path) as file:
-        for member, value in json_items(file, str(path)):
-            if member == "name" and isinstance(value, str):
-                own = value
-            if member != "agents":
-                continue
-            agent = value if isinstance(value, dict) else {}
-            name = _name(agent, len(names) + 1, names)
-            names[name] = None
-            blocks = agent.get("block_ids")
-            for block_id in blocks if isinstance(blocks, list) else []:
-                of_blocks.setdefault(str(block_id), []).append(name)
-            check_names(names, str(path))
+    for _, member, value in json_values(path):
+        if member == "name" and isinstance(value, str):
+            own = value
+        if member != "agents":
+            continue
+        agent = value if isinstance(value, dict) else {}
+        name = _name(agent, len(names) + 1, names)
+        names[name] = None
+        blocks = agent.get("block_ids")
+        for block_id in blocks if isinstance(blocks, list) else []:
+            of_blocks.setdefault(str(block_id), []).append(name)
+        check_names(names, str(path))
     return _Agents(list(names) or ([] if own is None else [own]), of_blocks)
 
 

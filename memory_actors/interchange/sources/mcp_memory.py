@@ -21,10 +21,10 @@ from memory_actors.interchange.sources.found import (
     entity,
     entity_key,
     metadata_of,
-    present,
+    of_graph,
     relationship,
 )
-from memory_actors.interchange.sources.json_items import json_items, json_lines
+from memory_actors.interchange.sources.json_items import json_lines, json_values
 from memory_actors.kinds.entity.graph import name_key
 
 ENTITY: Final = frozenset(("type", "name", "entityType", "observations"))
@@ -63,10 +63,9 @@ def _records(path: Path, reading: SourceReading) -> Iterator[tuple[str, dict[str
 
 
 def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
-    with open_file(path) as file:
-        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-            named = isinstance(value, dict) and {**value, "type": MEMBERS.get(member, member)}
-            yield f"{path}, {member} {number}", named or value
+    for number, member, value in json_values(path):
+        named = isinstance(value, dict) and {**value, "type": MEMBERS.get(member, member)}
+        yield f"{path}, {member} {number}", named or value
 
 
 def _know(record: Mapping[str, Any], keys: dict[str, list[Any]]) -> None:
@@ -82,17 +81,9 @@ def _key(record: Mapping[str, Any]) -> list[Any]:
 
 def _entity(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
     name, kind = record.get("name"), record.get("entityType")
-    return SourceRecord(
-        place=place,
-        raw=record,
-        key=_key(record),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            data=entity(name, kind, _observations(record, reading)),
-            metadata=metadata_of(record, ENTITY, reading),
-        ),
-    )
+    data = entity(name, kind, _observations(record, reading))
+    metadata = metadata_of(record, ENTITY, reading)
+    return of_graph(place, record, _key(record), data, metadata=metadata)
 
 
 def _observations(record: Mapping[str, Any], reading: SourceReading) -> Any:
@@ -125,15 +116,11 @@ def _relation(
     ends = [record.get("from"), record.get("to")]
     source, target = (keys.get(name_key(end)) if isinstance(end, str) else None for end in ends)
     relation = record.get("relationType")
-    return SourceRecord(
-        place=place,
-        raw=record,
-        key=["relation", source, target, relation],
+    return of_graph(
+        place,
+        record,
+        ["relation", source, target, relation],
+        relationship(ends[0], relation, ends[1]),
         ends=(source, target),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            data=relationship(ends[0], relation, ends[1]),
-            metadata=metadata_of(record, RELATION, reading),
-        ),
+        metadata=metadata_of(record, RELATION, reading),
     )

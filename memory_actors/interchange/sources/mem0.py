@@ -17,7 +17,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.databases import VALUE_BYTES_MAX, database, rows
 from memory_actors.interchange.sources.found import (
     SourceReading,
@@ -28,7 +27,7 @@ from memory_actors.interchange.sources.found import (
     present,
     words,
 )
-from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.json_items import json_values
 from memory_actors.interchange.sources.points import fields_of
 
 TEXTS: Final = ("memory", "text", "data", "content")
@@ -60,16 +59,14 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
         )
     for store in stores:
         yield from _read_store(store, reading)
-    if not stores:
-        with open_file(path) as file:
-            for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-                if member not in LISTS:
-                    reading.note(f"{member[:60]!r} beside the memories was not taken over")
-                    continue
-                place = f"{path}, memory {number}"
-                record = as_object(value, place, reading)
-                if record is not None:
-                    yield from _found(record, place, reading)
+    for number, member, value in () if stores else json_values(path):
+        if member not in LISTS:
+            reading.note(f"{member[:60]!r} beside the memories was not taken over")
+            continue
+        place = f"{path}, memory {number}"
+        record = as_object(value, place, reading)
+        if record is not None:
+            yield from _found(record, place, reading)
 
 
 def _stores(path: Path) -> list[Path]:

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time, micros_of
 from memory_actors.interchange.sources.found import (
     SourceReading,
@@ -29,11 +28,12 @@ from memory_actors.interchange.sources.found import (
     entity,
     entity_key,
     metadata_of,
+    of_graph,
     present,
     relationship,
     words,
 )
-from memory_actors.interchange.sources.json_items import json_items
+from memory_actors.interchange.sources.json_items import json_values
 from memory_actors.kinds.entity.graph import name_key, relation_key
 
 USERS: Final = ("user_id", "user_uuid", "group_id")
@@ -87,22 +87,20 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
         edge = _edge(record, place, nodes, reading)
         yield _fact_of(edge, reading) if told.before(edge) else edge
         check_names(told.facts, str(path))
-    with open_file(path) as file:
-        for member, _ in json_items(file, str(path)):
-            if member not in LISTS:
-                reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
+    for _, member, _ in json_values(path):
+        if member not in LISTS:
+            reading.note(f"{member[:60]!r} is none of {', '.join(LISTS)}: it was not read")
 
 
 def _records(
     path: Path, reading: SourceReading, members: tuple[str, ...]
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    with open_file(path) as file:
-        for number, (member, value) in enumerate(json_items(file, str(path)), start=1):
-            if member in members:
-                place = f"{path}, {member} {number}"
-                record = as_object(value, place, reading)
-                if record is not None:
-                    yield place, member, record
+    for number, member, value in json_values(path):
+        if member in members:
+            place = f"{path}, {member} {number}"
+            record = as_object(value, place, reading)
+            if record is not None:
+                yield place, member, record
 
 
 def _uuid(record: Mapping[str, Any]) -> str | None:
@@ -158,18 +156,14 @@ def _key_of_node(record: Mapping[str, Any]) -> list[Any]:
 
 def _node(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
     summary = record.get("summary")
-    return SourceRecord(
-        place=place,
-        raw=record,
+    return of_graph(
+        place,
+        record,
+        _key_of_node(record),
+        entity(record.get("name"), _label(record), [summary] if summary else None),
         user=_user(record),
-        key=_key_of_node(record),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            timestamp=record.get("created_at"),
-            data=entity(record.get("name"), _label(record), [summary] if summary else None),
-            metadata=_more(record, reading, NODE),
-        ),
+        timestamp=record.get("created_at"),
+        metadata=_more(record, reading, NODE),
     )
 
 
@@ -186,18 +180,14 @@ def _edge(
         valid_to=record.get("invalid_at"),
     )
     uuid = _uuid(record)
-    return SourceRecord(
-        place=place,
-        raw=record,
+    return of_graph(
+        place,
+        record,
+        ["edge", data if uuid is None else uuid],
+        data,
         user=_user(record),
-        key=["edge", data if uuid is None else uuid],
         ends=(source and source.key, target and target.key),
-        replaces=True,
-        fields=present(
-            memory_type="entity",
-            data=data,
-            metadata=_more(record, reading, EDGE),
-        ),
+        metadata=_more(record, reading, EDGE),
     )
 
 
