@@ -66,7 +66,12 @@ class MemoryActorsStore(BaseStore):
         clock: Callable[[], int] | None = None,
     ):
         self._sync = memory if isinstance(memory, sync.MemorySystem) else None
-        self._loop = _running_loop() if self._sync is None else None
+        self._loop = None if self._sync is not None else _current_loop()
+        if self._sync is None and self._loop is None:
+            raise InvalidInputError(
+                "make the store on the event loop that the memory system was opened on, or give a "
+                "memory_actors.sync.MemorySystem, which needs none"
+            )
         self.index_config = index
         self.ttl_config = ttl
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -246,16 +251,6 @@ class MemoryActorsStore(BaseStore):
             return task.cancel() or task.done()
 
         return stop
-
-
-def _running_loop() -> asyncio.AbstractEventLoop:
-    loop = _current_loop()
-    if loop is None:
-        raise InvalidInputError(
-            "make the store on the event loop that the memory system was opened on, or give a "
-            "memory_actors.sync.MemorySystem, which needs none"
-        )
-    return loop
 
 
 def _current_loop() -> asyncio.AbstractEventLoop | None:

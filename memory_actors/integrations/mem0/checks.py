@@ -177,16 +177,6 @@ def check_threshold(threshold: Any) -> float:
     return float(threshold)
 
 
-def check_query(query: Any) -> str:
-    """Return a query without space around it.
-
-    :raises ValueError: it is no text, or says nothing.
-    """
-    if not isinstance(query, str) or not query.strip():
-        raise ValueError("Invalid query: must be a non-empty string.")
-    return query.strip()
-
-
 def day(value: Any) -> str | None:
     """Return the day on which a memory expires.
 
@@ -323,10 +313,10 @@ def _part(key: str, value: Any) -> Filter:
             f"Cannot mix range operators with others for field '{key}'. Use AND to combine them as "
             "separate conditions."
         )
-    return {"and": [_operator(field, name, given) for name, given in value.items()]}
-
-
-def _operator(field: str, name: str, value: Any) -> Filter:
-    if name in _NEGATED:
-        return {field: {name: value, "exists": True}}
-    return {field: {"contains" if name == "icontains" else name: value}}
+    own = {"icontains": "contains"}
+    return {
+        "and": [
+            {field: {own.get(name, name): given} | ({"exists": True} if name in _NEGATED else {})}
+            for name, given in value.items()
+        ]
+    }

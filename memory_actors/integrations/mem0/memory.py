@@ -19,6 +19,8 @@ DIRECTORY: Final = "./memory"
 TYPES: Final = ["long_term"]
 MESSAGES: Final = ["short_term"]
 MESSAGES_MAX, BYTES_MAX = 20, 16_000  # as an extractor is asked: fewer than a session holds
+SPEAKER: Final = {"role": "role", "actor_id": "name"}
+"""Who said a message, in the payload and in the message."""
 TOP_K: Final = 20
 TOP_K_MAX: Final = 10_000
 _UNSET: Final = object()
@@ -105,7 +107,16 @@ class AsyncMemory:
             return {"results": await self._inferred(said, scope, kept)}
         owner = shapes.owner_of(scope)
         user = (await self._opened()).user(owner, agent_id=scope.get("agent_id"))
-        items = [_item(one, scope, kept, owner) for one in said]
+        items = [
+            Item(
+                content=one["content"],
+                role=one["role"],
+                session_id=scope.get("run_id"),
+                metadata=kept | {name: one[of] for name, of in SPEAKER.items() if one.get(of)},
+                memory_id=shapes.new_id(owner),
+            )
+            for one in said
+        ]
         if items:
             await user.add_many(items)
         results = [
@@ -236,7 +247,9 @@ class AsyncMemory:
         checks.platform_only(reference_date, "reference_date")
         checks.no_more(more, "search")
         least, limit = checks.check_threshold(threshold), checks.check_top_k(top_k)
-        asked = checks.check_query(query)
+        if not isinstance(query, str) or not query.strip():
+            raise ValueError("Invalid query: must be a non-empty string.")
+        asked = query.strip()
         scoped = checks.scoped_filters(filters)
         wanted = checks.wanted(scoped, show_expired=show_expired)
         found: list[dict[str, Any]] = []
@@ -365,21 +378,6 @@ async def _inferred(
         for fact in found.facts
         if fact.came in events
     ]
-
-
-def _item(
-    message: Mapping[str, Any], scope: Mapping[str, str], kept: Mapping[str, Any], owner: str
-) -> Item:
-    said_by = {"role": message["role"]}
-    if message.get("name"):
-        said_by["actor_id"] = message["name"]
-    return Item(
-        content=message["content"],
-        role=message["role"],
-        session_id=scope.get("run_id"),
-        metadata={**kept, **said_by},
-        memory_id=shapes.new_id(owner),
-    )
 
 
 async def _searched(
