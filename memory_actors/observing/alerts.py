@@ -167,22 +167,19 @@ class WebhookSink:
 
     async def _post(self, body: bytes) -> tuple[str | None, bool]:
         """Return the problem, or None, and whether another attempt may help."""
+        request = self._client.stream(
+            "POST", self._url, content=body, headers=self._headers, timeout=self._timeout_s
+        )
         try:
             with anyio.fail_after(self._timeout_s):  # httpx's own counts each read anew
-                status = await self._status(body)
+                async with request as response:  # the body is never read: it may have no end
+                    status = int(response.status_code)
         except TimeoutError:
             return f"no answer within {self._timeout_s:g} s", True
         except self._httpx.TransportError as error:
             return type(error).__name__, True
         failure = None if 200 <= status < 300 else f"HTTP {status}"
         return failure, status == 429 or status >= 500
-
-    async def _status(self, body: bytes) -> int:
-        request = self._client.stream(
-            "POST", self._url, content=body, headers=self._headers, timeout=self._timeout_s
-        )
-        async with request as response:  # the body is never read: it may have no end
-            return int(response.status_code)
 
 
 def _httpx() -> Any:

@@ -92,6 +92,14 @@ def create_app(
     """
     jobs, mcp = CompactionJobs(memory), _mcp(memory, keys, mcp_hosts)
     ending = asyncio.Event()
+    cors = CORSConfig(
+        allow_origins=list(cors_origins),
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_headers=[
+            "Authorization", "Content-Type", "Agent-Id", "Session-Id", "Last-Event-ID",
+        ],
+        expose_headers=["Location", "Retry-After"],
+    )  # fmt: skip
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
@@ -111,7 +119,7 @@ def create_app(
                 "replays": asyncio.Semaphore(dashboard.REPLAYS_MAX),
             }
         ),
-        cors_config=_cors(cors_origins) if cors_origins else None,
+        cors_config=cors if cors_origins else None,
         guards=[read_path, known_key],
         exception_handlers={HTTPException: respond, Exception: respond},
         request_class=StrictRequest,
@@ -124,17 +132,6 @@ def create_app(
     return Admission(
         routes, mcp, ending, in_flight_max=in_flight_max, body_deadline_s=body_deadline_s
     )
-
-
-def _cors(origins: Sequence[str]) -> CORSConfig:
-    return CORSConfig(
-        allow_origins=list(origins),
-        allow_methods=["GET", "POST", "PATCH", "DELETE"],
-        allow_headers=[
-            "Authorization", "Content-Type", "Agent-Id", "Session-Id", "Last-Event-ID",
-        ],
-        expose_headers=["Location", "Retry-After"],
-    )  # fmt: skip
 
 
 def _mcp(memory: MemorySystem, keys: KeyStore, hosts: Sequence[str]) -> "Mounted | NoMcp":

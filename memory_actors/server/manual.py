@@ -28,17 +28,11 @@ async def page(request: Request[Any, Any, Any]) -> Response[str]:
     """Return the page."""
     state = request.app.state
     if "manual" not in state:  # 40 ms, and whoever has no key may ask
-        state["manual"] = _page(request.app.openapi_schema.to_schema())
+        document = request.app.openapi_schema.to_schema()
+        about = {name: escape(document["info"][name]) for name in ("title", "version")}
+        operations = "\n".join(_operations(document))
+        state["manual"] = _PAGE.format(**about, style=_STYLE, operations=operations)
     return Response(state["manual"], media_type="text/html; charset=utf-8", headers=HEADERS)
-
-
-def _page(document: Mapping[str, Any]) -> str:
-    return _PAGE.format(
-        title=escape(document["info"]["title"]),
-        version=escape(document["info"]["version"]),
-        style=_STYLE,
-        operations="\n".join(_operations(document)),
-    )
 
 
 def _operations(document: Mapping[str, Any]) -> Iterator[str]:
