@@ -6,12 +6,11 @@ kept if the user, the model or one of its tools said it in words, also in speech
 system says, what is hidden, thoughts and calls of tools.
 """
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from memory_actors.interchange.sources.chats import UNSPOKEN, conversations, message, spoken
-from memory_actors.interchange.sources.found import SourceReading, SourceRecord
+from memory_actors.interchange.sources.found import Raw, Records, SourceReading
 
 SPEAKERS: Final = ("user", "assistant", "tool")
 SETTINGS: Final = ("user_editable_context", "model_editable_context")
@@ -19,7 +18,7 @@ SETTINGS: Final = ("user_editable_context", "model_editable_context")
 OTHER_BRANCHES: Final = "a message on a branch that was edited away was not taken over"
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the messages of each conversation, in the order they were said."""
     for place, _, conversation in conversations(path, reading):
         nodes = conversation.get("mapping")
@@ -53,9 +52,7 @@ def _last_leaf(nodes: dict[str, Any]) -> str | None:
     return next(leaves, None)
 
 
-def _message(
-    node: Mapping[str, Any], conversation: Mapping[str, Any], place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _message(node: Raw, conversation: Raw, place: str, reading: SourceReading) -> Records:
     said = node.get("message")
     if said is None:  # the root
         return

@@ -12,7 +12,13 @@ from typing import Any, Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.sources.archives import files_in
-from memory_actors.interchange.sources.found import SourceReading, SourceRecord, as_object, present
+from memory_actors.interchange.sources.found import (
+    Records,
+    SourceReading,
+    SourceRecord,
+    as_object,
+    present,
+)
 from memory_actors.interchange.sources.json_items import json_items
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
@@ -88,7 +94,7 @@ def spoken(part: Any, reading: SourceReading, depth: int = 0) -> Iterator[str]:
 def message(
     place: str, raw: dict[str, Any], *, role: str, text: str, conversation: Any, title: Any,
     own_id: Any, said_at: Any, program: str, part: Any = None, **metadata: Any,
-) -> Iterator[SourceRecord]:  # fmt: skip
+) -> Records:  # fmt: skip
     """Yield a message as a record; a long one as several.
 
     `part` tells one text of a message from another.

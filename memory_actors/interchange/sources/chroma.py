@@ -10,7 +10,7 @@ read: ours are made anew. A record without a document is left out, unless `--map
 field of its metadata is its text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from memory_actors.interchange.files import open_file
 from memory_actors.interchange.noting import is_time
 from memory_actors.interchange.sources.databases import Database, database, has_table, rows
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     is_ours,
@@ -41,7 +43,7 @@ FIELDS: Final = "SELECT key, string_value, int_value, float_value, bool_value FR
 FIELDS_MAX: Final = 10_000
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the records of all collections, each collection in the order it was filled."""
     path = path / FILE if path.is_dir() else path
     with open_file(path) as file:
@@ -56,7 +58,7 @@ def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
 # --- the directory
 
 
-def _read_database(path: Path) -> Iterator[SourceRecord]:
+def _read_database(path: Path) -> Records:
     tables = ("collections", "segments", "embeddings", "embedding_metadata")
     with database(path, *tables) as connection:
         has_lists = has_table(connection, "embedding_metadata_array")
@@ -94,7 +96,7 @@ def _value(text: Any, integer: Any, number: Any, flag: Any) -> Any:
 # --- JSON
 
 
-def _of_batch(batch: object, place: str, reading: SourceReading) -> Iterator[SourceRecord]:
+def _of_batch(batch: object, place: str, reading: SourceReading) -> Records:
     if not isinstance(batch, dict):
         raise InvalidInputError(f"{place} is no object with a list of 'ids'. Nothing was added")
     ids = batch.get("ids")
@@ -113,7 +115,7 @@ def _of_batch(batch: object, place: str, reading: SourceReading) -> Iterator[Sou
         yield _found({"id": own_id, "document": text, "metadata": metadata or {}}, one)
 
 
-def _found(record: Mapping[str, Any], place: str) -> SourceRecord:
+def _found(record: Raw, place: str) -> SourceRecord:
     metadata = dict(record["metadata"])
     times = (metadata[name] for name in TIMES if is_time(metadata.get(name)))
     own = {name: metadata.pop(name, None) for name in OURS}

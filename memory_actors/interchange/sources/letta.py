@@ -15,7 +15,7 @@ only agent there is, or of nobody.
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,8 @@ from memory_actors.base.surrogates import without_halves
 from memory_actors.interchange.sources.chats import message as chat_message
 from memory_actors.interchange.sources.chats import spoken
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     as_object,
@@ -50,7 +52,7 @@ OF_PASSAGES: Final = ("", "passages", "archival_memory")
 TOOL_THAT_SPEAKS: Final = "send_message"
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield what a file has, in its order."""
     agents = _agents(path)
     shelf = _Shelf(agents, together=reading.user_field != "agent")
@@ -108,7 +110,7 @@ def _agents(path: Path) -> _Agents:
     return _Agents(list(names) or ([] if own is None else [own]), of_blocks)
 
 
-def _name(agent: Mapping[str, Any], number: int, taken: Container[str]) -> str:
+def _name(agent: Raw, number: int, taken: Container[str]) -> str:
     name = str(agent.get("name") or agent.get("id") or "agent")
     if name not in taken:
         return name
@@ -126,7 +128,7 @@ class _Shelf:
         self._taken: set[tuple[str | None, str]] = set()
         self._repeats: Counter[tuple[str | None, str]] = Counter()
 
-    def owners(self, block: Mapping[str, Any]) -> list[str | None]:
+    def owners(self, block: Raw) -> list[str | None]:
         """Return the agents that have a block, or None for a block that nobody has."""
         return [*self._of_blocks.get(str(block.get("id")), [self._only])]
 
@@ -147,12 +149,12 @@ class _Shelf:
 
 def _of(
     member: str,
-    record: Mapping[str, Any],
+    record: Raw,
     agent: str | None,
     shelf: _Shelf,
     place: str,
     reading: SourceReading,
-) -> Iterator[SourceRecord]:
+) -> Records:
     if member == "agents":
         yield from _agent(record, str(agent), shelf, place, reading)
     elif member == "messages":
@@ -164,9 +166,7 @@ def _of(
         yield _passage(record, agent, place, reading)
 
 
-def _agent(
-    agent: Mapping[str, Any], name: str, shelf: _Shelf, place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _agent(agent: Raw, name: str, shelf: _Shelf, place: str, reading: SourceReading) -> Records:
     messages, blocks = agent.get("messages") or [], agent.get("memory_blocks") or []
     if not isinstance(messages, list) or not isinstance(blocks, list):
         reading.leave_out(place, "its messages or blocks are no list")
@@ -183,8 +183,8 @@ def _agent(
 
 
 def _block(
-    block: Mapping[str, Any], owner: str | None, shelf: _Shelf, place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+    block: Raw, owner: str | None, shelf: _Shelf, place: str, reading: SourceReading
+) -> Records:
     label, text = block.get("label"), block.get("value") or ""
     if not isinstance(label, str) or not isinstance(text, str):
         reading.leave_out(place, "a block must have a label, and a value that is a text")
@@ -200,9 +200,7 @@ def _block(
     )
 
 
-def _passage(
-    passage: Mapping[str, Any], agent: str | None, place: str, reading: SourceReading
-) -> SourceRecord:
+def _passage(passage: Raw, agent: str | None, place: str, reading: SourceReading) -> SourceRecord:
     own = passage.get("metadata") or passage.get("metadata_")
     own = own if isinstance(own, dict) else {}
     return SourceRecord(
@@ -219,9 +217,7 @@ def _passage(
     )
 
 
-def _message(
-    message: Mapping[str, Any], agent: str, place: str, reading: SourceReading
-) -> Iterator[SourceRecord]:
+def _message(message: Raw, agent: str, place: str, reading: SourceReading) -> Records:
     role = message.get("role")
     if role not in SPEAKERS:
         reading.note(f"a message of the role {role!r:.60} was not taken over")
@@ -239,7 +235,7 @@ def _message(
         yield msgspec.structs.replace(one, key=key)
 
 
-def _text(message: Mapping[str, Any], reading: SourceReading) -> str:
+def _text(message: Raw, reading: SourceReading) -> str:
     """Return the words of a message: of its parts, or of the tool that speaks to the user."""
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
@@ -250,7 +246,7 @@ def _text(message: Mapping[str, Any], reading: SourceReading) -> str:
     return "\n".join(_unwrapped(message, one, reading) for one in words)
 
 
-def _unwrapped(message: Mapping[str, Any], text: str, reading: SourceReading) -> str:
+def _unwrapped(message: Raw, text: str, reading: SourceReading) -> str:
     """Return the words in the JSON in which the server wraps what users and tools say."""
     said = _json(text)
     sort = said.get("type")

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from memory_actors.interchange.files import open_file
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     as_object,
@@ -33,7 +35,7 @@ MISSING: Final = "a relation names an entity that is not there: it was added wit
 MEMBERS: Final = {"entities": "entity", "relations": "relation"}
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the entities, then the relations: in the file they stand in any order."""
     keys: dict[str, list[Any]] = {}
     for place, record in _records(path, reading):
@@ -68,25 +70,25 @@ def _of_graph(path: Path) -> Iterator[tuple[str, Any]]:
         yield f"{path}, {member} {number}", named or value
 
 
-def _know(record: Mapping[str, Any], keys: dict[str, list[Any]]) -> None:
+def _know(record: Raw, keys: dict[str, list[Any]]) -> None:
     """Remember the key of an entity by its name: of several that share one, the first."""
     name = record.get("name")
     if isinstance(name, str):
         keys.setdefault(name_key(name), _key(record))
 
 
-def _key(record: Mapping[str, Any]) -> list[Any]:
+def _key(record: Raw) -> list[Any]:
     return entity_key("entity", record.get("name"), record.get("entityType"))
 
 
-def _entity(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
+def _entity(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
     name, kind = record.get("name"), record.get("entityType")
     data = entity(name, kind, _observations(record, reading))
     metadata = metadata_of(record, ENTITY, reading)
     return of_graph(place, record, _key(record), data, metadata=metadata)
 
 
-def _observations(record: Mapping[str, Any], reading: SourceReading) -> Any:
+def _observations(record: Raw, reading: SourceReading) -> Any:
     """Return the observations that are texts; one that is none costs the others nothing."""
     given = record.get("observations")
     if not isinstance(given, list):
@@ -98,8 +100,8 @@ def _observations(record: Mapping[str, Any], reading: SourceReading) -> Any:
 
 
 def _missing(
-    record: Mapping[str, Any], place: str, keys: dict[str, list[Any]], reading: SourceReading
-) -> Iterator[SourceRecord]:
+    record: Raw, place: str, keys: dict[str, list[Any]], reading: SourceReading
+) -> Records:
     for end in ("from", "to"):
         name = record.get(end)
         if isinstance(name, str) and name_key(name) not in keys:
@@ -111,7 +113,7 @@ def _missing(
 
 
 def _relation(
-    record: Mapping[str, Any], place: str, keys: Mapping[str, list[Any]], reading: SourceReading
+    record: Raw, place: str, keys: Mapping[str, list[Any]], reading: SourceReading
 ) -> SourceRecord:
     ends = [record.get("from"), record.get("to")]
     source, target = (keys.get(name_key(end)) if isinstance(end, str) else None for end in ends)

@@ -10,7 +10,6 @@ a run has is of a user `agent_id=…` or `run_id=…`. For a store, the reader r
 collection that has memories: see points.py.
 """
 
-from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,8 @@ from uuid import UUID
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.sources.databases import VALUE_BYTES_MAX, database, rows
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     as_object,
@@ -49,7 +50,7 @@ PARTS_MAX: Final = 200_000  # of one payload, its names among them
 DEPTH_MAX: Final = 100
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield the memories of a file or a store."""
     stores = [path] if path.name == STORAGE else _stores(path)
     if path.is_dir() and not stores:
@@ -76,7 +77,7 @@ def _stores(path: Path) -> list[Path]:
     return [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
 
 
-def _found(record: Mapping[str, Any], place: str, reading: SourceReading) -> Iterator[SourceRecord]:
+def _found(record: Raw, place: str, reading: SourceReading) -> Records:
     if _is_over(record.get("expiration_date")):
         reading.note("it has expired, so mem0 would not return it: it was not taken over")
         return
@@ -105,7 +106,7 @@ def _found(record: Mapping[str, Any], place: str, reading: SourceReading) -> Ite
     )
 
 
-def _owner(record: Mapping[str, Any]) -> Any:
+def _owner(record: Raw) -> Any:
     """Return the user who has a memory: its user, else its agent or run."""
     name = next((name for name in SCOPES if record.get(name)), None)
     value = record.get(name) if name else None
@@ -131,7 +132,7 @@ def _is_over(day: object) -> bool:
 # --- the store
 
 
-def _read_store(store: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def _read_store(store: Path, reading: SourceReading) -> Records:
     with database(store, "points") as connection:
         query = "SELECT id, point FROM points ORDER BY rowid"
         for number, (_, blob) in enumerate(rows(connection, query), start=1):

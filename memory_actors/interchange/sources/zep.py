@@ -12,7 +12,7 @@ relationship: it has the fact of the first edge, and those of the others become 
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -21,6 +21,8 @@ import msgspec
 
 from memory_actors.interchange.noting import is_time, micros_of
 from memory_actors.interchange.sources.found import (
+    Raw,
+    Records,
     SourceReading,
     SourceRecord,
     as_object,
@@ -72,7 +74,7 @@ Nodes: TypeAlias = dict[tuple[str, str], ZepNode]
 """Nodes by their uuids, and by their names: of several that share a name, the first."""
 
 
-def read(path: Path, reading: SourceReading) -> Iterator[SourceRecord]:
+def read(path: Path, reading: SourceReading) -> Records:
     """Yield nodes first, as edges name them, then all else in the order of the file."""
     nodes: Nodes = {}
     for place, _, record in _records(path, reading, ("nodes",)):
@@ -103,31 +105,29 @@ def _records(
                 yield place, member, record
 
 
-def _uuid(record: Mapping[str, Any]) -> str | None:
+def _uuid(record: Raw) -> str | None:
     uuid = record.get("uuid") or record.get("uuid_")
     return None if uuid is None else str(uuid)
 
 
-def _user(record: Mapping[str, Any]) -> Any:
+def _user(record: Raw) -> Any:
     return next((record[name] for name in USERS if record.get(name)), None)
 
 
-def _more(
-    record: Mapping[str, Any], reading: SourceReading, known: frozenset[str]
-) -> dict[str, Any]:
+def _more(record: Raw, reading: SourceReading, known: frozenset[str]) -> dict[str, Any]:
     """Return metadata: what is not known, its own attributes, and the id that Zep gave it."""
     own = record.get("attributes") or record.get("metadata")
     own = own if isinstance(own, dict) else {}
     return {**metadata_of(record, known, reading), **own, **present(zep_uuid=_uuid(record))}
 
 
-def _label(record: Mapping[str, Any]) -> Any:
+def _label(record: Raw) -> Any:
     labels = record.get("labels")
     others = (one for one in labels if one not in USUAL_LABELS) if isinstance(labels, list) else ()
     return next(iter(others), None)
 
 
-def _know(record: Mapping[str, Any], nodes: Nodes) -> None:
+def _know(record: Raw, nodes: Nodes) -> None:
     """Remember a node by its uuid and by its name."""
     uuid, name = _uuid(record), record.get("name")
     if not isinstance(name, str):
@@ -138,7 +138,7 @@ def _know(record: Mapping[str, Any], nodes: Nodes) -> None:
         nodes.setdefault(("uuid", uuid), node)
 
 
-def _end(record: Mapping[str, Any], end: str, nodes: Nodes) -> ZepNode | None:
+def _end(record: Raw, end: str, nodes: Nodes) -> ZepNode | None:
     """Return the node that an edge names as its source or target, by its uuid or else its name."""
     by_uuid = nodes.get(("uuid", str(record.get(f"{end}_node_uuid"))))
     name = record.get(f"{end}_node_name")
@@ -148,13 +148,13 @@ def _end(record: Mapping[str, Any], end: str, nodes: Nodes) -> ZepNode | None:
     return ZepNode(name, None) if by_name is None else by_name
 
 
-def _key_of_node(record: Mapping[str, Any]) -> list[Any]:
+def _key_of_node(record: Raw) -> list[Any]:
     uuid = _uuid(record)
     by_name = entity_key("node", record.get("name"), _label(record))
     return by_name if uuid is None else ["node", uuid]
 
 
-def _node(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
+def _node(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
     summary = record.get("summary")
     return of_graph(
         place,
@@ -167,9 +167,7 @@ def _node(record: Mapping[str, Any], place: str, reading: SourceReading) -> Sour
     )
 
 
-def _edge(
-    record: Mapping[str, Any], place: str, nodes: Nodes, reading: SourceReading
-) -> SourceRecord:
+def _edge(record: Raw, place: str, nodes: Nodes, reading: SourceReading) -> SourceRecord:
     source, target = (_end(record, end, nodes) for end in ("source", "target"))
     data = relationship(
         source and source.name,
@@ -242,7 +240,7 @@ def _fact_of(edge: SourceRecord, reading: SourceReading) -> SourceRecord:
     return msgspec.structs.replace(edge, ends=(None, None), replaces=False, fields=fields)
 
 
-def _said(record: Mapping[str, Any], place: str, reading: SourceReading) -> SourceRecord:
+def _said(record: Raw, place: str, reading: SourceReading) -> SourceRecord:
     when = (record.get(name) for name in ("reference_time", "valid_at", "created_at"))
     threads = (record.get(name) for name in ("thread_id", "session_id", "thread_uuid"))
     speaker = record.get("role_name") or record.get("name")
