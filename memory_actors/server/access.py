@@ -5,11 +5,11 @@ matched as it was sent, escapes and all (`admission`), and taken apart here, onc
 checked is the id that is used, whatever slashes, dots or odd letters are in it.
 """
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import anyio.to_thread
-from litestar.connection import ASGIConnection
+from litestar.connection import ASGIConnection, Request
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
@@ -21,6 +21,7 @@ from memory_actors.server.admission import take_place
 from memory_actors.sharing.system import MemorySystem
 
 Connection = ASGIConnection[Any, Any, Any, Any]
+AnyRequest: TypeAlias = Request[Any, Any, Any]
 
 CHALLENGE: Final = 'Bearer realm="memory-actors"'
 PUBLIC: Final = {"public": True}

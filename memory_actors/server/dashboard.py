@@ -17,7 +17,7 @@ from inspect import isasyncgen, isawaitable
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from litestar import Request, Response, Router, get, post
+from litestar import Response, Router, get, post
 from litestar.exceptions import ClientException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body
@@ -29,7 +29,13 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.validation import check_count
 from memory_actors.base.version import version
 from memory_actors.server import DASHBOARD
-from memory_actors.server.access import PUBLIC, check_may_reach, check_root, set_tier_once
+from memory_actors.server.access import (
+    PUBLIC,
+    AnyRequest,
+    check_may_reach,
+    check_root,
+    set_tier_once,
+)
 from memory_actors.server.admission import sent_path
 from memory_actors.server.bodies import IN_HTTP, PAGE_MAX, checked
 from memory_actors.sharing.system import MemorySystem
@@ -135,7 +141,7 @@ def _served(name: str) -> HTTPRouteHandler:
     path = "/" if name == "index.html" else f"/{name}"
 
     @get(path, opt=PUBLIC, include_in_schema=False)
-    async def serve(request: Request[Any, Any, Any]) -> Response[Any]:
+    async def serve(request: AnyRequest) -> Response[Any]:
         # After a slash, the page's relative links would not be found.
         if path == "/" and sent_path({**request.scope}).endswith("/"):
             return Redirect(f"..{DASHBOARD}")
@@ -152,14 +158,14 @@ def _served(name: str) -> HTTPRouteHandler:
 
 
 @get("/key", include_in_schema=False)
-async def own_key(request: Request[Any, Any, Any]) -> PageKey:
+async def own_key(request: AnyRequest) -> PageKey:
     """Return the rights of the key, so that the page offers only allowed actions."""
     key: ApiKey = request.auth
     return PageKey(scope=key.scope, user_id=key.user_id, version=version())
 
 
 @post("/call", status_code=200, include_in_schema=False)
-async def call(request: Request[Any, Any, Any], data: Annotated[PageCall, Body()]) -> PageAnswer:
+async def call(request: AnyRequest, data: Annotated[PageCall, Body()]) -> PageAnswer:
     """Carry out an operation."""
     state = request.app.state
     _check_reach(request.auth, data)

@@ -7,16 +7,17 @@ nothing: the id of an event is its position in the log.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
-from litestar import Request, get
+from litestar import get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import LogEntry
+from memory_actors.server.access import AnyRequest
 from memory_actors.server.bodies import UserId
 from memory_actors.server.examples import answers, example, example_of
 
@@ -47,7 +48,7 @@ ANSWERS: Final = {
 
 @get("/events", operation_id="user_events", summary="Events of a user", responses=ANSWERS)
 async def of_user(
-    request: Request[Any, Any, Any],
+    request: AnyRequest,
     user_id: UserId,
     after: After = 0,
     follow: Follow = True,
@@ -59,7 +60,7 @@ async def of_user(
 
 @get("/events", operation_id="all_events", summary="Events of all users", responses=ANSWERS)
 async def told(
-    request: Request[Any, Any, Any],
+    request: AnyRequest,
     after: After = 0,
     follow: Follow = True,
     last_event_id: LastEventId = None,
@@ -77,7 +78,7 @@ def _position(last_event_id: str | None, after: int) -> int:
 
 
 def _stream(
-    request: Request[Any, Any, Any], user_id: str | None, after: int, *, follow: bool
+    request: AnyRequest, user_id: str | None, after: int, *, follow: bool
 ) -> ServerSentEvent:
     state = request.app.state
     events = state.memory.events(user_id, after=after, follow=follow)

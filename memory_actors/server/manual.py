@@ -5,9 +5,9 @@ from html import escape
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, Response, get
+from litestar import Response, get
 
-from memory_actors.server.access import PUBLIC
+from memory_actors.server.access import PUBLIC, AnyRequest
 from memory_actors.server.dashboard import HEADERS
 
 _STYLE: Final = "ui/style.css"
@@ -24,7 +24,7 @@ The same for programs: <a href="schema">the OpenAPI document</a>.</p>
 
 
 @get("/docs", opt=PUBLIC, include_in_schema=False)
-async def page(request: Request[Any, Any, Any]) -> Response[str]:
+async def page(request: AnyRequest) -> Response[str]:
     """Return the page."""
     state = request.app.state
     if "manual" not in state:  # 40 ms, and whoever has no key may ask

@@ -13,14 +13,14 @@ from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
-from litestar import Request, Response, Router, delete, get, patch, post
+from litestar import Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency, Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Body, HeaderParameter, PathParameter, QueryParameter
 
 from memory_actors.api.operations import OPERATIONS, Operation, in_json
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.server.access import own_memory, set_tier_once, unescaped
+from memory_actors.server.access import AnyRequest, own_memory, set_tier_once, unescaped
 from memory_actors.server.bodies import (
     IN_HTTP,
     PAGE_MAX,
@@ -208,7 +208,7 @@ def handler(route: Route) -> HTTPRouteHandler:
     answered = _answered(route, operation)
 
     async def answer(
-        user: UserMemory, user_id: str, request: Request[Any, Any, Any], **given: Any
+        user: UserMemory, user_id: str, request: AnyRequest, **given: Any
     ) -> Response[Any]:
         _check_address(request, in_query)
         body = given.pop("data", None)
@@ -269,7 +269,7 @@ async def _called(operation: Operation, user: UserMemory, fields: dict[str, Any]
 def _signature(route: Route, operation: Operation) -> list[Taken]:
     """Return the parameters of a handler: Litestar reads and describes them."""
     taken: dict[str, Any] = {
-        "user": OfUser, "user_id": UserId, "request": Request[Any, Any, Any],
+        "user": OfUser, "user_id": UserId, "request": AnyRequest,
     }  # fmt: skip
     if "{memory_id" in route.at:
         taken["memory_id"] = MemoryId
@@ -286,7 +286,7 @@ def _signature(route: Route, operation: Operation) -> list[Taken]:
     return parameters
 
 
-def _check_address(request: Request[Any, Any, Any], in_query: Set[str] | None) -> None:
+def _check_address(request: AnyRequest, in_query: Set[str] | None) -> None:
     """Refuse a condition that would not be read: without it, what it spares would be deleted.
 
     `in_query` has the parameters that a query may have, None where they are in a body.
@@ -305,7 +305,7 @@ def _check_address(request: Request[Any, Any, Any], in_query: Set[str] | None) -
 
 
 async def user_memory(
-    request: Request[Any, Any, Any],
+    request: AnyRequest,
     user_id: UserId,
     agent_id: AgentId = None,
     session_id: SessionId = None,
