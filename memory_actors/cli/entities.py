@@ -1,6 +1,5 @@
 """entity add, relate, end, get, neighbours."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -75,17 +74,14 @@ async def _known(user: UserMemory, entity_ref: str, type: str | None) -> Known: 
 def get(known: Known) -> None:
     """Show the entity NAME (or with that id), and how it relates to others, past and present."""
     print_memory(known.memory)
-    if known.relationships:
-        _print_relationships(known.entity, known.relationships)
-
-
-def _print_relationships(start: Entity, related: Sequence[Relationship]) -> None:
+    if not known.relationships:
+        return
     say("")
     shown = table("relationships, newest first", "")
-    for it in related:
+    for it in known.relationships:
         style = "dim" if it.valid_to is not None else ""
-        what = text(_arrow(start.memory_id, it), style) + text(f"\n{short_id(it.memory_id)}", "dim")
-        shown.add_row(what, text(validity(it), style))
+        what = text(_arrow(known.entity.memory_id, it), style)
+        shown.add_row(what + text(f"\n{short_id(it.memory_id)}", "dim"), text(validity(it), style))
     print_table(shown)
 
 

@@ -7,7 +7,7 @@ import click
 
 from eventlog import OnDropped
 from memory_actors.base.records import Memory
-from memory_actors.base.reports import Change, Diff, Moment, Why
+from memory_actors.base.reports import Diff, Moment, Why
 from memory_actors.cli import options
 from memory_actors.cli.deriving import mirrors
 from memory_actors.cli.log import style_of
@@ -106,7 +106,13 @@ def diff(found: Diff) -> None:
         say(f"Tier: {found.tier_before or 'none set'} → {found.tier_after}", "yellow")
     changes = table("change", "type", "memory", "why", whole=("change", "type"))
     for change in found.changes:
-        said = text(_contents(change)) + text(f"\n{short_id(change.memory_id)}", "dim")
+        contents = [
+            shortened(memory.content, CONTENT_CHARACTERS_MAX)
+            for memory in (change.before, change.after)
+            if memory is not None
+        ]
+        said = text("\n→ ".join(dict.fromkeys(contents)))
+        said += text(f"\n{short_id(change.memory_id)}", "dim")
         why = "\n".join(f"{step.says} (#{step.position})" for step in change.steps)
         style = style_of(change.change)
         kind = text(change.memory_type)
@@ -115,16 +121,6 @@ def diff(found: Diff) -> None:
         print_table(changes)
     else:
         say("Nothing changed.")
-
-
-def _contents(change: Change) -> str:
-    """Return the texts of a memory before and after a change."""
-    said = [
-        shortened(memory.content, CONTENT_CHARACTERS_MAX)
-        for memory in (change.before, change.after)
-        if memory is not None
-    ]
-    return "\n→ ".join(dict.fromkeys(said))
 
 
 # --- why
