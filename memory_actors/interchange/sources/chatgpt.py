@@ -26,8 +26,14 @@ def read(path: Path, reading: SourceReading) -> Records:
             reading.leave_out(place, "a conversation must have a 'mapping' of its messages")
             continue
         # The branch from the root to the current node, which by default is the newest leaf.
-        current = conversation.get("current_node")
-        name = current if isinstance(current, str) and current in nodes else _last_leaf(nodes)
+        name = conversation.get("current_node")
+        if not isinstance(name, str) or name not in nodes:
+            leaves = (
+                one
+                for one in reversed(nodes)
+                if isinstance(nodes[one], dict) and not nodes[one].get("children")
+            )
+            name = next(leaves, None)
         branch: list[dict[str, Any]] = []
         seen: set[str] = set()
         while isinstance(name, str) and name not in seen and isinstance(nodes.get(name), dict):
@@ -41,15 +47,6 @@ def read(path: Path, reading: SourceReading) -> Records:
         for node in nodes.values():
             if id(node) not in on_branch and isinstance(node, dict) and node.get("message"):
                 reading.note(OTHER_BRANCHES)
-
-
-def _last_leaf(nodes: dict[str, Any]) -> str | None:
-    leaves = (
-        name
-        for name in reversed(nodes)
-        if isinstance(nodes[name], dict) and not nodes[name].get("children")
-    )
-    return next(leaves, None)
 
 
 def _message(node: Raw, conversation: Raw, place: str, reading: SourceReading) -> Records:

@@ -83,14 +83,10 @@ def _fields(connection: Database, table: str, number: int) -> Iterator[tuple[str
             raise InvalidInputError(
                 f"{connection.path}: a record has over {FIELDS_MAX:,} fields of metadata"
             )
+        *others, flag = values
         if key is not None:
-            yield str(key), _value(*values)
-
-
-def _value(text: Any, integer: Any, number: Any, flag: Any) -> Any:
-    if flag is not None:
-        return bool(flag)
-    return next((one for one in (text, integer, number) if one is not None), None)
+            known = (one for one in others if one is not None)
+            yield str(key), next(known, None) if flag is None else bool(flag)
 
 
 # --- JSON

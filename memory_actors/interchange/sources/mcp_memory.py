@@ -46,7 +46,13 @@ def read(path: Path, reading: SourceReading) -> Records:
     quiet = SourceReading()
     for place, record in _records(path, quiet):
         if record.get("type") == "relation":
-            yield from _missing(record, place, keys, reading)
+            for name in (record.get(end) for end in ("from", "to")):
+                if isinstance(name, str) and name_key(name) not in keys:
+                    missing = {"name": name}
+                    _know(missing, keys)
+                    check_names(keys, place)
+                    reading.note(MISSING)
+                    yield _entity(missing, place, reading)
             yield _relation(record, place, keys, reading)
 
 
@@ -97,19 +103,6 @@ def _observations(record: Raw, reading: SourceReading) -> Any:
     for _ in given[len(texts) :]:
         reading.note("an observation that is no text was not taken over")
     return texts
-
-
-def _missing(
-    record: Raw, place: str, keys: dict[str, list[Any]], reading: SourceReading
-) -> Records:
-    for end in ("from", "to"):
-        name = record.get(end)
-        if isinstance(name, str) and name_key(name) not in keys:
-            missing = {"name": name}
-            _know(missing, keys)
-            check_names(keys, place)
-            reading.note(MISSING)
-            yield _entity(missing, place, reading)
 
 
 def _relation(

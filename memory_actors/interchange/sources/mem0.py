@@ -52,7 +52,10 @@ DEPTH_MAX: Final = 100
 
 def read(path: Path, reading: SourceReading) -> Records:
     """Yield the memories of a file or a store."""
-    stores = [path] if path.name == STORAGE else _stores(path)
+    stores = [path] if path.name == STORAGE else []
+    if path.is_dir():
+        found = (one for one in sorted(path.rglob(STORAGE)) if one.is_file())
+        stores = [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
     if path.is_dir() and not stores:
         raise InvalidInputError(
             f"the directory {path} has no {STORAGE}: name the `path` of the vector store, or a "
@@ -68,13 +71,6 @@ def read(path: Path, reading: SourceReading) -> Records:
         record = as_object(value, place, reading)
         if record is not None:
             yield from _found(record, place, reading)
-
-
-def _stores(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return []
-    found = (one for one in sorted(path.rglob(STORAGE)) if one.is_file())
-    return [one for one in found if not one.parent.name.endswith(OTHER_COLLECTIONS)]
 
 
 def _found(record: Raw, place: str, reading: SourceReading) -> Records:
