@@ -137,10 +137,10 @@ class Watch:
         self._peak_bytes = max(self._peak_bytes, now.current_bytes)
         self._monitor.admit()
         soft = now.soft_limit_bytes
-        if soft is None or self._warned:
-            self._warned = (
-                self._warned and soft is not None and now.current_bytes > SOFT_AGAIN * soft
-            )
+        if soft is None:
+            return None
+        if self._warned:
+            self._warned = now.current_bytes > SOFT_AGAIN * soft
             return None
         self._warned = now.current_bytes >= soft
         if not self._warned:

@@ -224,14 +224,10 @@ class AlertDispatcher:
 
     def statistics(self) -> AlertStatistics:
         """Return the counts of alerts so far."""
-        lanes = self._lanes
-        return AlertStatistics(
-            posted=self._posted,
-            waiting=sum(len(lane.waiting) for lane in lanes),
-            delivered=sum(lane.delivered for lane in lanes),
-            failed=sum(lane.failed for lane in lanes),
-            dropped=sum(lane.dropped for lane in lanes),
-        )
+        waiting = sum(len(lane.waiting) for lane in self._lanes)
+        names = ("delivered", "failed", "dropped")
+        counts = {name: sum(getattr(lane, name) for lane in self._lanes) for name in names}
+        return AlertStatistics(posted=self._posted, waiting=waiting, **counts)
 
 
 class _Delivery:

@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -138,21 +139,18 @@ class ConfigurationChange(NamedTuple):
         """
         if _read(self.path) != self.before:
             raise InvalidInputError(f"{self.path} was changed meanwhile: try again")
+        path = self.path.resolve()
         try:
-            _write(self.path.resolve(), self.after)
+            if self.after is None:
+                path.unlink()
+                return
+            make_directory(path.parent)
+            with written_whole(path, contested=True) as file:
+                if path.exists():
+                    os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+                file.write(self.after)
         except OSError as error:
             raise InvalidInputError(f"{self.path} cannot be written: {error.strerror}") from error
-
-
-def _write(path: Path, data: bytes | None) -> None:
-    if data is None:
-        path.unlink()
-        return
-    make_directory(path.parent)
-    with written_whole(path, contested=True) as file:
-        if path.exists():
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
-        file.write(data)
 
 
 def config_path(client: str, project: Path | None = None) -> Path:
@@ -185,8 +183,13 @@ def installing(
     """
     it, before = CLIENTS[client], _read(path)
     text, where, data = _text(path, before or b""), (it.key, NAME), it.entry(command)
+    is_toml, known = path.suffix == ".toml", None
     with _telling(path):
-        known = _known(path, text, it)
+        if text.strip():
+            parsed = toml_table.parsed if is_toml else partial(jsonc.parsed, comments=it.comments)
+            whole = parsed(text)
+            servers = whole.get(it.key) if isinstance(whole, dict) else None
+            known = servers.get(NAME) if isinstance(servers, dict) else None
     if known == data:
         return ConfigurationChange(path, before, before)
     if known is not None and not replace:
@@ -194,7 +197,7 @@ def installing(
             f"{path} has a server {NAME!r} already, started otherwise: say --replace to change it"
         )
     with _telling(path):
-        if _is_toml(path):
+        if is_toml:
             after = toml_table.with_table(None if before is None else text, where, data)
         else:
             after = jsonc.with_member(text, where, data, comments=it.comments)
@@ -210,30 +213,16 @@ def removing(client: str, path: Path) -> ConfigurationChange:
     it, before = CLIENTS[client], _read(path)
     if before is None:
         return ConfigurationChange(path, None, None)
-    had = _text(path, before)
+    had, is_toml = _text(path, before), path.suffix == ".toml"
     with _telling(path):
-        if _is_toml(path):
+        if is_toml:
             left = toml_table.without_table(had, (it.key, NAME))
         else:
             left = jsonc.without_member(had, (it.key, NAME), comments=it.comments)
-    alone = "" if _is_toml(path) else "\n"
+    alone = "" if is_toml else "\n"
     if had.startswith(("{", "[")) and left == alone:  # `installing` made the file for our server
         return ConfigurationChange(path, before, None)
     return ConfigurationChange(path, before, _as(left, before))
-
-
-def _is_toml(path: Path) -> bool:
-    return path.suffix == ".toml"
-
-
-def _known(path: Path, text: str, it: McpClient) -> Any:
-    """Return the server of our name that is there, or None."""
-    if not text.strip():
-        return None
-    is_toml = _is_toml(path)
-    whole = toml_table.parsed(text) if is_toml else jsonc.parsed(text, comments=it.comments)
-    servers = whole.get(it.key) if isinstance(whole, dict) else None
-    return servers.get(NAME) if isinstance(servers, dict) else None
 
 
 @contextmanager

@@ -62,36 +62,27 @@ def configured(config: Mapping[str, Any]) -> dict[str, Any]:
     return parts
 
 
-def scope_id(value: Any, name: str) -> str | None:
+def scope_id(value: Any, name: str, *, wild: bool = False) -> str | None:
     """Return the id of a user, an agent or a run, without space around it.
 
-    :raises ValueError: it is empty, or has space in it.
+    :raises ValueError: it is empty, has space in it, or is a wildcard where one is meant.
     """
     if value is None:
         return None
     trimmed = str(value).strip()
     if not trimmed or any(character.isspace() for character in trimmed):
         raise ValueError(f"Invalid {name}: give an identifier that is not empty and has no space.")
-    return trimmed
-
-
-def _check_one(value: str | None, name: str) -> None:
-    """Refuse a wildcard where one user, agent or run is meant.
-
-    :raises ValueError: it is one.
-    """
-    if value == WILDCARD:
+    if trimmed == WILDCARD and not wild:
         raise ValueError(
             f"Invalid {name}: {WILDCARD!r} is nobody's name. Filters may have it as agent_id or "
             "run_id beside a user_id: any agent or run of that user."
         )
+    return trimmed
 
 
 def scopes(**given: Any) -> dict[str, str]:
     """Return the scopes that are given, by name."""
     found = {name: scope_id(value, name) for name, value in given.items()}
-    for name, value in found.items():
-        _check_one(value, name)
     return {name: value for name, value in found.items() if value}
 
 
@@ -123,11 +114,10 @@ def scoped_filters(filters: Mapping[str, Any] | None) -> dict[str, Any]:
             "Example: filters={'user_id': 'u1'}"
         )
     for name in named:
-        given[name] = scope_id(given[name], name)
+        wild = name != "user_id" and "user_id" in named
+        given[name] = scope_id(given[name], name, wild=wild)
         if given[name] is None:
             raise ValueError(f"filters: {name} is None: leave it out, or name one")
-        if name == "user_id" or "user_id" not in named:
-            _check_one(given[name], name)
     return given
 
 
