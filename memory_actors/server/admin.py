@@ -159,19 +159,16 @@ class CompactionJobs:
                 progress=lambda at: self._set(job_id, progress=as_told(at)),
             )
         except Exception as error:
-            self._failed(job_id, error)
+            problem = problem_of(error)
+            _logger.warning(
+                "compaction failed", job=job_id, instance=problem.instance, error=reason(error)
+            )
+            told = {name: getattr(problem, name) for name in JobError.__struct_fields__}
+            self._end(job_id, "failed", error=JobError(**told))
         else:
             cancelled = getattr(report, "cancelled", False)
             told = as_told(report, "bytes_saved", "compression_ratio")
             self._end(job_id, "cancelled" if cancelled else "done", report=told)
-
-    def _failed(self, job_id: str, error: Exception) -> None:
-        problem = problem_of(error)
-        _logger.warning(
-            "compaction failed", job=job_id, instance=problem.instance, error=reason(error)
-        )
-        told = {name: getattr(problem, name) for name in JobError.__struct_fields__}
-        self._end(job_id, "failed", error=JobError(**told))
 
     def _end(self, job_id: str, state: State, **more: Any) -> None:
         self._set(job_id, state=state, finished_at=_now(), **more)
