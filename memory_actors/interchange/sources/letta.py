@@ -15,10 +15,9 @@ only agent there is, or of nobody.
 
 import json
 from collections import Counter
-from collections.abc import Container
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -54,8 +53,7 @@ TOOL_THAT_SPEAKS: Final = "send_message"
 
 def read(path: Path, reading: SourceReading) -> Records:
     """Yield what a file has, in its order."""
-    agents = _agents(path)
-    shelf = _Shelf(agents, together=reading.user_field != "agent")
+    agents = _Agents(path, reading)
     names = iter(agents.names)
     known = (*OF_BLOCKS, *OF_PASSAGES, "agents", "messages")
     is_known = False
@@ -66,7 +64,7 @@ def read(path: Path, reading: SourceReading) -> Records:
             agent = next(names) if member == "agents" else agents.only
             record = as_object(value, place, reading)
             if record is not None:
-                yield from _of(member, record, agent, shelf, place, reading)
+                yield from _of(member, record, agent, agents, place)
         elif isinstance(value, dict | list) and value and member != "metadata":
             reading.note(f"{member[:60]!r} is not memory: it was not taken over")
     if not is_known:
@@ -76,61 +74,42 @@ def read(path: Path, reading: SourceReading) -> Records:
 # --- whose
 
 
-class _Agents(NamedTuple):
-    """The agents of a file."""
+class _Agents:
+    """The agents of a file, and the places of their blocks, each its own."""
 
-    names: list[str]
-    """The name of each agent, in order; agents of one name are told apart by their ids."""
-    of_blocks: dict[str, list[str]]
-    """The agents that have a block, by its id: several may share one."""
-
-    @property
-    def only(self) -> str | None:
+    def __init__(self, path: Path, reading: SourceReading):
+        self.reading = reading
+        named: dict[str, None] = {}
+        self._of_blocks: dict[str, list[str | None]] = {}
+        """The agents that have a block, by its id: several may share one."""
+        own: list[str] = []  # a file that is an agent itself has its name at the top
+        for _, member, value in json_values(path):
+            if member == "name" and isinstance(value, str):
+                own = [value]
+            if member != "agents":
+                continue
+            agent = value if isinstance(value, dict) else {}
+            name = str(agent.get("name") or agent.get("id") or "agent")
+            if name in named:
+                told_apart = f"{name} ({agent.get('id')})"
+                name = f"{name} ({len(named) + 1})" if told_apart in named else told_apart
+            named[name] = None
+            blocks = agent.get("block_ids")
+            for block_id in blocks if isinstance(blocks, list) else []:
+                self._of_blocks.setdefault(str(block_id), []).append(name)
+            check_names(named, str(path))
+        self.names = list(named) or own
+        """The name of each agent, in order; agents of one name are told apart by their ids."""
+        self.only = self.names[0] if len(self.names) == 1 else None
         """The agent, if it is the only one: of what the file has beside it."""
-        return self.names[0] if len(self.names) == 1 else None
-
-
-def _agents(path: Path) -> _Agents:
-    """Return the agents that a file has; one that is an agent itself has its name at the top."""
-    names: dict[str, None] = {}
-    of_blocks: dict[str, list[str]] = {}
-    own: str | None = None
-    for _, member, value in json_values(path):
-        if member == "name" and isinstance(value, str):
-            own = value
-        if member != "agents":
-            continue
-        agent = value if isinstance(value, dict) else {}
-        name = _name(agent, len(names) + 1, names)
-        names[name] = None
-        blocks = agent.get("block_ids")
-        for block_id in blocks if isinstance(blocks, list) else []:
-            of_blocks.setdefault(str(block_id), []).append(name)
-        check_names(names, str(path))
-    return _Agents(list(names) or ([] if own is None else [own]), of_blocks)
-
-
-def _name(agent: Raw, number: int, taken: Container[str]) -> str:
-    name = str(agent.get("name") or agent.get("id") or "agent")
-    if name not in taken:
-        return name
-    told_apart = f"{name} ({agent.get('id')})"
-    return told_apart if told_apart not in taken else f"{name} ({number})"
-
-
-class _Shelf:
-    """The places of the blocks of a file, each its own."""
-
-    def __init__(self, agents: _Agents, *, together: bool):
-        self._of_blocks, self._only = agents.of_blocks, agents.only
-        self._together = together and self._only is None
+        self._together = reading.user_field != "agent" and self.only is None
         """True if several agents share one user: each then has a collection of its own."""
         self._taken: set[tuple[str | None, str]] = set()
         self._repeats: Counter[tuple[str | None, str]] = Counter()
 
     def owners(self, block: Raw) -> list[str | None]:
         """Return the agents that have a block, or None for a block that nobody has."""
-        return [*self._of_blocks.get(str(block.get("id")), [self._only])]
+        return self._of_blocks.get(str(block.get("id")), [self.only])
 
     def place(self, label: str, owner: str | None) -> tuple[str, str]:
         """Return a collection and a key for a block, which no other block of the file has."""
@@ -147,49 +126,40 @@ class _Shelf:
 # --- its parts
 
 
-def _of(
-    member: str,
-    record: Raw,
-    agent: str | None,
-    shelf: _Shelf,
-    place: str,
-    reading: SourceReading,
-) -> Records:
+def _of(member: str, record: Raw, agent: str | None, agents: _Agents, place: str) -> Records:
     if member == "agents":
-        yield from _agent(record, str(agent), shelf, place, reading)
+        yield from _agent(record, str(agent), agents, place)
     elif member == "messages":
-        yield from _message(record, agent or COLLECTION, place, reading)
+        yield from _message(record, agent or COLLECTION, place, agents.reading)
     elif member in OF_BLOCKS:
-        for owner in shelf.owners(record):
-            yield from _block(record, owner, shelf, place, reading)
+        for owner in agents.owners(record):
+            yield from _block(record, owner, agents, place)
     else:
-        yield _passage(record, agent, place, reading)
+        yield _passage(record, agent, place, agents.reading)
 
 
-def _agent(agent: Raw, name: str, shelf: _Shelf, place: str, reading: SourceReading) -> Records:
+def _agent(agent: Raw, name: str, agents: _Agents, place: str) -> Records:
     messages, blocks = agent.get("messages") or [], agent.get("memory_blocks") or []
     if not isinstance(messages, list) or not isinstance(blocks, list):
-        reading.leave_out(place, "its messages or blocks are no list")
+        agents.reading.leave_out(place, "its messages or blocks are no list")
         return
     for number, one in enumerate(chain(blocks, messages), start=1):
         inner = f"{place}, {name!r:.60}, {number}"
-        record = as_object(one, inner, reading)
+        record = as_object(one, inner, agents.reading)
         if record is None:
             continue
         if number <= len(blocks):
-            yield from _block(record, name, shelf, inner, reading)
+            yield from _block(record, name, agents, inner)
         else:
-            yield from _message(record, name, inner, reading)
+            yield from _message(record, name, inner, agents.reading)
 
 
-def _block(
-    block: Raw, owner: str | None, shelf: _Shelf, place: str, reading: SourceReading
-) -> Records:
+def _block(block: Raw, owner: str | None, agents: _Agents, place: str) -> Records:
     label, text = block.get("label"), block.get("value") or ""
     if not isinstance(label, str) or not isinstance(text, str):
-        reading.leave_out(place, "a block must have a label, and a value that is a text")
+        agents.reading.leave_out(place, "a block must have a label, and a value that is a text")
         return
-    collection, key = shelf.place(label, owner)
+    collection, key = agents.place(label, owner)
     value = present(label=label, description=block.get("description"), text=text.strip())
     yield SourceRecord(
         place=place,
