@@ -16,7 +16,7 @@ names may change.
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from inspect import signature
 from time import perf_counter
@@ -168,7 +168,9 @@ class _Tracing:
         convention = CONVENTION[operation.name]
         always = {"gen_ai.operation.name": convention, "gen_ai.provider.name": PROVIDER}
         about = {"memory_actors.operation": operation.name, **_of_handle(handle)}
-        given = _given(operation, args, kwargs)
+        given: Mapping[str, Any] = {}
+        with suppress(TypeError):  # a call that is wrong has none
+            given = signature(operation.method).bind(None, *args, **kwargs).arguments
         failed: dict[str, str] = {}
         started_s, token = perf_counter(), _inside.set(True)
         try:
@@ -233,16 +235,6 @@ def _of_handle(handle: Any) -> dict[str, str]:
         "gen_ai.conversation.id": about.session_id,
     }
     return {name: value for name, value in told.items() if value is not None}
-
-
-def _given(
-    operation: Operation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return the arguments of a call by name; none of a call that is wrong."""
-    try:
-        return signature(operation.method).bind(None, *args, **kwargs).arguments
-    except TypeError:
-        return {}
 
 
 def _id_of(one: Any) -> str | None:

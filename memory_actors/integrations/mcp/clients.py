@@ -23,20 +23,8 @@ NAME: Final = "memory-actors"
 BYTES_MAX: Final = 64 << 20  # one of them also keeps the history of its projects
 
 
-def _stdio(command: Sequence[str]) -> dict[str, Any]:
-    return {"type": "stdio", **_plain(command)}
-
-
 def _plain(command: Sequence[str]) -> dict[str, Any]:
     return {"command": command[0], "args": list(command[1:])}
-
-
-def _of_opencode(command: Sequence[str]) -> dict[str, Any]:
-    return {"type": "local", "command": list(command), "enabled": True}
-
-
-def _of_zed(command: Sequence[str]) -> dict[str, Any]:
-    return {"source": "custom", **_plain(command), "env": {}}
 
 
 class McpClient(NamedTuple):
@@ -51,7 +39,10 @@ class McpClient(NamedTuple):
     of_project: str | None
     """The file of a project's configuration, relative to its directory."""
     next_step: str
-    entry: Callable[[Sequence[str]], dict[str, Any]] = _stdio
+    entry: Callable[[Sequence[str]], dict[str, Any]] = lambda command: {
+        "type": "stdio",
+        **_plain(command),
+    }
     """From the command line of our server to what the client is told."""
     comments: bool = True
     """True if its configuration may have comments, where it is JSON."""
@@ -89,7 +80,8 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
         ),
         "opencode": McpClient(
             "opencode", "mcp", ".config/opencode/opencode.json", "opencode.json",
-            "Start opencode again", _of_opencode,
+            "Start opencode again",
+            lambda command: {"type": "local", "command": list(command), "enabled": True},
         ),
         "vscode": McpClient(
             "VS Code", "servers", _application("Code/User", "mcp.json"), ".vscode/mcp.json",
@@ -106,7 +98,8 @@ CLIENTS: Final[Mapping[str, McpClient]] = {
                 "darwin": ".config/zed/settings.json",
                 "win32": "AppData/Roaming/Zed/settings.json",
             },
-            ".zed/settings.json", "Zed sees it by itself", _of_zed,
+            ".zed/settings.json", "Zed sees it by itself",
+            lambda command: {"source": "custom", **_plain(command), "env": {}},
         ),
     }  # fmt: skip
 

@@ -10,6 +10,7 @@ a run has is of a user `agent_id=…` or `run_id=…`. For a store, the reader r
 collection that has memories: see points.py.
 """
 
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -74,9 +75,11 @@ def read(path: Path, reading: SourceReading) -> Records:
 
 
 def _found(record: Raw, place: str, reading: SourceReading) -> Records:
-    if _is_over(record.get("expiration_date")):
-        reading.note("it has expired, so mem0 would not return it: it was not taken over")
-        return
+    with suppress(ValueError):
+        day = date.fromisoformat(str(record.get("expiration_date"))[:10])
+        if day < datetime.now(UTC).date():
+            reading.note("it has expired, so mem0 would not return it: it was not taken over")
+            return
     given = record.get("metadata")
     if given is not None and not isinstance(given, dict):
         reading.leave_out(place, "its metadata is no JSON object")
@@ -114,13 +117,6 @@ def _owner(record: Raw) -> Any:
 def _is_uuid(own_id: object) -> bool:
     try:
         return isinstance(own_id, str) and str(UUID(own_id)) == own_id
-    except ValueError:
-        return False
-
-
-def _is_over(day: object) -> bool:
-    try:
-        return date.fromisoformat(str(day)[:10]) < datetime.now(UTC).date()
     except ValueError:
         return False
 
