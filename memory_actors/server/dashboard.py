@@ -12,8 +12,8 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from functools import cache
-from importlib.resources import files
 from inspect import isasyncgen, isawaitable
+from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -40,7 +40,7 @@ from memory_actors.server.admission import sent_path
 from memory_actors.server.bodies import IN_HTTP, PAGE_MAX, checked
 from memory_actors.sharing.system import MemorySystem
 
-_UI: Final = files("memory_actors.server") / "ui"
+_UI: Final = Path(__file__).with_name("ui")
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -48,15 +48,7 @@ _TYPES: Final = {
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
 }
-_VIEWS: Final = (
-    "users", "memories", "search", "timeline", "travel", "graph", "context", "compaction", "health",
-)  # fmt: skip
-FILES: Final = (
-    "index.html", "style.css", "icon.svg", "app.js", "api.js", "parts.js", "details.js", "texts.js",
-    *(f"views/{name}.js" for name in _VIEWS),
-    "vendor/cytoscape.js", "vendor/htm-preact.js", "vendor/uplot.js", "vendor/uplot.css",
-    "vendor/graph.css", "vendor/LICENCES.txt",
-)  # fmt: skip
+FILES: Final = sorted(one.relative_to(_UI).as_posix() for one in _UI.rglob("*.*"))
 """The files of the page; nothing else can be fetched."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -127,7 +119,7 @@ class _PageFile(NamedTuple):
 @cache
 def _file(name: str) -> _PageFile:
     """Return a file of the page."""
-    content = _UI.joinpath(*name.split("/")).read_bytes()
+    content = (_UI / name).read_bytes()
     return _PageFile(
         content=content,
         compressed=gzip.compress(content, mtime=0),

@@ -55,7 +55,7 @@ async def of_user(
     last_event_id: LastEventId = None,
 ) -> ServerSentEvent:
     """Stream what has happened to a user's memory, and what happens."""
-    return _stream(request, user_id, _position(last_event_id, after), follow=follow)
+    return _stream(request, user_id, after, last_event_id, follow=follow)
 
 
 @get("/events", operation_id="all_events", summary="Events of all users", responses=ANSWERS)
@@ -66,20 +66,16 @@ async def told(
     last_event_id: LastEventId = None,
 ) -> ServerSentEvent:
     """Stream what has happened to all memories, and what happens."""
-    return _stream(request, None, _position(last_event_id, after), follow=follow)
-
-
-def _position(last_event_id: str | None, after: int) -> int:
-    if last_event_id is None:
-        return after
-    if not (last_event_id.isascii() and last_event_id.isdigit()):
-        raise InvalidInputError("Last-Event-ID must be the id of an event: its position")
-    return int(last_event_id)
+    return _stream(request, None, after, last_event_id, follow=follow)
 
 
 def _stream(
-    request: AnyRequest, user_id: str | None, after: int, *, follow: bool
+    request: AnyRequest, user_id: str | None, after: int, last_id: str | None, *, follow: bool
 ) -> ServerSentEvent:
+    if last_id is not None:
+        if not (last_id.isascii() and last_id.isdigit()):
+            raise InvalidInputError("Last-Event-ID must be the id of an event: its position")
+        after = int(last_id)
     state = request.app.state
     events = state.memory.events(user_id, after=after, follow=follow)
     return ServerSentEvent(_messages(events, state.ending))
