@@ -8,11 +8,11 @@ relationship that is there, unless the file has this very one with its end: the 
 is added beside it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,6 +44,8 @@ from memory_actors.users.handles.summaries import SummaryData
 
 OTHER_METADATA = "the metadata was not taken over: the memory of that id is there with other"
 OTHER_NAME = "a new name or type was not taken over: the entity of that id keeps its own"
+T = TypeVar("T")
+
 _REFUSALS = (InvalidInputError, NotFoundError, QuotaExceededError)
 LeaveOut: TypeAlias = Callable[[ReadLine, Exception], None]
 
@@ -59,15 +61,16 @@ class Entries:
         self._added += is_new
         self._unchanged += not is_new
 
-    async def _living(self, memory_id: str) -> Memory | None:
+    async def _found(self, asked: Awaitable[T]) -> T | None:
         with suppress(NotFoundError):
-            return await self._user.get(memory_id)
+            return await asked
         return None
 
+    async def _living(self, memory_id: str) -> Memory | None:
+        return await self._found(self._user.get(memory_id))
+
     async def _was_used(self, memory_id: str) -> bool:
-        with suppress(NotFoundError):
-            return bool(await self._user.history(memory_id))
-        return False
+        return bool(await self._found(self._user.history(memory_id)))
 
     async def _has_gone(self, memory_id: str) -> bool:
         """Say whether an id was used, and its memory lives no more."""
