@@ -170,16 +170,13 @@ def search(found: Sequence[Any], app: App, document: str) -> None:
 
 
 def _print_entries(found: Sequence[Any], nothing: str) -> None:
-    if not found:
-        say(nothing)
-        return
     shown = table("id", "section", "pinned", "used", "entry", whole=("id",))
     for one in found:
         shown.add_row(
             text(short_id(one.entry_id)), text(one.section), text("pinned" if one.pinned else ""),
             text(local(one.touched_at)), text(shortened(one.text, TEXT_CHARACTERS_MAX)),
         )  # fmt: skip
-    print_table(shown)
+    print_table(shown, nothing)
 
 
 @mirrors("context.documents", context)

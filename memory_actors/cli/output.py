@@ -117,9 +117,12 @@ def text(value: object, style: str = "") -> Text:
     return Text(printable("" if value is None else str(value)), style=style)
 
 
-def print_table(made: Table | Tree) -> None:
-    """Print a table, or a tree."""
-    stdout().print(made)
+def print_table(made: Table | Tree, nothing: str | None = None) -> None:
+    """Print a table, or a tree; of a table without rows, say that there is `nothing`."""
+    if nothing is not None and isinstance(made, Table) and not made.row_count:
+        say(nothing)
+    else:
+        stdout().print(made)
 
 
 def printable(value: str) -> str:

@@ -73,11 +73,9 @@ def replay(
         return
     say(f"As of {local(moment.at)}, position {moment.position:,}:", "bold")
     _say_lost(lost)
-    if memories:
-        print_table(memory_table(memories))
-    else:
-        where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
-        say(f"Nothing {'there' if query is None else 'found'} {where}.")
+    where = f"for user {app.user_id} in {', '.join(memory_types) or 'any type of memory'}"
+    nothing = f"Nothing {'there' if query is None else 'found'} {where}."
+    print_table(memory_table(memories), nothing)
 
 
 def _say_lost(lost: int) -> None:
@@ -117,10 +115,7 @@ def diff(found: Diff) -> None:
         style = style_of(change.change)
         kind = text(change.memory_type)
         changes.add_row(text(change.change, style), kind, said, text(why or "Its time was up."))
-    if found.changes:
-        print_table(changes)
-    else:
-        say("Nothing changed.")
+    print_table(changes, "Nothing changed.")
 
 
 # --- why
