@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import cache
 from inspect import isasyncgen, isawaitable
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Response, Router, get, post
@@ -109,42 +109,31 @@ class PageKey(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-class _PageFile(NamedTuple):
-    content: bytes
-    compressed: bytes
-    media_type: str
-    tag: str
-
-
 @cache
-def _file(name: str) -> _PageFile:
-    """Return a file of the page."""
+def _file(name: str) -> tuple[bytes, bytes, str]:
+    """Return a file of the page: its content, the same compressed, and its tag."""
     content = (_UI / name).read_bytes()
-    return _PageFile(
-        content=content,
-        compressed=gzip.compress(content, mtime=0),
-        media_type=_TYPES[name.rpartition(".")[2]],
-        tag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
-    )
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return content, gzip.compress(content, mtime=0), tag
 
 
 def _served(name: str) -> HTTPRouteHandler:
     """Return the route of a file."""
     path = "/" if name == "index.html" else f"/{name}"
+    media_type = _TYPES[name.rpartition(".")[2]]
 
     @get(path, opt=PUBLIC, include_in_schema=False)
     async def serve(request: AnyRequest) -> Response[Any]:
         # After a slash, the page's relative links would not be found.
         if path == "/" and sent_path({**request.scope}).endswith("/"):
             return Redirect(f"..{DASHBOARD}")
-        file = _file(name)
-        headers = {**HEADERS, "ETag": file.tag, "Vary": "Accept-Encoding"}
-        if request.headers.get("if-none-match") == file.tag:
+        content, compressed, tag = _file(name)
+        headers = {**HEADERS, "ETag": tag, "Vary": "Accept-Encoding"}
+        if request.headers.get("if-none-match") == tag:
             return Response(None, status_code=304, headers=headers)
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(file.content, media_type=file.media_type, headers=headers)
-        headers["Content-Encoding"] = "gzip"
-        return Response(file.compressed, media_type=file.media_type, headers=headers)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            content, headers["Content-Encoding"] = compressed, "gzip"
+        return Response(content, media_type=media_type, headers=headers)
 
     return serve
 
