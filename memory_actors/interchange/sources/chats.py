@@ -12,13 +12,7 @@ from typing import Any, Final
 
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.interchange.sources.archives import files_in
-from memory_actors.interchange.sources.found import (
-    Records,
-    SourceReading,
-    SourceRecord,
-    as_object,
-    present,
-)
+from memory_actors.interchange.sources.found import SourceReading, SourceRecord, as_object, present
 from memory_actors.interchange.sources.json_items import json_items
 
 FILES: Final = re.compile(r"conversations(?:[-_]\d+)?\.json")
@@ -27,10 +21,10 @@ CONVERSATIONS: Final = ("", "conversations")
 MESSAGES: Final = "chat_messages"
 MESSAGES_MAX: Final = 50_000  # of a conversation that is a file by itself: it is read whole
 MEMBERS_MAX: Final = 100
-UNSPOKEN: Final = frozenset((
+UNSPOKEN: Final = (
     "thinking", "redacted_thinking", "reasoning", "redacted_reasoning", "omitted_reasoning",
     "summarized_reasoning", "thoughts", "reasoning_recap", "tool_use", "tool_call", "token_budget",
-))  # fmt: skip
+)  # fmt: skip
 """Types of parts that hold no words of a speaker."""
 WORDS: Final = ("text", "extracted_content", "transcript", "parts", "content", "result")
 """The fields of a part that hold its words; the first that is there does."""
@@ -94,7 +88,7 @@ def spoken(part: Any, reading: SourceReading, depth: int = 0) -> Iterator[str]:
 def message(
     place: str, raw: dict[str, Any], *, role: str, text: str, conversation: Any, title: Any,
     own_id: Any, said_at: Any, program: str, part: Any = None, **metadata: Any,
-) -> Records:  # fmt: skip
+) -> Iterator[SourceRecord]:  # fmt: skip
     """Yield a message as a record; a long one as several.
 
     `part` tells one text of a message from another.
