@@ -235,6 +235,12 @@ RECORDS_A_LINE: Final = 1_000  # Chroma takes some 5,000; and so a line fits in 
 CHARACTERS_A_LINE_MAX: Final = 8 << 20
 
 
+def _flat(fields: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
+    said = {name: value for name, value in fields.items() if value is not None}
+    others = {name: one for name, one in said.items() if not isinstance(one, str | int | float)}
+    return said | {name: msgspec.json.encode(one).decode() for name, one in others.items()}
+
+
 class ChromaWriter(TargetWriter):
     """Writes batches."""
 
@@ -255,15 +261,7 @@ class ChromaWriter(TargetWriter):
         fields = {**_metadata_for_others(memory), **own, **when}
         self._ids.append(memory.memory_id)
         self._documents.append(memory.content)
-        self._metadatas.append(
-            {
-                name: value
-                if isinstance(value, str | int | float | bool)
-                else msgspec.json.encode(value).decode()
-                for name, value in fields.items()
-                if value is not None
-            }
-        )
+        self._metadatas.append(_flat(fields))
         self._characters += len(memory.content)
         if len(self._ids) >= RECORDS_A_LINE or self._characters >= CHARACTERS_A_LINE_MAX:
             self.end()
@@ -303,7 +301,10 @@ class ParquetWriter(TargetWriter):
             "list": self._arrow.list_(self._arrow.string()),
         }
         self._schema = self._arrow.schema(
-            [(name, types.get(of) or getattr(self._arrow, of)()) for name, of in COLUMNS.items()]
+            [
+                (name, types[of] if of in types else getattr(self._arrow, of)())
+                for name, of in COLUMNS.items()
+            ]
         )
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []

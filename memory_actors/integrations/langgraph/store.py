@@ -316,19 +316,15 @@ class Joined:
 
 def _place(op: Op, ops: list[Op], places: dict[object, int]) -> int:
     """Return where an operation stands in a batch; it is added if it is not there yet."""
-    if isinstance(op, PutOp):
-        at = places.setdefault((PutOp, op.namespace, op.key), len(ops))
-        if at < len(ops):
-            ops[at] = op
-            return at
-    else:
-        try:
-            at = places.setdefault(op, len(ops))
-        except TypeError:  # its filter is a dict
-            at = len(ops)
-        if at < len(ops):
-            return at
-    ops.append(op)
+    known = (PutOp, op.namespace, op.key) if isinstance(op, PutOp) else op
+    try:
+        at = places.setdefault(known, len(ops))
+    except TypeError:  # its filter is a dict
+        at = len(ops)
+    if at == len(ops):
+        ops.append(op)
+    elif isinstance(op, PutOp):
+        ops[at] = op
     return at
 
 
