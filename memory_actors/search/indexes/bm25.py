@@ -110,7 +110,7 @@ class Windows:
     def __init__(
         self, chains: Chains, steps: SessionSteps, terms: Iterable[Term], before: int = ROWS_BEFORE
     ):
-        count = self._count = chains.count
+        count = self._count = chains.rows.count
         self._alive, self._links = chains.rows.alive[:count], chains.links
         # Rows may have come since: they are left out.
         known = ((one, int(one.rows.searchsorted(count))) for one in terms)
