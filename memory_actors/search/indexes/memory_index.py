@@ -28,7 +28,7 @@ from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.indexes.fields import FieldIndex, LivingMetadata
+from memory_actors.search.indexes.field_columns import FieldIndex, LivingMetadata
 from memory_actors.search.indexes.files import IndexFiles, Kept
 from memory_actors.search.indexes.labels import NONE
 from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed
@@ -97,7 +97,7 @@ class MemoryIndex:
 
     def _describe_anew(self) -> None:
         self._metadata = LivingMetadata(self.traits.owners, self._find)
-        self.fields: FieldIndex[int] = FieldIndex(self._metadata)
+        self.fields: FieldIndex = FieldIndex(self._metadata)
         """The metadata of memories, by their number in `traits.owners`."""
 
     def retire(self) -> None:
