@@ -231,12 +231,11 @@ class EmbeddingService:
         Only for texts in the log, since an erasure of the user finds them there.
         """
         is_apart = self._keys is not None or self._store is not None
-        unkept = self._cache.unkept(embedded, owner)
-        if not unkept or (is_apart and owner.is_everybody):
+        if is_apart and owner.is_everybody:
             return
-        self._cache.note_kept(unkept, owner)
-        full = self._table.put(unkept, owner)
-        self._flush_soon(0 if full else WRITE_BEHIND_S)
+        unkept = self._cache.take_unkept(embedded, owner)
+        if unkept:
+            self._flush_soon(0 if self._table.put(unkept, owner) else WRITE_BEHIND_S)
 
     def _flush_soon(self, delay_s: float) -> None:
         if self._flusher is None or self._flusher.done():

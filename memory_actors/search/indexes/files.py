@@ -17,7 +17,7 @@ checksum does not fit, or the table is another one, the digest finds the row.
 import os
 import zlib
 from contextlib import suppress
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -163,19 +163,23 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
 
 def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
     """Decode the bytes of a file, or return None if they are damaged."""
-    plain = _plain(data, name, owner)
     try:
-        return None if plain is None else _unpacked(plain)
+        return _unpacked(_plain(data, name, owner))
     except ValueError:
         return None
 
 
-def _plain(data: bytes, name: str, owner: Owner) -> bytes | None:
-    """Return the content of a file, None if its checksum or its key does not fit."""
+def _plain(data: bytes, name: str, owner: Owner) -> bytes:
+    """Return the content of a file.
+
+    :raises ValueError: its checksum or its key does not fit.
+    """
     scope = owner.scope()
-    if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
-        return None
-    return scope.read(data[4:], name.encode())
+    whole = zlib.crc32(data[4:]).to_bytes(4, "big") == data[:4]
+    plain = scope.read(data[4:], name.encode()) if whole and scope is not None else None
+    if plain is None:
+        raise ValueError("a file of an index is damaged, or its key has gone: build it anew")
+    return plain
 
 
 class Kept(NamedTuple):
@@ -335,33 +339,21 @@ class IndexFiles:
 
     def _read_segment(self, path: Path) -> SavedSegment | None:
         try:
-            plain = _plain(read_bytes(path), path.name, self._embeddings.owner)
-            if plain is None:
-                return None
-            saved = msgspec.msgpack.decode(decompressed(plain), type=SavedSegment)
+            plain = decompressed(_plain(read_bytes(path), path.name, self._embeddings.owner))
+            saved = msgspec.msgpack.decode(plain, type=SavedSegment)
         except (OSError, ValueError):
             return None
         return saved if saved.recipe == self._graph_recipe else None
 
-    async def save_graph(self, dense: DenseIndex) -> None:
-        """Write the segments that have grown much. Whoever is cancelled waits."""
-        await to_the_end(anyio.to_thread.run_sync(self._write_graph, dense))
-
-    def _write_graph(self, dense: DenseIndex) -> None:
-        segments = () if dense.graph is None else dense.graph.segments
-        for number, segment in enumerate(segments):
+    def write_graph(self, graph: Graph, dense: DenseIndex) -> None:
+        """Write the segments that have grown much. Slow: for a thread."""
+        for number, segment in enumerate(graph.segments):
             if segment.wants_writing:
                 if not segment.written:  # those behind it are of another graph
-                    self._remove_segments(number + 1)
+                    for path in takewhile(Path.exists, map(self._segment_path, count(number + 1))):
+                        path.unlink()
                 until = segment.count
                 saved = segment.saved(self._graph_recipe, dense.row_labels)
                 data = compressed(msgspec.msgpack.encode(saved))
                 _write(self._segment_path(number), data, self._embeddings.owner)
                 segment.written = until
-
-    def _remove_segments(self, first: int) -> None:
-        for number in count(first):
-            try:
-                self._segment_path(number).unlink()
-            except FileNotFoundError:
-                return

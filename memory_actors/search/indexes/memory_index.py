@@ -24,6 +24,7 @@ import numpy as np
 
 from eventlog import ChainedStore, Dropped, EventStore
 from eventlog.core.logs import get_logger
+from eventlog.core.waiting import to_the_end
 from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
 from memory_actors.search.dot_products import coded_units
@@ -283,7 +284,8 @@ class MemoryIndex:
                 dense.graph = await anyio.to_thread.run_sync(files.read_graph, dense)
             else:
                 await anyio.to_thread.run_sync(dense.graph.grow, dense.view())
-                await files.save_graph(dense)
+                writing = anyio.to_thread.run_sync(files.write_graph, dense.graph, dense)
+                await to_the_end(writing)  # whoever is cancelled waits
 
     # --- what did not come with its event
 
