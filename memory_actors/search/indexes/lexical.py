@@ -30,20 +30,17 @@ How. A term has a stretch of `row << 6 | count` for each memory that has it; the
 memories are looked through. A window is put together at query time by following the links of
 `chains`, so a removed memory's words are gone from its neighbours at once. A query goes through the
 lists of its words, and once or twice over a column of all rows. Rows are only appended; what is
-removed is marked, and leaves when a fifth is dead: `taken` makes an index of the others, in a
-thread.
+removed is marked, and leaves when a fifth is dead.
 
 Measured (one thread, memories of 24 words): add 42 us, of which 35 are the words; a query of 10
 words 0.13 ms at 10,000 memories and 0.4 ms at 100,000; remove 7 us; 0.34 KB a memory. `saved` takes
 0.3 ms, `restored` 22 ms.
 
-Threads. `append`, `remove`, `saved` and `take_links` belong to the loop. `score_all` may run
-anywhere: it copies what could move under it, and a row that is added or removed meanwhile may or
-may not count.
+Threads. `append`, `remove` and `saved` belong to the loop. `score_all` may run anywhere: it copies
+what could move under it, and a row that is added or removed meanwhile may or may not count.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping
 from math import log1p
 from typing import Final, Self
 
@@ -56,9 +53,7 @@ from memory_actors.search.indexes.bm25 import Scores, SessionSteps, Term, Window
 from memory_actors.search.indexes.labels import NONE, Labels, Rows
 from memory_actors.search.indexes.postings import (
     ROWS_BEFORE,
-    UNLISTED_MAX,
     Chains,
-    Links,
     Postings,
 )
 from memory_actors.search.indexes.words import words
@@ -115,12 +110,12 @@ class LexicalIndex:
         self.rows = chains.rows
         self.chains = chains
         self._steps = SessionSteps(chains)
-        self._postings = postings
+        self.postings = postings
 
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
-        return self.chains.size_bytes + self._steps.size_bytes + self._postings.size_bytes
+        return self.chains.size_bytes + self._steps.size_bytes + self.postings.size_bytes
 
     # --- writes
 
@@ -130,12 +125,12 @@ class LexicalIndex:
         `after` is the row before it in its session; without that, `ahead_of` the one behind it.
         """
         self.chains.append(sum(counts.values()), after, ahead_of)
-        self._postings.append(counts)
+        self.postings.append(counts)
 
     def remove(self, row: int) -> None:
         """Take a row out of its session, and count its words no more."""
         self.chains.remove(row)
-        self._postings.forget(row)
+        self.postings.forget(row)
 
     # --- reads
 
@@ -173,26 +168,26 @@ class LexicalIndex:
     def windows(self, query: str, before: int = ROWS_BEFORE) -> Windows:
         """Return the scores of rows for a query, as they are asked for; of one moment."""
         rarest = self._rarest(words(query))
-        terms = (Term(idf, *self._postings.of(term)) for term, idf in rarest)
+        terms = (Term(idf, *self.postings.of(term)) for term, idf in rarest)
         return Windows(self.chains, self._steps, terms, before)
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""
         wanted, rows = set(words(query)), map(self.rows.row_of, labels)
-        return [row is not None and wanted <= self._postings.words_of(row).keys() for row in rows]
+        return [row is not None and wanted <= self.postings.words_of(row).keys() for row in rows]
 
     def rows_with(self, stems: Iterable[Collection[str]]) -> npt.NDArray[np.intp]:
         """Return the rows whose own words have all stems of one of these sets, in order."""
         has = np.zeros(self.rows.count, np.bool_)
         for each in stems:
-            has[self._postings.with_all(each)] = True
+            has[self.postings.with_all(each)] = True
         return np.flatnonzero(has & self.rows.alive[: len(has)])
 
     def _rarest(self, query: Iterable[str]) -> list[tuple[int, float]]:
         """Return the known terms of a query with their idf, rarest first."""
-        terms = self._postings.terms
+        terms = self.postings.terms
         ids = {term for term in map(terms.find, query) if term is not None}
-        known = [(term, df) for term in ids if (df := self._postings.frequency(term)) > 0]
+        known = [(term, df) for term in ids if (df := self.postings.frequency(term)) > 0]
         # By word where they are as rare: the order of terms is that in which words came, and a
         # sum must not depend on that.
         known.sort(key=lambda pair: (pair[1], terms[pair[0]]))
@@ -201,20 +196,11 @@ class LexicalIndex:
             for term, df in known[:QUERY_WORDS_MAX]
         ]
 
-    # --- made anew
-
-    @property
-    def wants_lists(self) -> bool:
-        """True if so many words are looked through that listing their rows pays."""
-        return self._postings.unlisted > UNLISTED_MAX
-
-    def listed(self) -> Callable[[], None]:
-        """List the rows of all words, in a thread; return what the loop then calls."""
-        return partial(self._postings.adopt, self._postings.listed())
+    # --- files
 
     def saved(self) -> Saved:
         """Copy the columns. Quick: well under a millisecond at 10,000 memories."""
-        postings, n = self._postings, self.rows.count
+        postings, n = self.postings, self.rows.count
         few = len(postings.terms) <= np.iinfo(_SHORT).max
         return Saved(
             terms=postings.terms.saved(),
@@ -258,27 +244,3 @@ class LexicalIndex:
         lengths = np.diff(np.append(0, np.cumsum(counts, dtype=np.int64))[ends], prepend=0)
         chains = Chains.of(rows, lengths[alive].astype(np.int32), place[before[alive]])
         return cls(chains, postings)
-
-    def words_of(self, row: int) -> dict[str, int]:
-        """Return the words of a row with their counts."""
-        return self._postings.words_of(row)
-
-    def taken(self, kept: Rows, rows: Labels) -> "LexicalIndex":
-        """Return the words of some rows, for `rows` of their own. Slow: for a thread.
-
-        They are in no sessions until `take_links`, for which `take_words` adds what came meanwhile.
-        """
-        return LexicalIndex(Chains(rows, Links.empty(rows.count)), self._postings.taken(kept, rows))
-
-    def take_words(self, other: "LexicalIndex", row: int) -> None:
-        """Take the words of another index's row for the next one."""
-        self._postings.append(other.words_of(row))
-
-    def forget_words(self, row: int) -> None:
-        """Count the words of a row no more that is in no session yet."""
-        self._postings.forget(row)
-
-    def take_links(self, other: "LexicalIndex", kept: Rows) -> None:
-        """Take the sessions of another index, whose rows `kept` are all that are here."""
-        self.chains = other.chains.taken(kept, self.rows)
-        self._steps = SessionSteps(self.chains)

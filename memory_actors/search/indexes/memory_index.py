@@ -260,7 +260,7 @@ class MemoryIndex:
 
     def maintain(self) -> None:
         """Start the slow part of keeping the index quick, if it pays."""
-        if self.rows.wants_maintenance or self.words.wants_lists:
+        if self.rows.wants_maintenance or self.words.postings.wants_lists:
             self._tasks.start(f"maintenance {self._kind.NAME}", self._maintain)
         if self._files is not None and self.dense.wants_graph:
             self._tasks.start(f"graph {self._kind.NAME}", self._grow_graph)
@@ -270,9 +270,8 @@ class MemoryIndex:
             then, kept = self.parts, np.flatnonzero(self.rows.alive)
             fresh = await anyio.to_thread.run_sync(then.taken, kept)
             self._use(then.caught_up(fresh, kept))
-        if self.words.wants_lists:
-            adopt = await anyio.to_thread.run_sync(self.words.listed)
-            adopt()
+        if (postings := self.words.postings).wants_lists:
+            postings.adopt(await anyio.to_thread.run_sync(postings.listed))
         self.maintain()
 
     async def _grow_graph(self) -> None:
@@ -387,14 +386,10 @@ class MemoryIndex:
             version, count = version + len(events), count - len(events)
         return changed
 
-    async def save(self) -> None:
-        """Save the words, if they have changed, or the state has much since."""
-        if self._changed or self._version() - self._saved_version >= SAVE_EVERY_EVENTS:
-            await self.save_words()
-
-    async def save_words(self) -> None:
-        """Save the words, which is quick."""
-        if self._files is not None:
+    async def save(self, *, always: bool = True) -> None:
+        """Save the words; unless `always`, if they changed or the state did much since."""
+        much = self._version() - self._saved_version >= SAVE_EVERY_EVENTS
+        if self._files is not None and (always or self._changed or much):
             self._saved_version = self._version()
             chain = await self._chain_at(self._saved_version)
             await self._files.save_words(self._kept(chain))

@@ -25,6 +25,7 @@ from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.labels import NONE, Labels, Rows
 from memory_actors.search.indexes.late import Fetch, LateIndex
 from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex
+from memory_actors.search.indexes.postings import Chains, Links
 from memory_actors.search.indexes.traits import Trait, Traits
 
 
@@ -130,8 +131,10 @@ class Parts(NamedTuple):
     def taken(self, kept: Rows) -> "Parts":
         """Return parts of some rows that lived just now, for `caught_up`. Slow: for a thread."""
         rows = Labels(self.rows.labels[kept])
-        dense, words = self.dense.taken(kept, rows), self.words.taken(kept, rows)
-        return Parts(len(kept), rows, dense, words, self.late.taken(kept, rows), Traits(rows))
+        unlinked = Chains(rows, Links.empty(len(kept)))
+        words = LexicalIndex(unlinked, self.words.postings.taken(kept, rows))
+        dense, late = self.dense.taken(kept, rows), self.late.taken(kept, rows)
+        return Parts(len(kept), rows, dense, words, late, Traits(rows))
 
     def caught_up(self, made: "Parts", kept: Rows) -> "Parts":
         """Complete parts that were `taken` of these by what happened since. On the loop.
@@ -139,20 +142,21 @@ class Parts(NamedTuple):
         They are other indexes: searches that hold these ones continue with the rows, and the order
         of rows, that they began with.
         """
-        view = self.dense.view()
+        view, postings = self.dense.view(), made.words.postings
         for place in np.flatnonzero(~view.alive[kept]).tolist():
             made.rows.remove(int(view.labels[kept[place]]))
-            made.words.forget_words(place)
+            postings.forget(place)
             made.late.remove(place)
         since = self.size + np.flatnonzero(view.alive[self.size :])
         for row, label in zip(since.tolist(), view.labels[since].tolist(), strict=True):
             made.dense.append(label, view.vectors.at(slice(row, row + 1)))
-            made.words.take_words(self.words, row)
+            postings.append(self.words.postings.words_of(row))
             made.late.append_tokens(*self.late.of_row(row))
             made.rows.append(label)
         every = np.concatenate([kept, since])
-        made.words.take_links(self.words, every)
-        return made._replace(size=len(every), traits=self.traits.taken(every, made.rows))
+        words = LexicalIndex(self.words.chains.taken(every, made.rows), postings)
+        traits = self.traits.taken(every, made.rows)
+        return made._replace(size=len(every), words=words, traits=traits)
 
     # --- what is of a passage
 

@@ -292,12 +292,11 @@ class Postings:
         count, starts, packed = self._listed  # of one moment
         listed = packed[starts[term] : starts[term + 1]] if term + 1 < len(starts) else packed[:0]
         since = count + np.flatnonzero(self.term_ids[count:] == term)
-        return np.concatenate([listed, self._packed_at(since)]) if len(since) else listed
-
-    def _packed_at(self, words: npt.NDArray[np.intp]) -> Lists:
-        """Return the postings of words by their places in the flat arrays."""
-        rows = np.searchsorted(self.ends, words, side="right")
-        return (rows << COUNT_BITS | self._counts[words]).astype(np.uint32)
+        if not len(since):
+            return listed
+        rows = np.searchsorted(self.ends, since, side="right")
+        unlisted = (rows << COUNT_BITS | self._counts[since]).astype(np.uint32)
+        return np.concatenate([listed, unlisted])
 
     def _rows_of(self, term: int) -> Lists:
         return np.asarray(self._packed(term) >> COUNT_BITS, np.uint32)
@@ -317,9 +316,9 @@ class Postings:
     # --- the lists
 
     @property
-    def unlisted(self) -> int:
-        """Words of rows that are not in the lists yet."""
-        return self._start(self._rows.count) - self._listed.word_count
+    def wants_lists(self) -> bool:
+        """True if so many words are looked through that listing their rows pays."""
+        return self._start(self._rows.count) - self._listed.word_count > UNLISTED_MAX
 
     def listed(self) -> _Listed:
         """Return lists of all rows there are now. From a thread: 3 ms at 10,000 memories."""
@@ -329,26 +328,20 @@ class Postings:
         rows = np.repeat(np.arange(first, len(ends)), np.diff(ends[first:], prepend=count))
         until = count + len(rows)
         term_ids, counts = self._term_ids[count:until], self._counts[count:until]
-        fresh = (rows << COUNT_BITS | counts).astype(np.uint32)
+        # Sorted as one number each: that takes half as long as finding the order of the terms.
+        keys = term_ids.astype(np.uint64)
+        keys <<= np.uint64(_POSTING_BITS)
+        keys |= (rows << COUNT_BITS | counts).astype(np.uint32)
+        keys.sort()
+        fresh = keys.astype(np.uint32)
         terms = max(len(starts) - 1, 1 + int(term_ids.max(initial=0)))
-        sorted_fresh = _by_term(term_ids, fresh)
         new = np.bincount(term_ids, minlength=terms)
         starts = np.pad(starts, (0, terms + 1 - len(starts)), mode="edge")
         behind = np.repeat(starts[1:].astype(np.intp), new)  # its term's old ones
-        packed = np.insert(packed, behind, sorted_fresh) if len(packed) else sorted_fresh
+        packed = np.insert(packed, behind, fresh) if len(packed) else fresh
         starts[1:] += np.cumsum(new, dtype=np.uint32)
         return _Listed(count + len(term_ids), starts, packed)
 
     def adopt(self, listed: _Listed) -> None:
         """Use lists that were made. On the loop."""
         self._listed = listed
-
-
-def _by_term(term_ids: Lists, packed: Lists) -> Lists:
-    """Return postings by their terms, those of a term in order of row."""
-    # As one number each: sorting these takes half as long as finding the order of the terms.
-    keys = term_ids.astype(np.uint64)
-    keys <<= np.uint64(_POSTING_BITS)
-    keys |= packed
-    keys.sort()
-    return keys.astype(np.uint32)

@@ -343,7 +343,7 @@ def _words_in(path: Path, owner: Owner) -> Counted | None:
         index = LexicalIndex.restored(file.words)
     except (ValueError, IndexError):
         return None
-    return {label: index.words_of(row) for row, label in enumerate(index.rows.there())}
+    return {label: index.postings.words_of(row) for row, label in enumerate(index.rows.there())}
 
 
 def _words(kind: Kind, place: _Place, events: Events) -> dict[str, int]:

@@ -239,9 +239,9 @@ def test_rows_of_many_words_are_listed_in_time():
     """Beyond 65,536 words the rows of each word are still those that have it."""
     count = 70_000
     index = build({row: f"n{row}x n{row + 1}x" for row in range(count)})
-    assert index.wants_lists
-    index.listed()()
-    assert not index.wants_lists
+    assert index.postings.wants_lists
+    index.postings.adopt(index.postings.listed())
+    assert not index.postings.wants_lists
     for row in (1, 65_535, 65_536, count - 1):
         assert found_by(index, f"n{row}x") == {row - 1, row}
 
@@ -278,9 +278,9 @@ class Model:
         self.index = LexicalIndex.restored(saved)
 
     def list_rows(self) -> None:
-        adopt = self.index.listed()
+        listed = self.index.postings.listed()
         self.add("w0x w3x", None)
-        adopt()
+        self.index.postings.adopt(listed)
 
     def check(self) -> None:
         assert sorted(self.index.rows.there()) == sorted(self.texts)
@@ -360,8 +360,9 @@ def test_scores_ignore_the_indexs_past():
     for label, text in often.items():
         index.add(label, text, label - 1 if label % 4 else None)
     every = np.arange(len(often))
-    taken = index.taken(every, Labels(index.rows.labels))
-    taken.take_links(index, every)
+    rows = Labels(index.rows.labels)
+    chains, postings = index.chains.taken(every, rows), index.postings.taken(every, rows)
+    taken = LexicalIndex(chains, postings)
     loaded = LexicalIndex.restored(taken.saved())
     for query in ("w0x", "tea w3x", "w0x w11x tea"):
         expected = scores(fresh, query, often)
