@@ -314,7 +314,7 @@ def supersedes() -> None:
     "--store", type=click.Path(file_okay=False, path_type=Path), required=True,
     help="A directory that keeps what is embedded for the next run.",
 )  # fmt: skip
-@click.option("--write", is_flag=True, help="Write memory_actors/base/learned_weights.py.")
+@click.option("--write", is_flag=True, help="Write memory_actors/search/learned_weights.py.")
 @click.option("--left-out", "judged", is_flag=True, help="Also fit without each set in turn.")
 def learn() -> None:
     """Learn the weights of the ranking from sets as `recall` takes them."""

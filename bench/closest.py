@@ -5,11 +5,11 @@ The index proposes rows, or all are scored.
 
 import numpy as np
 
+from memory_actors.search.candidates import PROPOSED
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.labels import Labels, Rows
-from memory_actors.search.ranking import PROPOSED
 
 
 def index_of(vectors: Vectors) -> DenseIndex:
