@@ -49,7 +49,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.interning import Names
-from memory_actors.search.indexes.bm25 import Scores, SessionSteps, Term, Windows
+from memory_actors.search.indexes.bm25 import Scores, Term, Windows
 from memory_actors.search.indexes.labels import NONE, Labels, Rows
 from memory_actors.search.indexes.postings import (
     ROWS_BEFORE,
@@ -109,13 +109,12 @@ class LexicalIndex:
     def __init__(self, chains: Chains, postings: Postings):
         self.rows = chains.rows
         self.chains = chains
-        self._steps = SessionSteps(chains)
         self.postings = postings
 
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
-        return self.chains.size_bytes + self._steps.size_bytes + self.postings.size_bytes
+        return self.chains.size_bytes + self.postings.size_bytes
 
     # --- writes
 
@@ -177,7 +176,7 @@ class LexicalIndex:
         """Return the scores of rows for a query, as they are asked for; of one moment."""
         rarest = self._rarest(words(query))
         terms = (Term(idf, *self.postings.of(term)) for term, idf in rarest)
-        return Windows(self.chains, self._steps, terms, before)
+        return Windows(self.chains, terms, before)
 
     def has_all(self, query: str, labels: Iterable[int]) -> list[bool]:
         """Return for each label whether its text has all words of a query."""

@@ -55,6 +55,18 @@ class Links(NamedTuple):
         return cls(*rows, *(np.full_like(rows, NONE)))
 
 
+class ChainStep(NamedTuple):
+    """A step along all chains at once."""
+
+    rows: int
+    """The number of rows back that are gone, most often."""
+    regular: Counts | None
+    """1 for each row, from the first that there can be, that has that row before it; None: all."""
+    others: Rows
+    """The rows that have another one."""
+    before: npt.NDArray[np.int32]
+
+
 class Chains:
     """The links of rows to those beside them in their chains."""
 
@@ -66,6 +78,8 @@ class Chains:
         """False while each row is a chain of its own."""
         self.changes = 0
         """Counted before and behind each change: while it is the same, `links` are."""
+        self._steps = (-1, -1), list[ChainStep]()
+        """The ways along all chains, and the change and the number of rows that they are of."""
         living = np.flatnonzero(rows.alive)
         self._length_sum = int(links.lengths[living].sum())
         self._span_sum = int(links.spans[living].sum())
@@ -89,8 +103,27 @@ class Chains:
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the columns."""
-        return sum(column.nbytes for column in self.links)
+        """Memory held."""
+        steps = (one for step in self._steps[1] for one in step[1:] if one is not None)
+        return sum(column.nbytes for column in (*self.links, *steps))
+
+    def steps(self, count: int) -> Sequence[ChainStep]:
+        """Return the ways from the first rows to those before them, and to those before these.
+
+        Kept until a chain changes; for any thread.
+        """
+        now, (then, steps) = (self.changes, count), self._steps
+        if now != then:
+            links, rows, steps = self.links.before, np.arange(count, dtype=np.int32), []
+            before = rows
+            for step in range(1, 1 + ROWS_BEFORE):
+                before = links[before]
+                regular = before == rows - step
+                others = np.flatnonzero(~regular & (before >= 0) & (before < count))
+                some = None if regular[step:].all() else regular[step:].astype(np.uint8)
+                steps.append(ChainStep(step, some, others, before[others]))
+            self._steps = now, steps
+        return steps
 
     def append(self, length: int, previous: int = NONE, following: int = NONE) -> None:
         """Put the next row right behind another, else in front of one, else in its own chain."""
