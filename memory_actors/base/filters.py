@@ -1,6 +1,6 @@
 r"""The filters of metadata and JSON documents. This file specifies the meaning of each filter.
 
-`indexes/fields.py` answers many filters faster, for rows in memory; its tests hold it to this.
+`indexes/field_columns.py` answers many filters faster, for rows in memory; tests hold it to this.
 
     {"category": "sports"}                              equal
     {"price": {"gt": 10, "lte": 20}, "tags": {"contains": "new"}}

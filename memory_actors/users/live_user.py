@@ -164,7 +164,7 @@ class LiveUser:
             await self._tasks.cancel()
             if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
                 await self.snapshot()
-            await self.indexes.save()
+            await self.indexes.save(always=False)
         finally:
             await self.embeddings.leave()
             self.indexes.retire()
@@ -310,7 +310,7 @@ class LiveUser:
         except EventLogError as error:  # the next activation reads more events, that is all
             user = hashed(user_of(self.stream))
             _logger.warning("snapshot not kept", user=user, error=reason(error))
-        await self.indexes.save_words()
+        await self.indexes.save()
 
     async def check_replay(self) -> None:
         """Compare the state with a replay of the whole stream. For tests: it reads everything.

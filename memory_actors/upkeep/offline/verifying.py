@@ -341,9 +341,10 @@ def _words_in(path: Path, owner: Owner) -> Counted | None:
     if not file.recipe.startswith(RECIPE):
         return {}
     try:
-        return dict(LexicalIndex.restored(file.words).since(0))
+        index = LexicalIndex.restored(file.words)
     except (ValueError, IndexError):
         return None
+    return {label: index.postings.words_of(row) for row, label in enumerate(index.rows.there())}
 
 
 def _words(kind: Kind, place: _Place, events: Events) -> dict[str, int]:

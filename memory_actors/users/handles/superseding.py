@@ -154,7 +154,7 @@ def _near(live: LiveUser, row: MemoryRow, reach: Reach) -> list[tuple[MemoryRow,
 
 def _nearest(index: MemoryIndex, row: MemoryRow, reach: Reach) -> Iterable[tuple[int, float]]:
     """Return the labels of memories that may be meant, and their cosines, nearest first."""
-    own = index.dense.row_of(label(row.version))
+    own = index.rows.row_of(label(row.version))
     if own is None:  # it has gone meanwhile
         return ()
     if reach.older_has is None or index.traits.last_us_max() > long_term.age(row)[0]:
