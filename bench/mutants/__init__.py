@@ -39,7 +39,7 @@ TESTS = {
     f"{KINDS}/long_term/__init__.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
     f"{KINDS}/keyed.py": (f"{UNIT}/test_structured.py", f"{UNIT}/test_long_term.py", *WHOLE),
     f"{KINDS}/compacting.py": (COMPRESSED, *EPISODES),
-    f"{KINDS}/rows.py": (f"{UNIT}/test_rows.py", f"{UNIT}/test_structured.py", *WHOLE),
+    f"{KINDS}/rows.py": (f"{UNIT}/test_structured.py", *WHOLE),
     f"{KINDS}/entity/decide.py": ENTITIES,
     f"{KINDS}/entity/relationships.py": ENTITIES,
     f"{KINDS}/entity/room.py": ENTITIES,

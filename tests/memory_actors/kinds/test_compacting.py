@@ -7,15 +7,12 @@ import pytest
 from support.given import Given, fold, recorded
 
 from eventlog import Dropped
-from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
-from memory_actors.base.quota import Limits
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.kind import Passage, label
 from memory_actors.kinds.long_term import (
     AddMemories,
-    AddSummary,
-    CompactionUndone,
     CompressMemories,
     MemoriesCompressed,
     MemoryAdded,
@@ -79,14 +76,6 @@ def undo(*events: Any) -> UndoCompaction:
 # --- compress
 
 
-def test_a_cluster_is_replaced_by_one_event() -> None:
-    assert Given(long_term.KIND, *ABC).when(compress(*AS_READ)) == [compressed("a", "b", "c")]
-
-
-def test_the_event_is_about_the_summary_and_every_original() -> None:
-    assert long_term.KIND.registry.keys(compressed("a", "b", "c")) == ("sum", "a", "b", "c")
-
-
 @pytest.mark.parametrize(
     "meanwhile",
     [
@@ -113,30 +102,6 @@ def test_a_summary_is_never_compressed_again() -> None:
     assert given.when(again) == []
 
 
-def test_a_summary_must_fit_the_quota() -> None:
-    """A summary may not take more than there is room for."""
-    given = Given(long_term.KIND, *ABC, limits=Limits(long_term_bytes=31))
-    with pytest.raises(QuotaExceededError):
-        given.when(compress(*AS_READ, size=32))
-    assert len(given.when(compress(*AS_READ, size=31))) == 1
-
-
-def test_the_originals_go_and_the_summary_counts_as_one() -> None:
-    state = fold(long_term.KIND, [*ABC, added("d"), compressed("a", "b", "c")])
-    assert sorted(state.held.rows) == ["d", "sum"]
-    tally = long_term.KIND.tally(state)
-    assert (tally.count, tally.size_bytes) == (2, 22)
-    assert (tally.summaries, tally.originals) == (1, 3)
-    assert (tally.summaries_bytes_before, tally.summaries_bytes_after) == (30, 12)
-    gone = long_term.KIND.fold(state, [recorded(MemoryDeleted(memory_id="sum"), 6)])
-    assert long_term.KIND.tally(gone).summaries == long_term.KIND.tally(gone).originals == 0
-
-
-def test_a_dump_loads_back_to_the_same_state() -> None:
-    state = fold(long_term.KIND, [*ABC, added("d"), compressed("a", "b", "c")])
-    assert long_term.KIND.load(long_term.KIND.dump(state)) == state
-
-
 def test_a_summary_may_get_metadata_but_no_other_words() -> None:
     given = Given(long_term.KIND, *ABC, compressed("a", "b", "c"))
     metadata = UpdateMemory(now_us=9, memory_id="sum", metadata={"k": 1})
@@ -146,45 +111,6 @@ def test_a_summary_may_get_metadata_but_no_other_words() -> None:
 
 
 # --- undo
-
-
-def test_undoing_restores_the_originals_that_are_gone() -> None:
-    """Undoing brings back the originals that do not live, and takes the summary away."""
-    events = [
-        *ABC[:1],
-        MemoryUpdated(memory_id="a", content="new", size_bytes=3, digest=b"n"),
-        *ABC[1:],
-        compressed("a", "b", "c"),
-    ]
-    undone, *came = Given(long_term.KIND, *events).when(undo(*events))
-    assert undone == CompactionUndone(memory_id="sum")
-    assert [(m.memory_id, m.content, m.keep) for m in came] == [
-        ("a", "new", True), ("b", "b", True), ("c", "c", True),
-    ]  # fmt: skip
-    assert came[0].created_at_us == 1_001, "when it was first added"
-    state = fold(long_term.KIND, [*events, undone, *came])
-    assert sorted(state.held.rows) == ["a", "b", "c"]
-
-
-def test_an_original_that_lives_is_left_as_it_is() -> None:
-    events = [*ABC, compressed("a", "b", "c")]
-    (alone,) = Given(long_term.KIND, *events).when(
-        RestoreMemories(now_us=9, memory_ids=("b",), past=past_of(*events))
-    )
-    events.append(alone)
-    undone = Given(long_term.KIND, *events).when(undo(*events))
-    assert [event.memory_id for event in undone] == ["sum", "a", "c"]
-
-
-def test_undoing_beyond_the_quota_does_nothing() -> None:
-    events = [*ABC, compressed("a", "b", "c"), added("d")]
-    with pytest.raises(QuotaExceededError):
-        Given(long_term.KIND, *events, limits=Limits(long_term_memories=3)).when(undo(*events))
-    with pytest.raises(QuotaExceededError):
-        Given(long_term.KIND, *events, limits=Limits(long_term_bytes=39)).when(undo(*events))
-    assert len(
-        Given(long_term.KIND, *events, limits=Limits(long_term_bytes=40)).when(undo(*events))
-    )
 
 
 def test_only_a_summary_can_be_undone() -> None:
@@ -223,24 +149,6 @@ def test_a_deleted_summary_comes_back_as_a_summary() -> None:
 
 
 # --- add
-
-
-def test_a_summary_of_another_store_is_added_once() -> None:
-    summary = SummaryAdded(**fields("a", "b", "c"))
-    command = AddSummary(now_us=9, summary=summary)
-    assert Given(long_term.KIND).when(command) == [summary]
-    assert Given(long_term.KIND, summary).when(command) == []
-    used = msgspec.structs.replace(command, used={"sum": compressed("a", "b", "c")})
-    assert Given(long_term.KIND).when(used) == []
-    with pytest.raises(InvalidInputError, match="another memory"):
-        Given(long_term.KIND, added("sum")).when(command)
-
-
-def test_a_summary_that_does_not_fit_is_not_added() -> None:
-    with pytest.raises(QuotaExceededError):
-        Given(long_term.KIND, added("x"), limits=Limits(long_term_memories=1)).when(
-            AddSummary(now_us=9, summary=SummaryAdded(**fields("a")))
-        )
 
 
 def test_an_id_whose_text_is_gone_is_not_used_again() -> None:

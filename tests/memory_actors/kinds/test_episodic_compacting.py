@@ -7,13 +7,12 @@ import pytest
 from support.given import Given, fold, recorded
 
 from eventlog import Dropped
-from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic import (
     TOLD_CHARACTERS_MAX,
-    AddEpisodeSummary,
     AddStep,
     CompressEpisodes,
     FinishEpisode,
@@ -23,7 +22,6 @@ from memory_actors.kinds.episodic import (
     UpdateEpisode,
 )
 from memory_actors.kinds.episodic.events import (
-    EpisodeCompactionUndone,
     EpisodeDeleted,
     EpisodeFinished,
     EpisodeRestored,
@@ -124,12 +122,6 @@ def test_a_summary_is_not_restored_beside_its_originals() -> None:
 # --- compress
 
 
-def test_one_event_replaces_a_cluster() -> None:
-    """A cluster is replaced by one event about all of it."""
-    assert given(*ABC).when(compress(*AS_READ)) == [compressed("a", "b", "c")]
-    assert episodic.KIND.registry.keys(compressed("a", "b", "c")) == ("sum", "a", "b", "c")
-
-
 @pytest.mark.parametrize(
     "meanwhile",
     [
@@ -167,34 +159,6 @@ def test_a_summary_of_failures_alone_is_one() -> None:
     assert not episodic.KIND.compressed(rows, made).failed
 
 
-def test_a_summary_must_fit_the_quota() -> None:
-    """A summary may not take more than there is room for."""
-    with pytest.raises(QuotaExceededError):
-        given(*ABC, episodic_bytes=58).when(compress(*AS_READ, size=59))
-    assert len(given(*ABC, episodic_bytes=58).when(compress(*AS_READ, size=58))) == 1
-
-
-def test_a_summary_is_one_episode_of_the_agent() -> None:
-    """The originals go, and the summary is one episode of the agent."""
-    state = fold(episodic.KIND, [*ABC, *whole("d", agent="b"), compressed("a", "b", "c")])
-    assert {agent: sorted(ids) for agent, ids in state.held.groups.items()} == {
-        "a": ["sum"],
-        "b": ["d"],
-    }
-    tally = episodic.KIND.tally(state)
-    assert (tally.count, tally.size_bytes) == (2, 31)
-    assert (tally.summaries, tally.originals) == (1, 3)
-    assert (tally.summaries_bytes_before, tally.summaries_bytes_after) == (57, 12)
-    assert [row.memory_id for row in episodic.KIND.summaries(state)] == ["sum"]
-    gone = episodic.KIND.fold(state, [recorded(EpisodeDeleted(memory_id="sum"), 14)])
-    assert episodic.KIND.tally(gone).summaries == episodic.KIND.tally(gone).originals == 0
-
-
-def test_a_dump_loads_back_to_the_same_state() -> None:
-    state = fold(episodic.KIND, [*ABC, *whole("d"), compressed("a", "b", "c")])
-    assert episodic.KIND.load(episodic.KIND.dump(state)) == state
-
-
 def test_a_summary_takes_metadata_only() -> None:
     """A summary may get metadata, but no words and no steps."""
     there = given(*ABC, compressed("a", "b", "c"))
@@ -222,57 +186,7 @@ def start_of(name: str, goal: str, digest: bytes, **asked: Any) -> StartEpisode:
     return StartEpisode(now_us=9, episode=episode, **asked)
 
 
-def test_a_summary_leaves_a_full_agent_too() -> None:
-    """A summary leaves a full agent like any episode that ended."""
-    there = given(*ABC, compressed("a", "b"), episodes=2)
-    start = start_of("n", "g", b"g")
-    (event,) = there.when(start)
-    assert event.evicted_ids == ("c",), "as old as the last of its originals, and later in the log"
-    (event,) = given(compressed("a", "b"), *ABC[6:], episodes=2).when(start)
-    assert event.evicted_ids == ("sum",)
-
-
 # --- undo
-
-
-def test_undoing_brings_back_episodes_with_their_steps_and_results() -> None:
-    events = [*ABC, compressed("a", "b", "c")]
-    undone, *came = given(*events).when(undo(*events))
-    assert undone == EpisodeCompactionUndone(memory_id="sum")
-    state = fold(episodic.KIND, [*events, undone, *came])
-    before = fold(episodic.KIND, ABC)
-    for name in ("a", "b", "c"):
-        row, was = episodic.KIND.find(state, name), episodic.KIND.find(before, name)
-        assert (row.status, row.size_bytes, row.created_at_us) == (
-            was.status, was.size_bytes, was.created_at_us,
-        )  # fmt: skip
-        assert [step.digest for step in row.steps] == [step.digest for step in was.steps]
-        assert row.keep
-        assert not episodic.KIND.compressible(row)
-    assert episodic.KIND.find(state, "sum") is None
-
-
-def test_what_came_back_is_kept_even_after_it_went_again() -> None:
-    events = [*ABC, compressed("a", "b", "c")]
-    events += given(*events).when(undo(*events))
-    events += [EpisodeDeleted(memory_id="a")]
-    (first, *_) = given(*events).when(restore("a", of=events))
-    assert first.keep
-
-
-def test_an_original_that_lives_is_left_as_it_is() -> None:
-    events = [*ABC, compressed("a", "b", "c")]
-    events += given(*events).when(restore("b", of=events))
-    came = given(*events).when(undo(*events))
-    assert {event.memory_id for event in came} == {"sum", "a", "c"}
-
-
-def test_undoing_beyond_the_quota_does_nothing() -> None:
-    events = [*ABC, compressed("a", "b", "c"), *whole("d")]
-    for limits in ({"episodes": 3}, {"episodic_bytes": 75}):
-        with pytest.raises(QuotaExceededError):
-            given(*events, **limits).when(undo(*events))
-    assert given(*events, episodes=4, episodic_bytes=76).when(undo(*events))
 
 
 def test_only_a_summary_can_be_undone() -> None:
@@ -321,19 +235,6 @@ def test_a_deleted_summary_comes_back_as_a_summary() -> None:
     state = fold(episodic.KIND, [*events, event])
     assert list(state.held.rows) == ["sum"], "its originals stay where they are"
     assert episodic.KIND.tally(state).originals == 3
-
-
-def test_a_summary_of_another_store_is_added_once() -> None:
-    summary = EpisodeSummaryAdded(**fields("a", "b", "c"), agent_id="a")
-    command = AddEpisodeSummary(now_us=9, summary=summary)
-    assert given().when(command) == [summary]
-    assert given(summary).when(command) == []
-    used = msgspec.structs.replace(command, used={"sum": compressed("a", "b", "c")})
-    assert given().when(used) == []
-    with pytest.raises(InvalidInputError, match="another memory"):
-        given(started("sum")).when(command)
-    with pytest.raises(QuotaExceededError):
-        given(*whole("x"), episodes=1).when(command)
 
 
 def test_no_episode_is_started_under_the_id_of_a_summary() -> None:
