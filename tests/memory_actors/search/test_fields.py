@@ -129,19 +129,6 @@ def test_no_match_is_missed_after_any_changes(batches: Any, wanted: Any, whole: 
                 check(index, rows, one)
 
 
-@settings(deadline=None)
-@given(changes=CHANGES, paths=st.lists(PATHS, min_size=1, max_size=4))
-def test_what_was_put_and_dropped_again_leaves_nothing(changes: Any, paths: list[str]) -> None:
-    index, rows = FieldIndex(), Rows()
-    for path in paths:
-        index.candidates({path: {"gt": 0, "contains": "a"}})
-    empty = index.size_bytes
-    change(index, rows, changes)
-    change(index, rows, [(key, None) for key in list(rows)])
-    assert index.size_bytes == empty
-    assert all(not column._in_order(float) for column in index._columns.values())
-
-
 # --- what it helps with
 
 PEOPLE = {
@@ -199,15 +186,6 @@ def test_scalars_are_found_exactly(wanted: Any) -> None:
     assert found.keys == matching(PEOPLE, wanted)
 
 
-def test_several_values_may_meet_a_range_together() -> None:
-    """A row of several values meets each end of a range by another value."""
-    index = index_of(PEOPLE)
-    assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == ({9, 10, 11}, True)
-    for key in range(30):
-        index.put(key, {"guests": {"age": key}})
-    assert index.candidates({"guests.age": {"gt": 18, "lt": 12}}) == (set(), True)
-
-
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -224,41 +202,6 @@ def test_several_values_may_meet_a_range_together() -> None:
 def test_asking_all_rows_is_no_help(wanted: Any) -> None:
     """There is no help where all rows would have to be asked."""
     assert index_of(PEOPLE).candidates(wanted) is None
-
-
-def test_one_row_of_several_values_is_enough_for_that() -> None:
-    rows: Rows = {n: {"l": {"x": n}} for n in range(20)} | {20: {"l": [{"x": 0}, {"x": 30}]}}
-    index, wanted = index_of(rows), {"l.x": {"gt": 18, "lt": 2}}
-    assert index.candidates(wanted) == ({20}, True)
-    index.drop(5)
-    assert index.candidates(wanted) == ({20}, True)
-    index.drop(20)
-    assert index.candidates(wanted) == (set(), True)
-
-
-def test_a_range_follows_the_values_that_come_and_go() -> None:
-    index = index_of(PEOPLE)
-    assert index.candidates({"age": {"lt": 3}}) == ({0, 1, 2}, True)
-    assert index.candidates({"name": {"lt": "p03"}}) == ({0, 1, 2}, True)
-    index.drop(1)
-    index.put(2, {"age": 1.5, "name": "p"})
-    index.put(40, {"age": -1, "name": "p00"})
-    assert index.candidates({"age": {"lt": 3}}) == ({0, 2, 40}, True)
-    assert index.candidates({"name": {"lt": "p03"}}) == ({0, 2, 40}, True)
-
-
-def test_the_keys_of_objects_are_left_to_the_predicate() -> None:
-    values = [{"k": 1}, {"other": 1}, "kk", ["k"], "x", 5, 6, 7, 8, 9]
-    found = index_of({n: {"a": value} for n, value in enumerate(values)}).candidates(
-        {"a": {"contains": "k"}}
-    )
-    assert found == ({0, 1, 2, 3}, False)
-
-
-def test_an_unknown_part_is_left_to_the_predicate() -> None:
-    """A part that cannot be told is left to the predicate."""
-    found = index_of(PEOPLE).candidates({"team": "a", "tags": {"contains": ["x"]}})
-    assert found == (matching(PEOPLE, {"team": "a"}), False)
 
 
 def test_a_wide_part_is_not_gathered_beside_a_narrow_one() -> None:
@@ -303,14 +246,6 @@ def test_a_path_of_lists_is_refused_until_rows_change(value: Any) -> None:
     assert index.candidates({"a": 5}) == ({5}, True)
 
 
-def test_a_path_that_does_not_fit_is_refused() -> None:
-    index = index_of({n: {"id": n, "team": n % 3} for n in range(3_000)}, bytes_max=400_000)
-    assert index.candidates({"id": 5}) is None
-    assert index.candidates({"team": 1, "id": 4}) == (set(range(1, 3_000, 3)), False)
-    assert list(index._refused) == ["id"]
-    assert index.size_bytes < 400_000
-
-
 def test_a_column_that_outgrows_its_room_goes() -> None:
     index = index_of({}, bytes_max=100_000)
     assert index.candidates({"id": 5}) == (set(), True)
@@ -318,21 +253,6 @@ def test_a_column_that_outgrows_its_room_goes() -> None:
         index.put(n, {"id": n})
     assert not index._columns
     assert index.candidates({"id": 5}) is None
-
-
-def test_refusals_are_remembered_for_a_few_paths_only() -> None:
-    index = index_of({0: {f"f{n}": {} for n in range(40)}})
-    for n in range(40):
-        index.candidates({f"f{n}": 1})
-    assert len(index._refused) == fields.PATHS_MAX
-
-
-def test_the_size_is_about_what_is_held() -> None:
-    rows = {n: {"id": n, "team": n % 3} for n in range(1_000)}
-    index = index_of(rows)
-    bare = index.size_bytes
-    index.candidates({"id": 5, "team": 1})
-    assert bare + 100_000 < index.size_bytes < bare + 500_000
 
 
 def test_the_numbers_of_a_value_follow_its_rows() -> None:

@@ -16,7 +16,7 @@ from rank_bm25 import BM25Okapi
 from memory_actors.search.indexes import bm25 as passages
 from memory_actors.search.indexes.bm25 import K1, B
 from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex, Saved
-from memory_actors.search.indexes.postings import COUNT_MAX, ROWS_BEFORE, Postings
+from memory_actors.search.indexes.postings import COUNT_MAX, ROWS_BEFORE
 from memory_actors.search.indexes.words import words
 
 VOCABULARY = [f"w{number}x" for number in range(30)]
@@ -98,31 +98,6 @@ def test_an_answer_is_found_by_its_question():
     assert question > answer > other == 0
 
 
-def test_other_sessions_are_no_context():
-    index = build({1: "tent", 2: "green", 3: "blue"}, [[1, 2], [3]])
-    assert found_by(index, "tent") == {1, 2}
-
-
-def test_rows_come_in_the_order_of_adding():
-    """Rows come in the order they were added in, the removed ones too."""
-    index = build({3: "tea", 1: "tea", 2: "tea tea", 4: "coffee"})
-    index.remove(1)
-    labels, found = index.score_all("tea")
-    assert labels.tolist() == [3, 1, 2, 4]
-    assert found[2] > found[0] > found[1] == found[3] == 0
-
-
-def test_the_same_texts_have_the_same_score():
-    a, b = scores(build({3: "tea", 1: "tea", 2: "coffee"}), "tea", [3, 1])
-    assert a == b > 0
-
-
-def test_scores_are_between_0_and_1():
-    index = build({1: "tea " * 200, 2: "tea with milk", 3: "coffee"})
-    most, some, none = scores(index, "tea", [1, 2, 3])
-    assert 0 == none < some < most <= 1
-
-
 @pytest.mark.parametrize("sessions", [1, 7, None])
 def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | None):
     """Rows in one session, in several by turns, or each for itself; some are removed."""
@@ -149,11 +124,6 @@ def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | 
     assert missed <= 4, "nearly all of the best are found"
 
 
-def test_words_nobody_has_do_not_lower_a_score():
-    index = build({1: "tea", 2: "coffee"})
-    assert scores(index, "tea unheard", [1]) == scores(index, "tea", [1]) != [0]
-
-
 @pytest.mark.parametrize("query", ["", "the of and", "nowhere", "?"])
 def test_a_query_without_known_words_finds_nothing(query: str):
     assert found_by(build({1: "tea"}), query) == set()
@@ -173,55 +143,6 @@ def test_rows_with_all_words_of_a_set_are_found(sets, seed: int):
         if row % 7 and any(one and one <= set(text.split()) for one in sets)
     ]
     assert index.rows_with(sets).tolist() == expected
-
-
-def test_an_empty_index_finds_nothing():
-    labels, found = LexicalIndex().score_all("tea")
-    assert len(labels) == len(found) == 0
-
-
-def test_a_removed_text_no_longer_helps_its_neighbours():
-    """A removed text is gone, and helps its neighbours no more."""
-    index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
-    assert index.remove(1)
-    assert not index.remove(1)
-    assert found_by(index, "tent") == set()
-    assert 1 not in index
-    assert len(index) == 3
-
-
-def test_neighbours_meet_across_a_gap():
-    index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
-    index.remove(2)
-    index.remove(3)
-    assert index.previous(4) == 1
-    assert found_by(index, "tent") == {1, 4}
-
-
-def test_a_text_may_take_the_place_of_another():
-    index = build({1: "tent", 2: "green", 3: "blue"}, [[1, 2, 3]])
-    before = index.previous(2)
-    index.remove(2)
-    index.add(20, "lantern", before)
-    assert index.previous(3) == 20
-    assert found_by(index, "lantern") == {20, 3}
-
-
-def test_a_text_may_take_the_place_of_the_first_one():
-    index = build({1: "w1x", 2: "w2x", 3: "w3x"}, [[1, 2, 3]])
-    assert (index.following(1), index.following(3)) == (2, None)
-    index.remove(1)
-    index.add(4, "w4x", ahead_of=2)
-    fresh = build({4: "w4x", 2: "w2x", 3: "w3x"}, [[4, 2, 3]])
-    assert (index.previous(2), index.following(4)) == (4, 2)
-    for query in ("w2x", "w4x w3x"):
-        assert scores(index, query, [2, 3, 4]) == scores(fresh, query, [2, 3, 4])
-
-
-def test_adding_a_label_twice_changes_nothing():
-    index = build({1: "tea"})
-    index.add(1, "coffee")
-    assert found_by(index, "coffee") == set()
 
 
 def test_a_very_frequent_word_is_counted_up_to_a_bound():
@@ -248,13 +169,6 @@ def test_rows_of_many_words_are_listed_in_time():
     assert not index.wants_lists
     for row in (1, 65_535, 65_536, count - 1):
         assert found_by(index, f"n{row}x") == {row - 1, row}
-
-
-def test_rows_must_come_in_order():
-    postings = Postings()
-    postings.append(0, {"tea": 1})
-    with pytest.raises(OverflowError):
-        postings.append(0, {"tea": 1})
 
 
 # --- any sequence of changes
@@ -380,27 +294,6 @@ def test_what_happens_while_it_is_made_anew_is_not_lost():
         assert scores(fresh, query, labels) == pytest.approx(expected, abs=1e-6)
 
 
-def test_rows_added_during_a_rebuild_stand_in_order():
-    """Rows that came while the index was made anew stand in their order."""
-    index = build({1: "one"}, {})
-    saved = index.saved()
-    index.add(4, "four", after=1)
-    index.add(3, "three", after=1)
-    index.add(2, "two", after=1)
-    fresh = LexicalIndex.restored(saved)
-    fresh.catch_up(index, saved)
-    assert [fresh.following(label) for label in (1, 2, 3, 4)] == [2, 3, 4, None]
-    assert [fresh.previous(label) for label in (1, 2, 3, 4)] == [None, 1, 2, 3]
-
-
-def test_scores_ignore_the_order_of_words():
-    """A score does not depend on the order in which words came."""
-    texts = random_texts(40)
-    index, otherwise = build(texts, {}), build(dict(reversed(texts.items())), {})
-    for query in ("w0x w1x w2x w3x w4x w5x w6x", "w9x w8x w7x w6x w5x"):
-        assert scores(index, query, texts) == scores(otherwise, query, texts)
-
-
 def test_scores_ignore_the_indexs_past():
     """A score does not depend on the past of the index."""
     often = {label: f"w{label}x tea " + "w0x " * 40 * label for label in range(12)}
@@ -425,13 +318,6 @@ def test_a_saved_index_goes_through_a_file():
     again = LexicalIndex.restored(msgspec.msgpack.decode(data, type=Saved))
     assert scores(again, "w0x w7x", texts) == scores(index, "w0x w7x", texts)
     assert [again.previous(label) for label in texts] == [index.previous(label) for label in texts]
-
-
-def test_an_empty_index_can_be_saved():
-    again = LexicalIndex.restored(LexicalIndex().saved())
-    assert len(again) == 0
-    again.add(1, "tea")
-    assert found_by(again, "tea") == {1}
 
 
 @pytest.mark.parametrize(
