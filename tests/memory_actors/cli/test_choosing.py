@@ -14,13 +14,6 @@ CONTENT = "likes green tea with a slice of ginger, and never with sugar, whateve
 # --- whose memory
 
 
-def test_a_new_stores_user_is_named(program) -> None:
-    """In a new store the user that is made is named."""
-    result = program("add", "likes tea")
-    assert result.stderr == "User default, as --user names nobody.\n"
-    assert [one["content"] for one in program.json("list", "--user", "default")] == ["likes tea"]
-
-
 @pytest.mark.parametrize(
     "command", [("search", "tea"), ("list",), ("usage",), ("cost",), ("export",), ("diff", "1")]
 )
@@ -80,14 +73,6 @@ def test_any_unique_beginning_of_an_id_will_do(program) -> None:
     assert error["message"].startswith("no memory 'nobody'")
 
 
-def test_an_id_that_another_one_begins_with_is_itself(program, tmp_path) -> None:
-    lines = [f'{{"id": "{one}", "content": "{one}"}}\n' for one in ("note", "note-2")]
-    (tmp_path / "notes.jsonl").write_text("".join(lines), "utf-8")
-    program.ok("import", str(tmp_path / "notes.jsonl"))
-    assert program.json("get", "note")["content"] == "note"
-    assert program.json("get", "note-")["content"] == "note-2"
-
-
 def test_ids_are_whole_in_80_columns(program, monkeypatch) -> None:
     """Ids are whole in 80 columns, and name the things they stand for."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -144,10 +129,3 @@ def test_search_narrows_and_explains_as_retrieve_does(program) -> None:
 
 
 # --- what is assumed
-
-
-def test_cost_says_what_it_assumes(program) -> None:
-    program.ok("add", "likes tea")
-    said = program.ok("cost")
-    for assumed in ("whole month", "float32", "1024 MB", "Settings.prices", "hosted service"):
-        assert assumed in said
