@@ -177,15 +177,6 @@ async def test_a_cancelled_caller_does_not_cancel_the_activation() -> None:
     await runtime.close(1)
 
 
-async def test_a_failed_passivation_still_makes_room() -> None:
-    runtime, world = make(budget_bytes=0)
-    world.passivation_failure = True
-    for key in "ab":
-        async with runtime.use(key):
-            pass
-    assert world.left == ["a"]
-
-
 async def test_closing_waits_for_users_and_takes_no_new_ones() -> None:
     runtime, world = make()
     entered, leave = asyncio.Event(), asyncio.Event()
@@ -206,14 +197,6 @@ async def test_closing_waits_for_users_and_takes_no_new_ones() -> None:
     leave.set()
     await asyncio.gather(user, closing)
     assert world.left == ["a"]
-
-
-async def test_closing_does_not_wait_beyond_its_deadline() -> None:
-    runtime, world = make()
-    async with runtime.use("a"):
-        with anyio.fail_after(5):
-            await runtime.close(0.01)
-        assert world.left == ["a"]
 
 
 async def test_activations_at_once_evict_no_more_than_needed() -> None:
@@ -312,15 +295,6 @@ async def test_an_actor_coming_or_going_is_waited_for() -> None:
 async def use_shortly(runtime: Runtime[FakeLive], key: str) -> None:
     async with runtime.use(key):
         await asyncio.sleep(0.01)
-
-
-async def test_a_failure_alone_lets_the_others_in_again() -> None:
-    runtime, _ = make()
-    with pytest.raises(RuntimeError):
-        async with runtime.alone("a"):
-            raise RuntimeError("disk")
-    async with runtime.use("a"):
-        pass
 
 
 async def test_pages_are_given_back_after_a_load(monkeypatch: pytest.MonkeyPatch) -> None:

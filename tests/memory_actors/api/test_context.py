@@ -12,11 +12,9 @@ from memory_actors import (
     ContextLimitError,
     InvalidInputError,
     Limits,
-    MemorySystem,
     MemoryType,
     NotFoundError,
     QuotaExceededError,
-    Settings,
     StaleDocumentError,
 )
 from memory_actors.api.plumbing import note_synced
@@ -50,21 +48,6 @@ def digest(text: str) -> bytes:
 
 
 # --- sizes, messages, limits
-
-
-async def test_a_receipt_says_how_large_the_document_is(open_memory) -> None:
-    """A receipt says how large the document is, in the agreed words."""
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        receipt = await context.add("", words(955))
-        assert receipt.message == (
-            "MEMORY.md size: 1,243 tokens (1,500 limit)\nRemaining capacity: 257 tokens"
-        )
-        assert (receipt.tokens, receipt.limit, receipt.hard_limit) == (1243, 1500, 2000)
-        assert (receipt.remaining, receipt.warning) == (257, None)
-        assert (receipt.operation, receipt.document) == ("add", "MEMORY.md")
-        size = await context.size()
-        assert (size.tokens, size.remaining, size.message) == (1243, 257, receipt.message)
 
 
 async def test_warning_and_refusal_begin_at_their_limits(open_memory) -> None:
@@ -151,14 +134,6 @@ async def test_a_lowered_limit_lets_a_document_shrink_but_not_grow(open_memory) 
             await context.edit(entry.entry_id, words(101))
 
 
-async def test_another_document_is_named_in_its_messages(open_memory) -> None:
-    async with open_memory() as memory:
-        notes = memory.user("u").context.document("notes.md")
-        assert (await notes.add("", "x")).message.startswith("notes.md size: 3 tokens")
-        with pytest.raises(ContextLimitError, match=r"^notes\.md exceeds"):
-            await notes.add("", words(2_000))
-
-
 @pytest.mark.parametrize(
     "settings",
     [{"context_soft_tokens": 0}, {"context_hard_tokens": 1_000}, {"context_hard_tokens": "many"}],
@@ -167,11 +142,6 @@ async def test_limits_that_are_none_are_refused_at_opening(open_memory, settings
     with pytest.raises(InvalidInputError, match="context_"):
         async with open_memory(**settings):
             pass
-
-
-async def test_another_counter_is_one_setting_away(open_memory) -> None:
-    async with open_memory(token_counter=Characters()) as memory:
-        assert (await memory.user("u").context.add("", "abc")).tokens == len("- abc\n")
 
 
 async def test_a_quota_limits_all_documents_and_raises_alerts(open_memory) -> None:
@@ -275,39 +245,11 @@ async def test_an_entry_is_a_memory_like_others(open_memory) -> None:
         assert (restored.operation, restored.memory_type) == ("restore", "context")
 
 
-async def test_an_entry_of_another_document_is_named_and_left_alone(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        (entry_id,) = (await context.document("n").add("", "x")).entry_ids
-        for call in (
-            context.edit(entry_id, "y"), context.remove(entry_id), context.touch(entry_id),
-            context.pin(entry_id), context.restore([entry_id]), context.archive([entry_id]),
-        ):  # fmt: skip
-            with pytest.raises(NotFoundError):
-                await call
-
-
 @pytest.mark.parametrize("section", ["a\nb", "#", " # ", "x" * 600, 1])
 async def test_what_cannot_be_a_title_is_refused(open_memory, section) -> None:
     async with open_memory() as memory:
         with pytest.raises(InvalidInputError):
             await memory.user("u").context.add(section, "x")
-
-
-async def test_bad_texts_are_refused(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        for call in (
-            context.add("", " "), context.add("", "\ud800"),
-            context.change([InsertBlock("i", "\ud800", None, None)]),
-            context.change([InsertBlock("i", "", None, None)]),
-            context.archive(free=0.2), context.archive(free=True), context.archive("id"),
-            context.search_archive(""), context.search_archive("x", top_k=0),
-            context.create("n", 1),
-        ):  # fmt: skip
-            with pytest.raises(InvalidInputError):
-                await call
-        assert await context.documents() == []
 
 
 # --- archive
@@ -367,19 +309,6 @@ async def test_what_does_not_fit_is_not_restored(open_memory) -> None:
             await context.restore([first])
         assert await context.render() == before
         assert [one.entry_id for one in await context.archived()] == [first]
-
-
-async def test_what_was_read_last_is_archived_last(open_memory, clock) -> None:
-    async with open_memory(context_soft_tokens=12, context_hard_tokens=30) as memory:
-        user = memory.user("u")
-        ids = []
-        for n in range(4):
-            clock.move(1)
-            ids.append((await user.context.add("", f"x {n}")).entry_ids[0])
-        clock.move(1)
-        await user.get(ids[0])
-        await user.context.get(ids[1])
-        assert (await user.context.archive(free=0.3)).archived == tuple(ids[2:])
 
 
 async def test_an_add_makes_room_and_says_what_went(open_memory, clock) -> None:
@@ -469,21 +398,3 @@ async def test_an_export_carries_documents_and_archives_exactly(open_memory, tmp
 
 
 # --- what goes into a prompt
-
-
-async def test_called_it_is_what_goes_into_a_prompt(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u", session_id="s")
-        await user.add("likes tea")
-        await user.short_term.add_message("hello", role="user")
-        prompt = await user.context("tea", limit=1)
-        assert [part.source for part in prompt.parts] == ["message", "memory"]
-
-
-async def test_a_system_needs_no_settings_for_documents(tmp_path, embedder) -> None:
-    async with MemorySystem.open(tmp_path, embedder=embedder) as memory:
-        budget = Settings().context_budget()
-        assert (budget.soft_tokens, budget.hard_tokens, budget.counter.name) == (
-            1_500, 2_000, "calibrated",
-        )  # fmt: skip
-        assert (await memory.user("u").context.size()).remaining == 1_500

@@ -7,7 +7,7 @@ import pytest
 from support.given import Given, recorded
 from support.proposing import proposing
 
-from memory_actors.base.context_documents import BlockChange, InsertBlock, RemoveBlock
+from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
 from memory_actors.base.errors import (
     NotFoundError,
     QuotaExceededError,
@@ -326,3 +326,9 @@ def test_events_about_what_is_not_there_change_nothing() -> None:
 
 def test_the_estimate_is_the_fields_common_one() -> None:
     assert [WordEstimate().count("w " * n) for n in (0, 1, 2, 10, 1000)] == [0, 1, 3, 13, 1300]
+
+
+def test_an_edit_to_what_it_says_is_none(user: User) -> None:
+    assert user.change(EditBlock("a", "- a said\n")) == []
+    assert user.do(EditEntry, memory_id="a", text="a said") == []
+    assert user.change() == []
