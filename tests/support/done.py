@@ -58,8 +58,12 @@ def check_refused(decided: Decided) -> None:
     change = getattr(decided.command, "change", decided.command)
     if isinstance(decided.command, Delete | episodic.UpdateEpisode | AddStep | FinishEpisode):
         about = getattr(change, "step", getattr(change, "end", change))
-        kind, _ = living(now).get(getattr(about, "memory_id", ""), (None, None))
-        assert kind is None or not isinstance(decided.command, kind.COMMANDS)
+        kind, row = living(now).get(getattr(about, "memory_id", ""), (None, None))
+        is_of_kind = kind is not None and isinstance(decided.command, kind.COMMANDS)
+        is_entity = isinstance(decided.command, entity.DeleteRelationship) and isinstance(
+            row, entity.EntityRow
+        )
+        assert is_entity or not is_of_kind
 
 
 def check_needs_nothing(command: Any, refusal: Exception | None) -> None:
