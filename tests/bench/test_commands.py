@@ -61,6 +61,8 @@ TINY: Mapping[str, Sequence[str]] = {
     "supersedes": ("SET", "--embedder", "hashed"),
     "tokens": ("--tokenizer", "TOKENIZER", "--set", "SET"),
 }  # fmt: skip
+LONG = {"enterprise", "growth", "peers", "processes", "storage", "users"}
+"""They take half of the time of all: they run with the long tests."""
 MAY_MISS_AN_AIM = {"churn", "improve", "processes"}
 MAY_BE_EMPTY = {"Skipped", "Pairs", "Turn R@10 against the first row, by resampling"}
 
@@ -97,7 +99,9 @@ def tables(result: Result) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in TINY]
+)
 def test_a_measurement_fills_its_tables_and_leaves_nothing(
     name: str, tmp_path: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
