@@ -222,16 +222,6 @@ async def test_a_clock_that_is_wrong_for_a_moment_refuses_one_command() -> None:
     assert (third.state, log.appends, actor.quarantined) == (3, 1, None)
 
 
-async def test_a_crash_is_answered_and_the_others_go_on() -> None:
-    actor, _, watch = make()
-    results = await asyncio.gather(
-        *(ask(actor, add(n)) for n in (1, 13, 2)), return_exceptions=True
-    )
-    assert isinstance(results[1], CommandCrashedError)
-    assert (results[0].state, results[2].state, actor.state) == (1, 3, 3)
-    assert watch.rebuilds == [1]
-
-
 async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
     """An actor that crashes too often is quarantined, and stays readable."""
     actor, _, _ = make()
@@ -243,18 +233,6 @@ async def test_an_actor_that_crashes_too_often_is_quarantined() -> None:
     with pytest.raises(QuarantinedError, match="Reads and export work"):
         await ask(actor, add(1))
     assert actor.state == 5
-
-
-async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor_module, "RESTART_WINDOW_S", 0.001)
-    actor, _, watch = make()
-    for _ in range(6):
-        with pytest.raises(CommandCrashedError):
-            await ask(actor, add(13))
-        await actor.drain()
-        await asyncio.sleep(0.002)
-    assert actor.quarantined is None
-    assert len(watch.rebuilds) == 6
 
 
 @pytest.mark.parametrize(("when", "state"), [("before", 1), ("after", 3)])

@@ -58,19 +58,6 @@ def make(budget_bytes: int = 10**9, idle_s: float = 1e9) -> tuple[Runtime[FakeLi
     return Runtime(world.activate, budget_bytes=budget_bytes, idle_s=idle_s), world
 
 
-async def test_users_of_one_key_share_one_actor() -> None:
-    runtime, world = make()
-
-    async def use() -> FakeLive:
-        async with runtime.use("a") as live:
-            await asyncio.sleep(0)
-            return live
-
-    lives = await asyncio.gather(*(use() for _ in range(10)))
-    assert len(set(map(id, lives))) == 1
-    assert world.living == ["a"]
-
-
 async def test_the_least_recently_used_leave_when_the_budget_is_passed() -> None:
     runtime, world = make(budget_bytes=300)
     for key in "abcd":
@@ -119,18 +106,6 @@ async def test_an_actor_whose_key_cannot_be_given_up_is_gone_all_the_same() -> N
     with anyio.fail_after(5):
         async with runtime.use("b"), runtime.use("a"):
             assert world.left == ["a"]
-
-
-async def test_an_idle_actor_leaves() -> None:
-    runtime, world = make(idle_s=0.02)
-    runtime.start()
-    async with runtime.use("a"):
-        await asyncio.sleep(0.08)
-        assert world.left == []
-    with anyio.fail_after(5):
-        while not world.left:
-            await asyncio.sleep(0.01)
-    await runtime.close(1)
 
 
 async def test_who_comes_while_an_actor_leaves_gets_a_new_one() -> None:

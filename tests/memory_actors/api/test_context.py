@@ -134,16 +134,6 @@ async def test_a_lowered_limit_lets_a_document_shrink_but_not_grow(open_memory) 
             await context.edit(entry.entry_id, words(101))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"context_soft_tokens": 0}, {"context_hard_tokens": 1_000}, {"context_hard_tokens": "many"}],
-)
-async def test_limits_that_are_none_are_refused_at_opening(open_memory, settings) -> None:
-    with pytest.raises(InvalidInputError, match="context_"):
-        async with open_memory(**settings):
-            pass
-
-
 async def test_a_quota_limits_all_documents_and_raises_alerts(open_memory) -> None:
     limits = pro(Limits(context_entries=2))
     async with open_memory(tiers=limits) as memory:
@@ -298,19 +288,6 @@ async def test_archive_and_restore_give_the_bytes_and_the_history_back(open_memo
         assert tags == ["context.inserted", "context.archived", "context.restored"]
 
 
-async def test_what_does_not_fit_is_not_restored(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        (first,) = (await context.add("", words(1400))).entry_ids
-        await context.archive([first])
-        await context.add("", words(1400))
-        before = await context.render()
-        with pytest.raises(ContextLimitError):
-            await context.restore([first])
-        assert await context.render() == before
-        assert [one.entry_id for one in await context.archived()] == [first]
-
-
 async def test_an_add_makes_room_and_says_what_went(open_memory, clock) -> None:
     """Room is made on the way, and the receipt says what went."""
     async with open_memory() as memory:
@@ -329,29 +306,6 @@ async def test_an_add_makes_room_and_says_what_went(open_memory, clock) -> None:
 
 
 # --- documents
-
-
-async def test_documents_are_listed_made_renamed_and_deleted(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        await context.create("b.md", "# B\n\nparagraph\n\n- one\n- two\n")
-        await context.create("a.md")
-        infos = await context.documents()
-        assert [(i.name, i.tokens, i.size_bytes, i.entries, i.archived) for i in infos] == [
-            ("a.md", 0, 0, 0, 0), ("b.md", 9, 28, 3, 0),
-        ]  # fmt: skip
-        with pytest.raises(InvalidInputError):
-            await context.create("a.md")
-        await context.rename("b.md", "c.md")
-        assert await context.document("c.md").render() == "# B\n\nparagraph\n\n- one\n- two\n"
-        with pytest.raises(InvalidInputError):
-            await context.rename("c.md", "a.md")
-        for call in (context.rename("none", "x"), context.delete("none")):
-            with pytest.raises(NotFoundError):
-                await call
-        await context.delete("c.md")
-        assert [info.name for info in await context.documents()] == ["a.md"]
-        assert await context.document("none").blocks() == []
 
 
 async def test_what_a_file_had_is_noted_in_the_same_append(open_memory) -> None:

@@ -40,19 +40,6 @@ def test_of_several_users_none_is_assumed(program, command) -> None:
     assert program.json("usage", "--all")["counts"]["long_term"] == 2
 
 
-def test_nothing_found_says_for_whom_and_in_what(program) -> None:
-    program.ok("add", "likes tea", "--user", "ada")
-    searched = program.ok("search", "tea", "--type", "entity", "--type", "working")
-    assert searched == "Nothing found for user ada in entity, working.\n"
-    everywhere = program.ok("search", "tea", "--min-trust", "trusted")
-    assert everywhere == (
-        "Nothing found for user ada in working, short_term, long_term, entity, episodic, "
-        "structured.\n"
-    )
-    listed = program.ok("list", "--type", "episodic")
-    assert listed == "Nothing there for user ada in episodic.\n"
-
-
 # --- which memory
 
 

@@ -29,7 +29,6 @@ from memory_actors import (
     Item,
     MemorySystem,
     NotFoundError,
-    Settings,
     Tier,
     UserMemory,
 )
@@ -226,13 +225,6 @@ async def test_the_numbers_are_exact_and_outlive_the_process(open_memory: Any) -
         assert (await memory.compaction_stats()).originals == 12
 
 
-def test_the_settings_have_the_defaults_of_the_issue() -> None:
-    settings = Settings()
-    assert settings.after_days(None) == settings.after_days(Tier.FREE) == 90
-    assert (settings.compaction_eps, settings.compaction_min_samples) == (0.3, 5)
-    assert (settings.compaction_batch, settings.archive_retention_days) == (1_000, None)
-
-
 # --- what fails
 
 
@@ -359,27 +351,6 @@ async def test_who_cancels_does_not_wait_for_a_summariser_that_hangs(
         assert await contents(user) == before
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"compaction_after_days": -5},
-        {"compaction_after_days": {Tier.FREE: float("nan")}},
-        {"archive_retention_days": -3},
-        {"archive_retention_days": float("nan")},
-        {"compaction_eps": 2},
-        {"compaction_eps": 0},
-        {"compaction_batch": 0},
-        {"compaction_min_samples": 0},
-        {"summarizer_deadline_s": float("nan")},
-        {"compaction_schedule": "every now and then"},
-    ],
-)
-async def test_settings_that_would_lose_memories_are_refused(open_memory: Any, wrong: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        async with open_memory(**wrong):
-            pass
-
-
 async def test_a_text_that_another_user_compressed_is_embedded_again(tmp_path: Any) -> None:
     """Derived data is by text: what one user's compaction deletes, another may still need."""
     async with MemorySystem.open(
@@ -439,3 +410,24 @@ async def test_a_user_who_fails_does_not_stop_the_others(
             await memory.compact("ada")
         monkeypatch.undo()
         assert (await memory.compact()).compressed == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"compaction_after_days": -5},
+        {"compaction_after_days": {Tier.FREE: float("nan")}},
+        {"archive_retention_days": -3},
+        {"archive_retention_days": float("nan")},
+        {"compaction_eps": 2},
+        {"compaction_eps": 0},
+        {"compaction_batch": 0},
+        {"compaction_min_samples": 0},
+        {"summarizer_deadline_s": float("nan")},
+        {"compaction_schedule": "every now and then"},
+    ],
+)
+async def test_settings_that_would_lose_memories_are_refused(open_memory: Any, wrong: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        async with open_memory(**wrong):
+            pass

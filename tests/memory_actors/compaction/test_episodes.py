@@ -49,18 +49,6 @@ async def one_summary(memory: MemorySystem, **how: Any) -> tuple[UserMemory, Mem
 # --- what becomes of them
 
 
-async def test_they_are_left_alone_unless_asked_for(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user = memory.user("ada")
-        await lived(user, DEPLOY, 7)
-        report = await memory.compact()
-        assert (report.memories_considered, report.compressed) == (0, 0)
-        assert len(await user.list_memories(["episodic"])) == 7
-    async with open_memory(summarizer=SHORT, compaction_episodes=True) as memory:
-        assert (await memory.compact(dry_run=True, episodes=False)).memories_considered == 0
-        assert (await memory.compact(dry_run=True)).memories_considered == 7
-
-
 async def test_an_agents_episodes_become_one_that_knows_them(open_memory: Any) -> None:
     async with open_memory(summarizer=SHORT) as memory:
         user, summary = await one_summary(memory)
@@ -122,20 +110,6 @@ async def test_no_summary_is_of_two_agents(open_memory: Any) -> None:
         found = await of_episodes(user)
         assert {m.data["agent_id"]: m.data["original_count"] for m in found} == {"one": 6, "two": 5}
         assert len(await user.episodes.recent("few")) == 4
-
-
-async def test_what_runs_is_young_pinned_or_alone_stays(open_memory: Any) -> None:
-    async with open_memory(summarizer=SHORT) as memory:
-        user = memory.user("ada")
-        await lived(user, DEPLOY, 5, pinned=True)
-        await lived(user, FLIGHT, 6, since=LONG_AGO + timedelta(days=149))
-        await lived(user, "sweep the yard", 1)
-        for n in range(6):
-            await user.episodes.start(f"{LOGIN} {n}", agent_id="bot", occurred_at=LONG_AGO)
-        before = await contents(user)
-        report = await memory.compact(episodes=True)
-        assert (report.memories_considered, report.compressed) == (1, 0)
-        assert await contents(user) == before
 
 
 async def test_a_summariser_reads_goals_steps_errors_and_results(open_memory: Any) -> None:

@@ -74,14 +74,6 @@ def test_sentences_stand_in_order_of_time_under_their_day() -> None:
     assert "[2025-08-04] Decided on 14 August: billing moves to Postgres 16." in body
 
 
-def test_near_duplicates_are_said_once() -> None:
-    again = ("The login page of the shop is slow for users in Peru.",) * 8
-    other = ("The login page of the shop was slow for the users in Peru!", "Ada likes green tea.")
-    body = summary(*again, *other)
-    assert body.count("login page") == 1
-    assert "tea" in body
-
-
 def test_the_budget_is_used_while_sentences_add_facts() -> None:
     """The budget is used as long as a sentence adds a fact.
 
@@ -122,16 +114,6 @@ def test_who_speaks_stays_with_what_is_said() -> None:
     assert "[2025-08-04] Ada: The new flat costs 900 euros." in body
 
 
-def test_vectors_bring_in_what_is_central() -> None:
-    """The text of a memory that many are near to wins over texts that say as much."""
-    texts = [f"Alpha{n} beta{n} gamma{n} delta{n} omega{n} sigma{n}." for n in "abcdefgh"]
-    vectors = np.eye(8, dtype=np.float32)
-    vectors[5] = vectors[:, :].mean(axis=0)
-    vectors[5] /= np.linalg.norm(vectors[5])
-    made = ExtractiveSummarizer(share_max=0.5).summarize_sync(cluster(*texts, vectors=vectors))
-    assert "Alphaf" in made
-
-
 # --- length
 
 
@@ -141,14 +123,6 @@ def test_a_summary_keeps_its_word_limit_with_its_heading(words_max: int) -> None
     texts = [f"Ada bought {n} apples and {n * 7} pears in town {n}." for n in range(300)]
     body = summary(*texts, words_max=words_max)
     assert 0.7 * words_max < count_words(cluster(*texts).heading + body) <= words_max
-
-
-def test_only_a_sentence_that_alone_is_too_long_is_cut() -> None:
-    long = " ".join(f"word{n}" for n in range(2_000))
-    body = summary(long, "Ada likes green tea.", "Bob likes sweet cake.")
-    (cut,) = (line for line in body.split("\n") if line.endswith(MARKER))
-    assert count_words(cut) <= 61
-    assert "Ada likes green tea." in body
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -77,11 +76,6 @@ async def test_a_time_that_comes_twice_is_due_once() -> None:
     first, second = dues("30 2 * * *", berlin("2025-10-26T00:00"), 2)
     assert first == berlin("2025-10-26T02:30", fold=0)
     assert second == berlin("2025-10-27T02:30")
-
-
-async def test_a_star_goes_on_through_both_passes() -> None:
-    found = dues("*/30 * * * *", berlin("2025-10-26T01:45"), 5)
-    assert [later - earlier for earlier, later in pairwise(found)] == [timedelta(minutes=30)] * 4
 
 
 @pytest.mark.parametrize(
@@ -271,14 +265,6 @@ async def test_runs_do_not_overlap_and_are_not_made_up() -> None:
     await scheduled(runs, clock, Kept(), runs.enough, expression="0 * * * *")
     assert runs.most == 1
     assert runs.began == [berlin(f"2025-03-20T{hour}:00") for hour in (13, 16, 19)]
-
-
-async def test_the_repeated_hour_runs_once() -> None:
-    """The hour that comes twice runs once, however long the run."""
-    clock = Clock(berlin("2025-10-26T00:00"))
-    runs = Runs(clock, 2, took=timedelta(minutes=50))  # ends at 02:20 of the second pass
-    await scheduled(runs, clock, Kept(), runs.enough, expression="30 2 * * *")
-    assert runs.began == [berlin("2025-10-26T02:30", fold=0), berlin("2025-10-27T02:30")]
 
 
 async def test_a_suspended_machine_finds_out_within_a_minute() -> None:

@@ -29,13 +29,6 @@ async def improved(user: Any, text: str = "text 0", **options: Any) -> Result:
     return await improve(text, **given)
 
 
-async def test_without_a_user_nothing_is_stored(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        result = await improved(None)
-        assert "episode_id" not in result.metadata
-        assert await memory.user("u").episodes.recent() == []
-
-
 async def test_a_run_is_an_episode_with_a_step_a_round(open_memory: Any) -> None:
     async with open_memory() as memory:
         user = memory.user("u")

@@ -70,21 +70,6 @@ def test_code_is_code_for_every_importer() -> None:
     assert "[[said]]" in prose
 
 
-@pytest.mark.parametrize(
-    ("front", "fields"),
-    [
-        ("title: 'Ada''s \"plan\": two'\n", {"title": "Ada's \"plan\": two"}),
-        ("title: one\n  line\nb: >-\n  folded\n  too\n", {"title": "one line", "b": "folded too"}),
-        ("a: 007\nb: no\nc: 2026-05-01\n", {"a": "007", "b": "no", "c": "2026-05-01"}),
-        ("tags: [a, 'b, c']\nmore:\n- {x: y}\n", {"tags": ["a", "b, c"], "more": [{"x": "y"}]}),
-        ("title: Foo: bar\nother: x\n", {"title": "Foo: bar", "other": "x"}),
-        ("a: !!python/object/apply:os.getcwd []\n", {"a": []}),
-    ],
-)  # fmt: skip
-def test_front_matter_is_read_as_yaml(front: str, fields: dict[str, Any]) -> None:
-    assert front_matter(f"---\n{front}---\nbody", SourceReading()) == (fields, "body")
-
-
 def test_front_matter_cannot_grow_by_aliases() -> None:
     lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
     reading = SourceReading()
@@ -172,15 +157,6 @@ async def test_attachments_and_results_of_tools_are_words_of_claude(texts) -> No
         assert sorted(held) == sorted(said)
     for word in ("reminder", "an attachment", "thinking", "tool_use"):
         assert word in told
-
-
-async def test_a_long_paste_is_several_memories(texts) -> None:
-    words = " ".join(f"word{n}" for n in range(60_000))
-    pasted = {"file_name": "long.txt", "extracted_content": words}
-    message = foreign.claude_message("u1", "human", text="", attachments=[pasted])
-    held, _ = await texts("claude", [{"uuid": "c", "chat_messages": [message]}])
-    assert len(held) > 1
-    assert sorted(word for text, _ in held for word in text.split()) == sorted(words.split())
 
 
 async def test_the_machine_of_letta_is_not_the_user(texts) -> None:

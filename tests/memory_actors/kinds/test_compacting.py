@@ -7,7 +7,7 @@ import pytest
 from support.given import Given, fold, recorded
 
 from eventlog import Dropped
-from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.errors import NotFoundError
 from memory_actors.kinds import long_term
 from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.kind import Passage, label
@@ -19,10 +19,7 @@ from memory_actors.kinds.long_term import (
     MemoryDeleted,
     MemoryRestored,
     MemoryUpdated,
-    RestoreMemories,
-    SummaryAdded,
     UndoCompaction,
-    UpdateMemory,
 )
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
@@ -92,31 +89,7 @@ def test_what_changed_since_it_was_read_is_left_alone(meanwhile: list[Any]) -> N
     assert Given(long_term.KIND, *meanwhile).when(compress(*AS_READ)) == []
 
 
-def test_a_summary_is_never_compressed_again() -> None:
-    given = Given(long_term.KIND, *ABC, compressed("a", "b"))
-    again = CompressMemories(
-        now_us=9,
-        summary=msgspec.structs.replace(compressed("sum", "c"), memory_id="sum2"),
-        originals=(("sum", 4), ("c", 3)),
-    )
-    assert given.when(again) == []
-
-
-def test_a_summary_may_get_metadata_but_no_other_words() -> None:
-    given = Given(long_term.KIND, *ABC, compressed("a", "b", "c"))
-    metadata = UpdateMemory(now_us=9, memory_id="sum", metadata={"k": 1})
-    assert given.when(metadata) == [MemoryUpdated(memory_id="sum", metadata={"k": 1})]
-    with pytest.raises(InvalidInputError, match="undo the compaction, or delete"):
-        given.when(UpdateMemory(now_us=9, memory_id="sum", content="x", digest=b"x", size_bytes=1))
-
-
 # --- undo
-
-
-def test_only_a_summary_can_be_undone() -> None:
-    for events in ([], [*ABC], [added("sum")]):
-        with pytest.raises(NotFoundError):
-            Given(long_term.KIND, *events).when(undo(*events))
 
 
 def test_what_retention_dropped_cannot_come_back_and_says_so() -> None:
@@ -129,23 +102,6 @@ def test_what_retention_dropped_cannot_come_back_and_says_so() -> None:
 
 
 # --- restore
-
-
-def test_a_deleted_summary_comes_back_as_a_summary() -> None:
-    events = [
-        *ABC,
-        compressed("a", "b", "c"),
-        MemoryUpdated(memory_id="sum", metadata={"k": 1}),
-        MemoryDeleted(memory_id="sum"),
-    ]
-    restore = RestoreMemories(now_us=9, memory_ids=("sum",), past=past_of(*events))
-    (event,) = Given(long_term.KIND, *events).when(restore)
-    assert isinstance(event, SummaryAdded)
-    assert (event.compressed_from_ids, event.metadata) == (("a", "b", "c"), {"k": 1})
-    assert event.created_at_us == 1_004, "when it was made"
-    state = fold(long_term.KIND, [*events, event])
-    assert list(state.held.rows) == ["sum"], "its originals stay where they are"
-    assert long_term.KIND.tally(state).originals == 3
 
 
 # --- add
@@ -185,19 +141,3 @@ def test_each_passage_of_a_summary_has_label_and_text() -> None:
 
 
 # --- a fold without what retention dropped
-
-
-def test_the_state_is_the_same_without_the_originals_own_events() -> None:
-    events = [
-        added("a"),
-        MemoryUpdated(memory_id="a", content="x", size_bytes=1, digest=b"x"),
-        added("b"),
-        added("c"),
-        compressed("a", "b"),
-        added("d"),
-    ]
-    log = [recorded(event, version) for version, event in enumerate(events, start=1)]
-    whole = long_term.KIND.fold(long_term.KIND.initial, log)
-    for gone in ({1}, {2}, {1, 2}, {3}, {1, 2, 3}):
-        left = [entry for entry in log if entry.version not in gone]
-        assert long_term.KIND.fold(long_term.KIND.initial, left) == whole

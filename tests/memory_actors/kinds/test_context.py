@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.given import Given, recorded
+from support.given import recorded
 from support.proposing import proposing
 
 from memory_actors.base.context_documents import BlockChange, EditBlock, InsertBlock, RemoveBlock
@@ -13,7 +13,7 @@ from memory_actors.base.errors import (
     QuotaExceededError,
 )
 from memory_actors.base.quota import Limits
-from memory_actors.base.tokens import TokenBudget, WordEstimate
+from memory_actors.base.tokens import TokenBudget
 from memory_actors.kinds import context
 from memory_actors.kinds.context.commands import (
     AddEntry,
@@ -28,9 +28,6 @@ from memory_actors.kinds.context.commands import (
 )
 from memory_actors.kinds.context.events import (
     BlockInserted,
-    DocumentCreated,
-    EntriesArchived,
-    EntriesTouched,
     Section,
 )
 from memory_actors.kinds.context.state import block, blocks, text
@@ -115,10 +112,6 @@ def user() -> User:
 TWO_SECTIONS = "## Tastes\n\n- a said\n- b said\n\n## Work\n\n- c said\n- d said\n"
 
 # --- add
-
-
-def test_entries_stand_in_their_sections(user: User) -> None:
-    assert user.text() == TWO_SECTIONS
 
 
 def test_an_entry_goes_to_the_end_of_its_section(user: User) -> None:
@@ -210,27 +203,6 @@ def test_the_stalest_entries_leave_until_a_good_part_is_free() -> None:
     assert user.archive(free=0.4) == []  # 12 of 20: that much of the soft limit is free
 
 
-@pytest.mark.parametrize("words", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("free", [0.3, 0.4, 0.5])
-def test_archiving_frees_a_third_to_a_half(words: int, free: float) -> None:
-    """Archiving frees a third to a half of the document."""
-    for soft in (20, 40, 60):
-        user = User(soft=soft, hard=120)
-        for number in range(100 // (words + 1)):
-            user.add(f"e{number}", "", "x " * words)
-        before = len(user.text().split())
-        assert user.archive(free=free)
-        assert 0.5 * before <= len(user.text().split()) <= 0.7 * before
-
-
-def test_large_entries_are_archived_up_to_half() -> None:
-    """Of large entries one less goes, rather than more than half."""
-    user = User(soft=20, hard=120)
-    for number, words in enumerate((29, 24, 19, 9)):
-        user.add(f"e{number}", "", "x " * words)
-    assert user.archive() == ["e0"]  # 30 tokens of 85: two were 65 % of it
-
-
 def test_when_all_else_is_pinned_everything_that_can_go_goes() -> None:
     user = User(soft=4, hard=30)
     user.add("a", "", "1 2 3 4", pinned=True)
@@ -308,24 +280,6 @@ def test_an_imported_block_whose_rank_is_taken_stands_right_behind() -> None:
 
 
 # --- evolve
-
-
-def test_events_about_what_is_not_there_change_nothing() -> None:
-    given = Given(context.KIND, EntriesTouched(memory_ids=("none",)), DocumentCreated(document="d"))
-    assert (given.state.entries, list(given.state.documents)) == (0, ["d"])
-    before = given.state
-    archived = context.events.ArchivedEntry(memory_id="none", digest=b"")
-    for event in (
-        context.events.BlockRemoved(memory_id="none"),
-        context.events.BlockEdited(memory_id="none", raw="x"),
-        context.events.EntriesPinned(memory_ids=("none",), pinned=True),
-        EntriesArchived(document="d", entries=(archived,), cause="asked"),
-    ):
-        assert context.KIND.fold(given.state, [recorded(event)]) == before
-
-
-def test_the_estimate_is_the_fields_common_one() -> None:
-    assert [WordEstimate().count("w " * n) for n in (0, 1, 2, 10, 1000)] == [0, 1, 3, 13, 1300]
 
 
 def test_an_edit_to_what_it_says_is_none(user: User) -> None:

@@ -7,7 +7,7 @@ import pytest
 from support.given import Given, fold, recorded
 
 from memory_actors.base.errors import InvalidInputError, QuotaExceededError
-from memory_actors.base.quota import MIB, Limits
+from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.episodic import (
     AddStep,
@@ -15,7 +15,6 @@ from memory_actors.kinds.episodic import (
     PutEpisode,
     RestoreEpisodes,
     StartEpisode,
-    UpdateEpisode,
 )
 from memory_actors.kinds.episodic.events import (
     EpisodeDeleted,
@@ -56,10 +55,6 @@ def finished(name: str, *, failed: bool = False, size: int = 10) -> EpisodeFinis
     return EpisodeFinished(
         memory_id=name, failed=failed, result=f"result {name}", size_bytes=size, digest=b"r"
     )
-
-
-def whole(name: str, *, failed: bool = False, **how: Any) -> list[Any]:
-    return [started(name, **how), finished(name, failed=failed)]
 
 
 def start(name: str, *, agent: str = "a", size: int = 10, **how: Any) -> StartEpisode:
@@ -107,41 +102,13 @@ def kept(state: Any, name: str) -> list[int]:
 # --- start
 
 
-def test_an_episode_carries_its_session_metadata_and_pin() -> None:
-    (event,) = given().when(start("e", session_id="s", metadata={"k": 1}, pinned=True))
-    row = episodic.KIND.find(fold(episodic.KIND, [event]), "e")
-    assert (row.session_id, row.metadata, row.pinned) == ("s", {"k": 1}, True)
-    assert (row.agent_id, row.status, row.created_at_us) == ("a", "running", 1_001)
-
-
 # --- the limit of an agent's episodes
-
-
-def test_an_episode_that_left_finds_the_event_that_names_it() -> None:
-    assert episodic.KIND.registry.keys(started("x", evicted=("early",))) == ("x", "early")
 
 
 # --- the limit of bytes
 
 
-def test_a_goal_too_large_names_both_sizes() -> None:
-    """A goal that does not fit is refused with both sizes."""
-    past = started("e", size=int(99.98 * MIB))
-    with pytest.raises(QuotaExceededError, match=r"\(99\.98 MB of 100 MB\)"):
-        given(past).when(start("x", size=MIB))
-
-
 # --- steps
-
-
-def test_the_fifty_first_step_evicts_the_second() -> None:
-    past = [started("e"), *(stepped("e", number) for number in range(1, 51))]
-    assert given(*past).when(step("e", 51)) == [stepped("e", 51, out=(2,))]
-
-
-def test_an_empty_error_is_none() -> None:
-    past = [started("e"), stepped("e", 1), stepped("e", 2, error=""), stepped("e", 3)]
-    assert given(*past, episode_steps=3).when(step("e", 4)) == [stepped("e", 4, out=(2,))]
 
 
 def test_a_row_keeps_the_last_markers_and_counts_all() -> None:
@@ -173,31 +140,7 @@ def test_an_episode_finishes_once(failed: bool) -> None:
             after.when(command)
 
 
-def test_an_episode_may_finish_without_words() -> None:
-    (event,) = given(started("e")).when(
-        FinishEpisode(now_us=1, end=EpisodeFinished(memory_id="e", failed=False))
-    )
-    row = episodic.KIND.find(fold(episodic.KIND, [started("e"), event]), "e")
-    assert (row.status, row.result, row.size_bytes, row.stored_bytes) == ("done", None, 10, 10)
-
-
 # --- update, delete
-
-
-def test_an_update_replaces_the_goal_of_a_finished_episode_too() -> None:
-    command = UpdateEpisode(now_us=1, memory_id="e", content="g", size_bytes=1, digest=b"g")
-    (event,) = given(*whole("e")).when(command)
-    assert event == EpisodeUpdated(memory_id="e", content="g", size_bytes=1, digest=b"g")
-    state = fold(episodic.KIND, [*whole("e"), event])
-    row = episodic.KIND.find(state, "e")
-    assert (row.version, row.size_bytes, row.goal.digest, row.status) == (3, 11, b"g", "done")
-
-
-def test_an_update_keeps_what_it_does_not_name() -> None:
-    command = UpdateEpisode(now_us=1, memory_id="e", metadata={"k": 1})
-    assert given(started("e")).when(command) == [EpisodeUpdated(memory_id="e", metadata={"k": 1})]
-    state = fold(episodic.KIND, [started("e"), EpisodeUpdated(memory_id="e", metadata={"k": 1})])
-    assert (episodic.KIND.find(state, "e").metadata, state.held.size_bytes) == ({"k": 1}, 10)
 
 
 # --- restore
@@ -238,18 +181,6 @@ def test_an_episode_comes_back_as_it_was(gone: Any, end: list[Any]) -> None:
     assert min(episodic.KIND.sources(after)) > len(events), "its texts stand in new events"
 
 
-def test_it_comes_back_in_one_event_for_each_text() -> None:
-    events = [*PAST, finished("e"), EpisodeDeleted(memory_id="e")]
-    assert given(*events).when(restore(events, "e", "e")) == [
-        EpisodeRestored(
-            memory_id="e", agent_id="a", goal="new goal", size_bytes=7, digest=b"n",
-            occurred_at_us=5, metadata={"k": 1}, pinned=True, created_at_us=1_001,
-            evicted=(StepMarker(2, b"h2", "act 2"),), steps_evicted=1,
-        ),
-        stepped("e", 1), stepped("e", 3, error="no"), stepped("e", 4), finished("e"),
-    ]  # fmt: skip
-
-
 def test_a_restored_episode_keeps_a_lowered_limit() -> None:
     """A restored episode keeps to a limit of steps that was lowered."""
     past = [started("e"), *(stepped("e", n) for n in (1, 2, 3, 4)), EpisodeDeleted(memory_id="e")]
@@ -261,12 +192,6 @@ def test_a_restored_episode_keeps_a_lowered_limit() -> None:
 
 
 # --- reads
-
-
-def test_the_episodes_of_an_agent() -> None:
-    state = fold(episodic.KIND, [started("e"), started("f", agent="b")])
-    assert [row.memory_id for row in state.held.of_group("b")] == ["f"]
-    assert list(state.held.of_group("nobody")) == []
 
 
 # --- texts

@@ -7,29 +7,20 @@ import pytest
 from support.given import Given, fold, recorded
 
 from eventlog import Dropped
-from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.errors import NotFoundError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
 from memory_actors.kinds.compacting import passages_of
 from memory_actors.kinds.episodic import (
     TOLD_CHARACTERS_MAX,
-    AddStep,
     CompressEpisodes,
-    FinishEpisode,
     RestoreEpisodes,
-    StartEpisode,
     UndoEpisodeCompaction,
-    UpdateEpisode,
 )
 from memory_actors.kinds.episodic.events import (
-    EpisodeDeleted,
     EpisodeFinished,
-    EpisodeRestored,
     EpisodesCompressed,
-    EpisodesPruned,
     EpisodeStarted,
-    EpisodeSummaryAdded,
-    EpisodeUpdated,
     StepAdded,
 )
 from memory_actors.kinds.kind import Passage, is_summary, label
@@ -62,7 +53,6 @@ def whole(name: str, *, failed: bool = False, **how: Any) -> list[Any]:
 
 
 ABC = [*whole("a", at=1), *whole("b", at=5), *whole("c", at=9)]
-AS_READ = (("a", 1), ("b", 4), ("c", 7))
 
 
 def fields(*ids: str, size: int = 12) -> dict[str, Any]:
@@ -107,45 +97,7 @@ def restore(*names: str, of: list[Any]) -> RestoreEpisodes:
     return RestoreEpisodes(now_us=9, memory_ids=names, past=past_of(*of))
 
 
-def test_a_summary_is_not_restored_beside_its_originals() -> None:
-    """A summary does not come back beside all of its originals."""
-    events = [*ABC, compressed("a", "b", "c"), EpisodeDeleted(memory_id="sum")]
-    for alive in (["a", "b", "c"], ["a", "b"]):
-        back = given(*events).when(restore(*alive, of=events))
-        together = restore("sum", *{"a", "b", "c"}.difference(alive), of=[*events, *back])
-        with pytest.raises(InvalidInputError, match="its originals live"):
-            given(*events, *back).when(together)
-    back = given(*events).when(restore("a", of=events))
-    assert given(*events, *back).when(restore("sum", of=[*events, *back]))
-
-
 # --- compress
-
-
-@pytest.mark.parametrize(
-    "meanwhile",
-    [
-        [*ABC[:6], *whole("c", pinned=True)],
-        [*ABC[:6], started("c"), stepped("c")],
-        [*ABC, EpisodeDeleted(memory_id="b")],
-        [*ABC, EpisodeUpdated(memory_id="b", content="x", size_bytes=1, digest=b"x")],
-        [*ABC[:6], *whole("c", agent="b")],
-        [*ABC, compressed("a", "b", "c")],
-        [],
-    ],
-    ids=["pinned", "running", "deleted", "updated", "another's", "compressed", "never there"],
-)
-def test_what_changed_since_it_was_read_is_left_alone(meanwhile: list[Any]) -> None:
-    assert given(*meanwhile).when(compress(*AS_READ)) == []
-
-
-def test_summaries_and_restored_originals_are_not_compressed() -> None:
-    """Neither a summary nor an original that came out of one is compressed."""
-    state = fold(episodic.KIND, [*ABC, compressed("a", "b")])
-    back = EpisodeRestored(**msgspec.structs.asdict(started("r")), created_at_us=1, keep=True)
-    kept = episodic.KIND.fold(state, [recorded(back, 11), recorded(finished("r"), 12)])
-    rows = {row.memory_id: episodic.KIND.compressible(row) for row in episodic.KIND.rows(kept)}
-    assert rows == {"sum": False, "r": False, "c": True}
 
 
 def test_a_summary_of_failures_alone_is_one() -> None:
@@ -159,40 +111,7 @@ def test_a_summary_of_failures_alone_is_one() -> None:
     assert not episodic.KIND.compressed(rows, made).failed
 
 
-def test_a_summary_takes_metadata_only() -> None:
-    """A summary may get metadata, but no words and no steps."""
-    there = given(*ABC, compressed("a", "b", "c"))
-    metadata = UpdateEpisode(now_us=9, memory_id="sum", metadata={"k": 1})
-    assert there.when(metadata) == [EpisodeUpdated(memory_id="sum", metadata={"k": 1})]
-    with pytest.raises(InvalidInputError, match="undo the compaction, or delete"):
-        there.when(UpdateEpisode(now_us=9, memory_id="sum", content="x", digest=b"x", size_bytes=1))
-    for command in (
-        AddStep(
-            now_us=9,
-            step=StepAdded(
-                memory_id="sum", number=0, action="x", size_bytes=1, digest=b"x", sha256=b"x"
-            ),
-        ),
-        FinishEpisode(now_us=9, end=EpisodeFinished(memory_id="sum", failed=False)),
-    ):
-        with pytest.raises(InvalidInputError, match="is finished"):
-            there.when(command)
-
-
-def start_of(name: str, goal: str, digest: bytes, **asked: Any) -> StartEpisode:
-    episode = EpisodeStarted(
-        memory_id=name, agent_id="a", goal=goal, size_bytes=1, digest=digest, occurred_at_us=9
-    )
-    return StartEpisode(now_us=9, episode=episode, **asked)
-
-
 # --- undo
-
-
-def test_only_a_summary_can_be_undone() -> None:
-    for events in ([], ABC, whole("sum")):
-        with pytest.raises(NotFoundError):
-            given(*events).when(undo(*events))
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2], ids=["goal", "step", "result"])
@@ -207,46 +126,7 @@ def test_partly_dropped_originals_cannot_be_restored(lost: int) -> None:
         given(*events).when(command)
 
 
-def test_what_came_back_before_it_was_dropped_comes_back_again() -> None:
-    events = [*ABC, compressed("a", "b", "c")]
-    events += given(*events).when(restore("b", of=events))
-    events += [EpisodeDeleted(memory_id="b")]
-    past = past_of(*events)["b"]
-    gone = [msgspec.structs.replace(one, data=Dropped(since_us=0)) for one in past[:3]]
-    command = RestoreEpisodes(now_us=9, memory_ids=("b",), past={"b": [*gone, *past[3:]]})
-    began, step, end = given(*events).when(command)
-    assert (began.goal, began.keep, step.action, end.result) == ("goal b", True, "act 1", "over")
-
-
 # --- restore, add
-
-
-def test_a_deleted_summary_comes_back_as_a_summary() -> None:
-    events = [
-        *ABC,
-        compressed("a", "b", "c"),
-        EpisodeUpdated(memory_id="sum", metadata={"k": 1}),
-        EpisodesPruned(memory_ids=("sum",), cause="quota"),
-    ]
-    (event,) = given(*events).when(restore("sum", of=events))
-    assert isinstance(event, EpisodeSummaryAdded)
-    assert (event.agent_id, event.compressed_from_ids) == ("a", ("a", "b", "c"))
-    assert (event.metadata, event.created_at_us) == ({"k": 1}, 1_010)
-    state = fold(episodic.KIND, [*events, event])
-    assert list(state.held.rows) == ["sum"], "its originals stay where they are"
-    assert episodic.KIND.tally(state).originals == 3
-
-
-def test_no_episode_is_started_under_the_id_of_a_summary() -> None:
-    summary = compressed("a", "b", "c")
-    start = start_of("sum", TEXT, b"sum", used={"sum": summary})
-    with pytest.raises(InvalidInputError, match="another memory"):
-        given(*ABC, summary).when(start)
-
-
-def test_an_id_whose_texts_are_gone_is_not_used_again() -> None:
-    start = start_of("a", "new", b"new", used={"a": Dropped(since_us=1)})
-    assert given().when(start) == []
 
 
 # --- reads
@@ -303,25 +183,3 @@ def test_of_a_long_episode_errors_are_told_before_other_steps() -> None:
 
 
 # --- a fold without what retention dropped
-
-
-def test_the_state_is_the_same_without_the_originals_own_events() -> None:
-    evicting = msgspec.structs.replace(started("e"), evicted_ids=("a",))
-    events = [
-        *whole("a"),
-        evicting,
-        stepped("e"),
-        finished("e"),
-        EpisodeUpdated(memory_id="e", content="x", size_bytes=1, digest=b"x"),
-        *whole("b"),
-        compressed("e", "b"),
-        *whole("d"),
-    ]
-    assert [episodic.KIND.is_own(event) for event in (evicting, *whole("b"), compressed("b"))] == [
-        False, True, True, True, False,
-    ]  # fmt: skip
-    log = [recorded(event, version) for version, event in enumerate(events, start=1)]
-    states = fold(episodic.KIND, events)
-    for gone in ({5}, {6}, {5, 6, 7}, {8}, {9, 10}, {5, 6, 7, 8, 9, 10}):
-        left = [entry for entry in log if entry.version not in gone]
-        assert episodic.KIND.fold(episodic.KIND.initial, left) == states

@@ -12,14 +12,9 @@ from memory_actors.kinds import structured
 from memory_actors.kinds.kind import Passage, label
 from memory_actors.kinds.structured import (
     TEXT_CHARS_MAX,
-    DocumentDeleted,
     DocumentPut,
-    DocumentRestored,
-    DocumentsPruned,
-    DocumentUpdated,
     PutDocument,
     RestoreDocuments,
-    UpdateDocument,
     document_text,
     value_json,
 )
@@ -44,20 +39,6 @@ def to_put(name: str, value: Any = 1, **how: Any) -> PutDocument:
     return proposing(PutDocument, now_us=1, **(fields | {"metadata": None, "pinned": None} | how))
 
 
-def updated(name: str, value: Any, size: int = 10, **how: Any) -> DocumentUpdated:
-    return DocumentUpdated(
-        memory_id=name, value=value, size_bytes=size, digest=f"text {value}".encode(),
-        value_digest=f"json {value}".encode(), **how,
-    )  # fmt: skip
-
-
-def to_update(name: str, value: Any = None, size: int = 10, **how: Any) -> UpdateDocument:
-    if value is None:
-        return proposing(UpdateDocument, now_us=1, memory_id=name, **how)
-    change = updated(name, value, size, **how)
-    return UpdateDocument(now_us=1, change=change)
-
-
 def given(*events: Any, **limits: Any) -> Given:
     return Given(structured.KIND, *events, limits=Limits(**limits))
 
@@ -70,10 +51,6 @@ def restore(events: list[Any], *names: str) -> RestoreDocuments:
         for name in names
     }
     return RestoreDocuments(now_us=1, memory_ids=names, past=past)
-
-
-def deleted(name: str) -> DocumentDeleted:
-    return DocumentDeleted(memory_id=name)
 
 
 # --- put
@@ -98,42 +75,10 @@ def test_a_value_that_differs_beyond_its_text_is_another_one() -> None:
 # --- update, delete
 
 
-def test_an_update_keeps_what_it_does_not_name() -> None:
-    (event,) = given(put("d")).when(to_update("d", metadata={"k": 1}))
-    assert event == DocumentUpdated(memory_id="d", metadata={"k": 1})
-    row = structured.KIND.find(fold(structured.KIND, [put("d"), event]), "d")
-    assert row is not None
-    assert (row.metadata, row.version, row.size_bytes) == ({"k": 1}, 1, 10)
-
-
 # --- restore
 
 
-@pytest.mark.parametrize("gone", [deleted("d"), DocumentsPruned(memory_ids=("d",), cause="quota")])
-def test_a_document_comes_back_as_it_was(gone: Any) -> None:
-    past = [
-        put("d", at=5, pinned=True), put("d", 2, at=6, pinned=True, metadata={"m": 1}),
-        updated("d", 3, 13), DocumentUpdated(memory_id="d", metadata={"k": 1}), gone,
-    ]  # fmt: skip
-    assert given(*past).when(restore(past, "d", "d")) == [
-        DocumentRestored(
-            **msgspec.structs.asdict(put("d", 3, at=6, size=13, pinned=True, metadata={"k": 1})),
-            created_at_us=1_001,
-        )
-    ]
-
-
 # --- reads
-
-
-def test_documents_are_found_by_collection_and_key() -> None:
-    state = fold(structured.KIND, [put("d"), put("e", collection="b"), put("f"), deleted("f")])
-    assert [row.memory_id for row in state.held.of_group("c")] == ["d"]
-    assert list(state.held.of_group("nothing")) == []
-    assert structured.KIND.collections(state) == {"b": 1, "c": 1}
-    assert state.held.named("b", "e") == structured.KIND.find(state, "e")
-    assert state.held.named("b", "d") is None
-    assert state.held.named("nothing", "d") is None
 
 
 # --- texts

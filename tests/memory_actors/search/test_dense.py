@@ -163,23 +163,6 @@ def test_churn_keeps_recall() -> None:
 
 
 @pytest.mark.usefixtures("few_are_scanned")
-def test_few_rows_are_proposed_and_none_removed() -> None:
-    """Few rows are proposed, in order, and none that was removed, of the tail neither."""
-    rows = vectors(2_020)
-    index = build(rows[:2_000])
-    index.proposed(rows[1], BACKGROUND, 100)
-    for label in range(2_000, 2_020):
-        index.add(label, rows[label])
-    for label in range(0, 2_020, 4):
-        index.remove(label)
-    proposed = index.proposed(rows[1], BACKGROUND, 100)
-    assert proposed is not None
-    assert 150 <= len(proposed) <= 300
-    assert not np.any(proposed % 4 == 0)
-    assert proposed.tolist() == sorted(set(proposed.tolist()))
-
-
-@pytest.mark.usefixtures("few_are_scanned")
 def test_what_happens_during_maintenance_is_not_lost() -> None:
     rows = vectors(1_200)
     index = build(rows[:1_000])
@@ -253,17 +236,3 @@ def test_searches_in_threads_see_whole_moments() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-
-
-def test_an_add_between_looking_and_copying_is_not_there_twice() -> None:
-    rows = vectors(1_000)
-    index = build(rows[:900])
-    for label in range(400):
-        index.remove(label)
-    view = index.view()
-    index.add(950, rows[950])
-    index = index.adopted(compacted(view), view)
-    view = index.view()
-    labels = view.labels[view.alive].tolist()
-    assert labels.count(950) == 1
-    assert len(labels) == len(index) == 501

@@ -178,29 +178,6 @@ async def test_waiting_for_the_other_thread_holds_up_nobody(first: bool) -> None
     await batcher.close()
 
 
-async def test_a_background_text_wanted_now_waits_no_more() -> None:
-    """A text that could wait, and is wanted at once, waits no more."""
-    batcher = Batcher(SlowEmbedder(), deadline_s=5)
-    long = [f"{n} {'x' * BACKGROUND_CHARACTERS_MAX}" for n in range(3)]
-    calls = [batcher.embed_each(long, background=True), batcher.embed([long[2]])]
-    found, (again,) = await gather_when_queued(batcher, *calls, batches=3)
-    assert batcher.embedder.batches == [[long[0]], [long[2]], [long[1]]]
-    assert np.array_equal(found[2].vector, again.vector)
-
-
-async def test_a_text_another_gave_up_is_still_embedded() -> None:
-    """A caller who comes for a text that another gave up gets it."""
-    batcher = Batcher(SlowEmbedder(), deadline_s=5)
-    first = asyncio.create_task(batcher.embed(["busy"]))
-    await asyncio.sleep(0.02)
-    gone = asyncio.create_task(batcher.embed(["wanted"]))
-    await asyncio.sleep(0.02)
-    gone.cancel()
-    (result,) = await gather_when_queued(batcher, batcher.embed(["wanted"]), batches=2)
-    assert len(result) == 1
-    await first
-
-
 async def test_callers_fail_at_once_while_the_embedder_hangs() -> None:
     """While the embedder hangs, callers fail at once, and then it is asked again."""
     batcher = Batcher(SlowEmbedder(), deadline_s=0.05)
@@ -238,20 +215,6 @@ async def test_who_watches_steps_and_fails_holds_nothing_up(monkeypatch) -> None
         with pytest.raises(EmbedderError, match="exporter down"):
             await batcher.embed(["one"])
         assert len(await batcher.embed(["one", "two"])) == 2
-        await batcher.close()
-
-
-async def test_a_thread_that_cannot_be_started_is_tried_again(monkeypatch) -> None:
-    def fails(_thread: threading.Thread) -> None:
-        monkeypatch.undo()
-        raise RuntimeError("can't start new thread")
-
-    batcher = Batcher(FakeEmbedder(), deadline_s=5)
-    monkeypatch.setattr(threading.Thread, "start", fails)
-    with anyio.fail_after(5):
-        with pytest.raises(EmbedderError, match="can't start new thread"):
-            await batcher.embed(["one"])
-        assert len(await batcher.embed(["one"])) == 1
         await batcher.close()
 
 
@@ -397,20 +360,6 @@ async def test_the_general_mean_is_computed_once_a_store(tmp_path: Path) -> None
         assert mean.shape == (32,)
         assert len(embedder.texts) == expected
         await service.close()
-
-
-async def test_the_cache_holds_as_many_texts_as_allowed(tmp_path: Path) -> None:
-    """The cache keeps as many texts in memory as it may hold."""
-    embedder = FakeEmbedder()
-    service = EmbeddingService(embedder, tmp_path / "derived.mdb", cache_texts_max=1_000)
-    service.check_model(reindex=False)
-    await service.embed([f"query {n}" for n in range(1_001)])
-    await service.embed([f"query {n}" for n in range(1, 1_001)])
-    assert len(embedder.texts) == 1_001
-    await service.embed(["query 0"])
-    assert embedder.texts[-1:] == ["query 0"]
-    assert len(embedder.texts) == 1_002
-    await service.close()
 
 
 async def test_a_query_that_is_asked_for_ever_is_written_once_it_is_a_memory(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory_actors.base.filters import parsed, predicate
 from memory_actors.search.indexes import fields
-from memory_actors.search.indexes.field_columns import Candidates, as_numbers
+from memory_actors.search.indexes.field_columns import Candidates
 
 Rows = dict[int, dict[str, Any]]
 
@@ -186,30 +186,6 @@ def test_scalars_are_found_exactly(wanted: Any) -> None:
     assert found.keys == matching(PEOPLE, wanted)
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        {},
-        {"and": []},
-        {"not": {}},
-        {"or": [{"team": "a"}, {}]},
-        {"tags": {"eq": ["t1", 1]}},  # a list may equal any list: all rows have one
-        {"tags": {"ne": ["t1", 1]}},
-        {"place": {"eq": {"city": "c1"}}},
-        {"age": {"gte": 2}},  # to gather nearly all takes longer
-    ],
-)
-def test_asking_all_rows_is_no_help(wanted: Any) -> None:
-    """There is no help where all rows would have to be asked."""
-    assert index_of(PEOPLE).candidates(wanted) is None
-
-
-def test_a_wide_part_is_not_gathered_beside_a_narrow_one() -> None:
-    rows = {n: {"n": n, "id": n} for n in range(100)}
-    found = index_of(rows).candidates({"n": {"gte": 0}, "id": 5})
-    assert found == ({5}, False)
-
-
 # --- bounds
 
 
@@ -220,17 +196,6 @@ def test_the_least_recently_asked_column_goes_first() -> None:
     for n in [*range(16), 0, 16]:
         assert index.candidates({f"f{n}": n}) == ({n}, True)
     assert list(index._columns) == [f"f{n}" for n in [*range(2, 16), 0, 16]]
-
-
-def test_a_filter_of_many_paths_keeps_its_first_columns() -> None:
-    """A filter of many paths keeps the columns it asked for first."""
-    rows = {n: {f"f{m}": n * m for m in range(20)} for n in range(50)}
-    index, wanted = index_of(rows), {f"f{m}": 7 * m for m in range(20)}
-    assert index.candidates(wanted) == ({7}, False)
-    made = dict(index._columns)
-    assert index.candidates(wanted) == ({7}, False)
-    assert len(made) == fields.PATHS_MAX
-    assert all(index._columns[path] is column for path, column in made.items())
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, [], [[1], {}]])
@@ -244,31 +209,3 @@ def test_a_path_of_lists_is_refused_until_rows_change(value: Any) -> None:
     for n in range(19, 40):
         index.put(n, {"a": n})
     assert index.candidates({"a": 5}) == ({5}, True)
-
-
-def test_a_column_that_outgrows_its_room_goes() -> None:
-    index = index_of({}, bytes_max=100_000)
-    assert index.candidates({"id": 5}) == (set(), True)
-    for n in range(1_000):
-        index.put(n, {"id": n})
-    assert not index._columns
-    assert index.candidates({"id": 5}) is None
-
-
-def test_the_numbers_of_a_value_follow_its_rows() -> None:
-    """They are kept as an array until a row comes or goes."""
-    index, red = FieldIndex(), {"colour": "red"}
-
-    def numbers() -> Any:
-        found = index.candidates(red)
-        assert found is not None
-        return as_numbers(found.keys)
-
-    for number in range(5):
-        index.put(number, red)
-    index.put(5, {"colour": "blue"})
-    assert sorted(numbers().tolist()) == [0, 1, 2, 3, 4]
-    assert numbers() is numbers()
-    index.put(7, red)
-    index.drop(3)
-    assert sorted(numbers().tolist()) == [0, 1, 2, 4, 7]

@@ -103,14 +103,6 @@ def test_what_is_not_in_the_graph_yet_is_found() -> None:
     assert recall(index) >= 0.98
 
 
-def test_a_graph_that_is_far_behind_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    index = index_of(vectors(3_000))
-    index.graph = Graph()
-    index.graph.grow(index.view())
-    monkeypatch.setattr(Graph, "near", None)
-    assert index.proposed(vectors(1)[0], CENTRE, K) is not None
-
-
 def test_removed_rows_are_never_proposed_and_hide_no_others() -> None:
     """Half of all rows go, those near the queries first."""
     index = grown(index_of(vectors(3_000)))
@@ -136,19 +128,6 @@ def test_one_order_of_rows_gives_one_graph_whenever_they_came() -> None:
         assert one is not None
         assert other is not None
         assert np.array_equal(one, other)
-
-
-def test_a_row_that_is_no_number_does_not_reach_the_graph() -> None:
-    rows = vectors(2_000)
-    index = index_of(rows)
-    index.add(5_000, np.zeros(DIMENSION, np.float32))
-    segment = Segment.of(index.view(), 1_000)
-    wrong = np.full((2, DIMENSION), np.nan, np.float32)
-    assert np.isfinite(segment.projected(wrong)).all()
-    assert np.isfinite(segment.projected(index.view().vectors.decoded())).all()
-    assert recall(grown(index)) >= 0.98
-    assert index.graph is not None
-    assert len(index.graph.near(wrong[0], K, index.view().alive)) >= K
 
 
 def test_no_search_waits_for_more_than_a_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,25 +247,6 @@ async def test_it_lies_beside_the_index_and_is_read_again(tmp_path: Path, monkey
         index = await index_in(memory)
         assert index.dense.graph is not None
         assert index.dense.graph.count == 900
-
-
-async def test_rows_made_anew_get_a_graph_of_their_own(tmp_path: Path) -> None:
-    await filled(tmp_path)
-    async with MemorySystem.open(tmp_path, embedder=Embedder()) as memory:
-        user = memory.user("u")
-        await asked(user)
-        listed = await user.list_memories(limit=300)
-        for one in listed:
-            await user.delete(one.memory_id)
-        index = await index_in(memory)
-        while index._tasks.running("maintenance long_term") is not None:
-            await asyncio.sleep(0.01)
-        index = await index_in(memory)
-        assert index.dense.graph is not None
-        rows = len(index.dense.view().labels)
-        assert rows - dense.GRAPH_TAIL_MAX <= index.dense.graph.count <= rows < 900
-        gone = {one.content for one in listed}
-        assert not gone & {content for content, _ in await asked(user)}
 
 
 async def test_erasing_a_user_erases_the_graph(tmp_path: Path) -> None:

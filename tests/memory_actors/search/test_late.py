@@ -153,39 +153,11 @@ def test_what_c_cannot_read_goes_to_numpy(monkeypatch: pytest.MonkeyPatch):
     assert max_sim(many, tokens_of([pack([1], states(1, 1))]), PLAIN).shape == (1,)
 
 
-@pytest.mark.parametrize(
-    ("lowest", "steps"),
-    [
-        (np.zeros((2, 4), np.int16), np.ones(4, np.int8)),
-        (np.zeros((2, 4), np.int8), np.ones(4, np.float32)),
-        (np.zeros((2, 3), np.int8), np.ones(4, np.int8)),
-        (np.zeros((0, 4), np.int8), np.ones(4, np.int8)),
-    ],
-)
-def test_a_codebook_of_other_arrays_is_refused(lowest, steps):
-    with pytest.raises(ValueError, match="a codebook has"):
-        Codebook("made up", lowest, steps)
-
-
 def test_it_is_compiled_where_it_can_be():
     """scripts/setup.sh installs the checkout, which compiles it."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64") or not shutil.which("cc"):
         pytest.skip("MaxSim is compiled for Linux on x86-64, where there is a C compiler")
     assert LIBRARY.path.exists()
-
-
-def test_a_long_query_leaves_out_what_tells_least():
-    index = LateIndex()
-    for label in range(200):
-        index.add(label, pack([1, 2, 3, 4, 5], states(5, label)))
-    rare = list(range(10, 20))
-    query = asked([1, 2, 3, *rare, 4, 5], 1)
-    tokens = index.query(*query)
-    assert len(tokens.weights) == len(tokens.states) == 10
-    assert tokens.states.tolist() == query[1][3:13].tolist()
-    assert tokens.weights.sum() == pytest.approx(1)
-    endless = index.query(*asked(list(range(10, 210)), 1))
-    assert len(endless.weights) == late.QUERY_TOKENS_MAX
 
 
 def test_removing_all_gives_the_memory_back():
@@ -232,18 +204,6 @@ def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
     for label in range(4):
         assert again.remove(label)
     assert again.size_bytes == LateIndex().size_bytes
-
-
-def test_a_copy_to_be_saved_takes_nothing_apart(monkeypatch: pytest.MonkeyPatch):
-    """It is made on the loop, and the rest in a thread; what comes meanwhile is not in it."""
-    index = build([7, 1, 30])
-    before = index.copied().saved()
-    with monkeypatch.context() as patch:
-        patch.delattr(late, "_different")
-        copied = index.copied()
-    index.add(3, pack(ids(4, 3), states(4, 3)))
-    index.remove(0)
-    assert copied.saved() == before
 
 
 class Watched(dict):
@@ -323,27 +283,6 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes, changes_max)
     assert index.score(index.query(*query), range(10)).tolist() == expected
     assert sorted(index.labels()) == sorted(living)
     assert index.mean_tokens == fresh.mean_tokens
-
-
-def test_states_of_any_width_are_fetched():
-    """Where none are held, and where some are."""
-    codebook, rows = plain_codebook(20), states(4, 1, 20)
-    packed = {n: pack(ids(4, n), states(4, n, 20), codebook) for n in (1, 2)}
-    for held in ((), (2,)):
-        index = LateIndex(lambda labels: [packed[n] for n in labels], lambda: codebook)
-        index.restore(built(packed).copied().saved())
-        index.hold(held, [packed[n] for n in held])
-        query = index.query(pack(ids(4, 1), rows, codebook), rounded(rows))
-        found = index.score(query, [1, 2])
-        assert found[0] > 0.85
-        assert found[1] == index.score(query, [2])[0]
-
-
-def built(packed: dict[int, bytes]) -> LateIndex:
-    index = LateIndex()
-    for label, one in packed.items():
-        index.add(label, one)
-    return index
 
 
 # --- format

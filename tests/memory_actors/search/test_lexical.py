@@ -15,8 +15,8 @@ from rank_bm25 import BM25Okapi
 
 from memory_actors.search.indexes import bm25 as passages
 from memory_actors.search.indexes.bm25 import K1, B
-from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex, Saved
-from memory_actors.search.indexes.postings import COUNT_MAX, ROWS_BEFORE
+from memory_actors.search.indexes.lexical import LexicalIndex
+from memory_actors.search.indexes.postings import ROWS_BEFORE
 from memory_actors.search.indexes.words import words
 
 VOCABULARY = [f"w{number}x" for number in range(30)]
@@ -145,21 +145,6 @@ def test_rows_with_all_words_of_a_set_are_found(sets, seed: int):
     assert index.rows_with(sets).tolist() == expected
 
 
-def test_a_very_frequent_word_is_counted_up_to_a_bound():
-    """A word that comes very often is counted up to a bound."""
-    index = build({1: "tea " * 1000, 2: "tea " * COUNT_MAX})
-    a, b = scores(index, "tea", [1, 2])
-    assert 0.9 < a == b <= 1
-
-
-def test_a_query_of_many_words_keeps_the_rarest():
-    common = {label: " ".join(VOCABULARY) for label in range(10)}
-    texts = {**common, 99: " ".join(f"r{number}r" for number in range(QUERY_WORDS_MAX))}
-    index = build(texts)
-    query = " ".join([*VOCABULARY, texts[99]])
-    assert found_by(index, query) == {99}
-
-
 def test_rows_of_many_words_are_listed_in_time():
     """Beyond 65,536 words the rows of each word are still those that have it."""
     count = 70_000
@@ -246,32 +231,7 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
     model.check()
 
 
-def test_what_a_query_keeps_of_the_chains_is_made_anew_after_each_change():
-    model = Model()
-    for number in range(40):
-        model.add("w0x w1x" if number % 3 else "w9x", number - 1 if number % 8 else None)
-    model.check()
-    model.add("w0x", 20)
-    model.check()
-    model.remove(10)
-    model.check()
-
-
 # --- made anew, and files
-
-
-def test_maintenance_is_wanted_when_much_is_dead():
-    texts = random_texts(10 * DEAD_MIN)
-    index = build(texts)
-    for label in range(DEAD_MIN):
-        index.remove(label)
-    assert not index.wants_maintenance
-    for label in range(DEAD_MIN, 3 * DEAD_MIN):
-        index.remove(label)
-    assert index.wants_maintenance
-    fresh = LexicalIndex.restored(index.saved())
-    assert not fresh.wants_maintenance
-    assert fresh.size_bytes < index.size_bytes
 
 
 def test_what_happens_while_it_is_made_anew_is_not_lost():
@@ -292,32 +252,6 @@ def test_what_happens_while_it_is_made_anew_is_not_lost():
     for query in ("w0x w1x", "lantern", "gone"):
         expected = scores(index, query, labels)
         assert scores(fresh, query, labels) == pytest.approx(expected, abs=1e-6)
-
-
-def test_scores_ignore_the_indexs_past():
-    """A score does not depend on the past of the index."""
-    often = {label: f"w{label}x tea " + "w0x " * 40 * label for label in range(12)}
-    sessions = in_chains(12, 4)
-    index, fresh = build({}), build(often, sessions)
-    saved = index.saved()
-    for label, text in often.items():
-        index.add(label, text, label - 1 if label % 4 else None)
-    caught_up = LexicalIndex.restored(saved)
-    caught_up.catch_up(index, saved)
-    loaded = LexicalIndex.restored(caught_up.saved())
-    for query in ("w0x", "tea w3x", "w0x w11x tea"):
-        expected = scores(fresh, query, often)
-        for lived in (index, caught_up, loaded):
-            assert scores(lived, query, often) == expected
-
-
-def test_a_saved_index_goes_through_a_file():
-    texts = random_texts(50)
-    index = build(texts, in_chains(50, 6))
-    data = msgspec.msgpack.encode(index.saved())
-    again = LexicalIndex.restored(msgspec.msgpack.decode(data, type=Saved))
-    assert scores(again, "w0x w7x", texts) == scores(index, "w0x w7x", texts)
-    assert [again.previous(label) for label in texts] == [index.previous(label) for label in texts]
 
 
 @pytest.mark.parametrize(

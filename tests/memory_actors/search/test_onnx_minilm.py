@@ -15,9 +15,7 @@ from structlog.testing import capture_logs
 
 from memory_actors.base.errors import EmbedderError, InvalidInputError
 from memory_actors.search.embedding import onnx_minilm
-from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.onnx_minilm import OnnxEmbedder
-from memory_actors.search.embedding.token_states import unpack
 from memory_actors.search.model.installed import GRAPH_FILE, Precision, model_dir
 from memory_actors.search.model.onnx_file import without_constants
 
@@ -67,15 +65,6 @@ def test_constants_that_stay_in_the_file_change_no_bit(
         pooled, states = own.run(["pooled", "token_states"], onnx_minilm._inputs([ids]))
         assert pooled[0].tobytes() == one.pooled.tobytes()
         assert states[0, 1:-1].tobytes() == one.token_states.tobytes()
-
-
-def test_a_model_is_checked_once(minilm_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is read whole for that, which takes as long as a fifth of all that loading does."""
-    checks: list[object] = []
-    check = onnx_minilm.model_path
-    monkeypatch.setattr(onnx_minilm, "model_path", lambda *of: [checks.append(of), check(*of)][1])
-    DefaultEmbedder("int8", minilm_cache).prepare()
-    assert len(checks) == 1
 
 
 # Agreement with the published model
@@ -149,15 +138,6 @@ def test_batches_hold_every_text_once_and_keep_both_bounds(seed: int) -> None:
 # Token states
 
 
-def test_token_ids_are_the_words_of_the_text(minilm_int8: OnnxEmbedder) -> None:
-    tea, both, nothing = minilm_int8.encode(["tea", "tea house", ""])
-    assert tea.token_ids.tolist() == both.token_ids[:1].tolist()
-    assert tea.token_states.shape == (1, 384)
-    assert both.token_states.shape == (2, 384)
-    assert nothing.token_states.shape == (0, 384)
-    assert not {_CLS, _SEP} & set(both.token_ids.tolist())
-
-
 def test_token_states_and_the_two_specials_average_to_the_vector(minilm: OnnxEmbedder) -> None:
     for encoding in minilm.encode(TEXTS):
         ids = np.concatenate([[_CLS], encoding.token_ids, [_SEP]])
@@ -165,11 +145,6 @@ def test_token_states_and_the_two_specials_average_to_the_vector(minilm: OnnxEmb
         np.testing.assert_allclose(encoding.token_states, states[0, 1:-1], atol=0.05)
         rebuilt = np.concatenate([states[0, :1], encoding.token_states, states[0, -1:]]).mean(0)
         assert encoding.pooled @ rebuilt / np.linalg.norm(rebuilt) >= 0.9999
-
-
-def test_an_encoding_does_not_hold_its_batch_in_memory(minilm_int8: OnnxEmbedder) -> None:
-    encoding = minilm_int8.encode(TEXTS)[0]
-    assert all(part.base is None for part in (encoding.pooled, encoding.token_states))
 
 
 # Bad input, bad models
@@ -216,12 +191,6 @@ def test_a_failure_of_the_runtime_is_an_embedder_error(minilm_int8: OnnxEmbedder
     """Token ids past the vocabulary make the real runtime fail."""
     with pytest.raises(EmbedderError, match="failed"):
         minilm_int8._run(["pooled"], [np.array([10**6])])
-
-
-def test_a_folder_without_a_model_says_what_helps(tmp_path: Path) -> None:
-    """A folder without a model is an error with a hint."""
-    with pytest.raises(EmbedderError, match="install_model"):
-        OnnxEmbedder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "manifest.json"])
@@ -273,18 +242,3 @@ def test_two_threads_get_the_same_vectors(minilm_int8: OnnxEmbedder) -> None:
 
 
 # What is kept of a text
-
-
-def test_the_states_of_marks_are_not_kept(minilm_cache: Path) -> None:
-    embedder = DefaultEmbedder("int8", minilm_cache)
-    marked, plain, only_marks, nothing = embedder.encode(
-        ["Well, does she like tea?!", "well does she like tea", "?!", ""]
-    )
-    ids = [unpack(one.tokens or b"").token_ids.tolist() for one in (marked, plain, only_marks)]
-    assert ids[0] == ids[1] != []
-    assert len(ids[2]) == 2, "or nothing would be known of it"
-    assert nothing.states is not None
-    assert len(nothing.states) == 0
-    assert marked.states is not None
-    assert marked.states.shape == (len(ids[0]), 64)
-    assert marked.vector @ plain.vector < 0.999, "the vector is that of the whole text"

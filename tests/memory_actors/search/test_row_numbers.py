@@ -82,20 +82,6 @@ def no_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VectorTable, "_stored", refused)
 
 
-def test_numbers_of_a_table_that_was_written_anew_give_no_other_embedding(
-    table: VectorTable, owner: Owner
-) -> None:
-    """The same numbers are those of other rows then."""
-    numbers, identity = table.numbers(DIGESTS, owner), table.identity
-    table.clear()
-    assert table.identity != identity
-    fill(table, owner, reversed(range(COUNT)))
-    stale = numbers.copy()
-    check(table, owner, stale)
-    assert not stale.any(), "what was wrong is not asked again"
-    assert table.numbers(DIGESTS, owner).tolist() == numbers[::-1].tolist()
-
-
 def test_numbers_and_identity_stay_when_the_file_shrinks(
     table: VectorTable, owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
