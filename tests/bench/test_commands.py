@@ -154,9 +154,3 @@ def test_labels_that_differ_fail_the_measurement(
     monkeypatch.setattr(clustering, "_child", child)
     monkeypatch.setattr(clustering, "find_spec", lambda _name: object())
     assert bench(tmp_path, "clustering", *TINY["clustering"]).exit_code == 1
-
-
-# --- what measurements are given
-
-
-# --- what measurements print

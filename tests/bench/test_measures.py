@@ -1,4 +1,4 @@
-"""Each measure of recall counts one thing, and they stand in one order."""
+"""Each measure of recall counts one thing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The reckoning of `bench scale`: its arithmetic, and its year of failures."""
+"""The reckoning of `bench scale`: the first limit of a billion users, and its tables."""
 
 import json
 

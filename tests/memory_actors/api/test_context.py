@@ -349,6 +349,3 @@ async def test_an_export_carries_documents_and_archives_exactly(open_memory, tmp
         await user.context.restore([entries[0].entry_id, entries[2].entry_id])
         await copy.context.restore([entries[0].entry_id, entries[2].entry_id])
         assert await copy.context.render() == await user.context.render()
-
-
-# --- what goes into a prompt

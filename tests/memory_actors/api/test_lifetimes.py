@@ -149,6 +149,3 @@ async def test_memories_of_every_kind_know_their_agent_and_keep_it_when_they_com
     assert {one.agent_id for one in await other.list_memories(ALL)} == {"travel"}
     await other.update(back[0], metadata={"a": 1})
     assert (await other.get(back[0])).agent_id == "travel"
-
-
-# --- results as mappings

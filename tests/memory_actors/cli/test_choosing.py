@@ -113,6 +113,3 @@ def test_search_narrows_and_explains_as_retrieve_does(program) -> None:
     )
     assert "meaning +" in program.ok("search", "tea", "--explain")
     assert program.refused("search", "tea", "--weights", '{"wrods": 1}', code=2)["message"]
-
-
-# --- what is assumed

@@ -29,9 +29,6 @@ def recall(evidence: list[str], found: list[str], k: int) -> float:
     return len({*evidence} & {*found[:k]}) / len({*evidence})
 
 
-# --- the data
-
-
 # --- the bundled conversation
 
 

@@ -108,6 +108,3 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     for made in (BoundedList, BoundedDict):
         with pytest.raises(InvalidInputError):
             made(**wrong)
-
-
-# --- dictionaries

@@ -198,6 +198,3 @@ async def test_mem0_takes_what_is_exported_for_it(store, tmp_path: Path, mem0: A
         mem0.add(one["memory"], user_id=one["user_id"], metadata=one["metadata"], infer=False)
     (got,) = mem0.get_all(filters={"user_id": "ada"})["results"]
     assert (got["memory"], got["metadata"]["mood"]) == ("likes tea", "good")
-
-
-# --- Zep

@@ -188,9 +188,6 @@ async def test_the_machine_of_letta_is_not_the_user(texts) -> None:
         assert word in told
 
 
-# --- one bad item
-
-
 # --- nothing, and nobody
 
 

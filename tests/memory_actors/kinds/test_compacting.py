@@ -101,9 +101,6 @@ def test_what_retention_dropped_cannot_come_back_and_says_so() -> None:
         Given(long_term.KIND, *events).when(msgspec.structs.replace(command, past=past))
 
 
-# --- restore
-
-
 # --- add
 
 
@@ -138,6 +135,3 @@ def test_each_passage_of_a_summary_has_label_and_text() -> None:
     assert passage == Passage(label(2), event.passages[0].digest)
     text = long_term.KIND.passage_text(row, passage.label, {2: recorded(event, 2)})
     assert text == "Tea, three times."
-
-
-# --- a fold without what retention dropped

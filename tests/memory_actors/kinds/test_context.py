@@ -244,9 +244,6 @@ def test_if_enough_cannot_be_free_as_few_as_possible_go() -> None:
     assert [one.memory_id for one in archived.entries] == ["e0", "e1"]
 
 
-# --- documents
-
-
 # --- import
 
 

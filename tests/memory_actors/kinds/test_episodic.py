@@ -99,15 +99,6 @@ def kept(state: Any, name: str) -> list[int]:
     return [step.number for step in episodic.KIND.find(state, name).steps]
 
 
-# --- start
-
-
-# --- the limit of an agent's episodes
-
-
-# --- the limit of bytes
-
-
 # --- steps
 
 
@@ -138,9 +129,6 @@ def test_an_episode_finishes_once(failed: bool) -> None:
     for command in (finish("e"), step("e", 1)):
         with pytest.raises(InvalidInputError, match=rf"is finished \({status}\)"):
             after.when(command)
-
-
-# --- update, delete
 
 
 # --- restore
@@ -189,9 +177,6 @@ def test_a_restored_episode_keeps_a_lowered_limit() -> None:
     assert [gone.number for gone in episodic.KIND.find(state, "e").evicted] == [2, 3]
     with pytest.raises(QuotaExceededError, match="steps"):
         brought_back(past, "e", episode_steps=0)
-
-
-# --- reads
 
 
 # --- texts

@@ -126,9 +126,6 @@ def test_partly_dropped_originals_cannot_be_restored(lost: int) -> None:
         given(*events).when(command)
 
 
-# --- restore, add
-
-
 # --- reads
 
 
@@ -180,6 +177,3 @@ def test_of_a_long_episode_errors_are_told_before_other_steps() -> None:
     numbers = [int(line.split(".")[0]) for line in lines[1:-1]]
     assert numbers == [1, 2, *range(39 - len(numbers) + 3, 40)]
     assert (lines[0], lines[-1]) == ("Goal: goal a", "Result: over")
-
-
-# --- a fold without what retention dropped

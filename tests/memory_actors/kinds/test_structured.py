@@ -69,18 +69,6 @@ def test_a_value_that_differs_beyond_its_text_is_another_one() -> None:
     assert given(past).when(command) == [other]
 
 
-# --- the limits
-
-
-# --- update, delete
-
-
-# --- restore
-
-
-# --- reads
-
-
 # --- texts
 
 

@@ -1,4 +1,4 @@
-"""A user can do over HTTP whatever the library does."""
+"""Headers, bodies and parameters over HTTP; the contract of the API runs over it, too."""
 
 import inspect
 from collections.abc import Callable
