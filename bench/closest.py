@@ -5,9 +5,9 @@ The index proposes rows, or all are scored.
 
 import numpy as np
 
+from memory_actors.search.candidates import PROPOSED
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.dense import DenseIndex, Rows
-from memory_actors.search.ranking import PROPOSED
 
 
 def closest(index: DenseIndex, query: Vectors, centre: Vectors, k: int) -> list[int]:

@@ -19,6 +19,7 @@ from bench.closest import closest_of
 from bench.clusters import DIMENSION, around, centres_for, mixed
 from bench.recall_sets import read_set
 from bench.report import Options, Report, Table, facts, median, scratch
+from memory_actors.search.candidates import PROPOSED
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Vectors
@@ -26,7 +27,6 @@ from memory_actors.search.indexes import dense
 from memory_actors.search.indexes.dense import DenseIndex, Rows
 from memory_actors.search.indexes.graph import Graph
 from memory_actors.search.indexes.rows import centre
-from memory_actors.search.ranking import PROPOSED
 
 K = 10
 EVICT_BYTES = 64 << 20  # more than the caches of a core

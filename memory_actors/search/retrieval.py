@@ -30,6 +30,7 @@ from memory_actors.kinds.kind import Kind, Passage, Row, index_of, version_of
 from memory_actors.kinds.passages import shown
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.user_state import KINDS, UserState
+from memory_actors.search.candidates import EmbeddedQuery
 from memory_actors.search.choosing import Folding, diverse, newest_first, superseded_by
 from memory_actors.search.embedding.protocol import Embedded, Vectors
 from memory_actors.search.embedding.service import EmbeddingService
@@ -40,7 +41,7 @@ from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.query import SPARE, Query, Rows, Test, foreign_share, narrowed, row_test
-from memory_actors.search.ranking import EmbeddedQuery, Ranked, answered, rank
+from memory_actors.search.ranking import Ranked, answered, rank
 from memory_actors.search.reading import Found, fields, texts
 
 KIND_ORDER = {kind.NAME: place for place, kind in enumerate(KINDS)}

@@ -1,6 +1,6 @@
 """The vectors of one user's memories: which rows are close to a query, and how close.
 
-A score is the centred cosine (`rows.py`) of a row and a query. `ranking.py` asks
+A score is the centred cosine (`rows.py`) of a row and a query. `candidates.py` asks
 
 - `proposed` for the rows that may be among the closest, where there are more than `EXACT_MAX`:
   those that a graph (`graph.py`) finds, from `GRAPH_MIN` rows on; without one, those whose signs

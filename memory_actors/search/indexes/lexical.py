@@ -1,8 +1,8 @@
 """The words of a query in a user's memories: BM25 over an inverted index that grows.
 
 `score_all` gives every row its score, in the order in which rows were added, which is that of the
-vectors (`parts.py`): `ranking.py` adds both up, and takes the rows of a filter out of it. If there
-are too many rows to look at, those with the best scores are among the proposed.
+vectors (`parts.py`): `candidates.py` adds both up, and takes the rows of a filter out of it. If
+there are too many rows to look at, those with the best scores are among the proposed.
 
 Theory. A memory that shares a rare word with the query is likely to answer it. BM25 counts, for
 each word `w` of the query that the window has `f` times,

@@ -22,7 +22,7 @@ from memory_actors import (
 )
 from memory_actors.base.weights import Weights
 from memory_actors.kinds import long_term
-from memory_actors.search import ranking, retrieval
+from memory_actors.search import candidates, retrieval
 from memory_actors.search.embedding.rows import ROWS, TABLES
 from memory_actors.search.indexes import dense
 
@@ -222,7 +222,7 @@ async def test_min_score_and_a_budget_bound_what_is_found(open_memory) -> None:
 async def test_as_many_are_found_as_were_asked_for(open_memory, monkeypatch) -> None:
     monkeypatch.setattr(dense, "EXACT_MAX", 600)
     monkeypatch.setattr(dense, "PROPOSED_MIN", 100)
-    monkeypatch.setattr(ranking, "PROPOSED", 100)
+    monkeypatch.setattr(candidates, "PROPOSED", 100)
     async with open_memory() as memory:
         user = memory.user("u")
         await user.add_many([Item(content=f"fact {n}") for n in range(500)])
