@@ -19,7 +19,8 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import Predicate
 from memory_actors.base.records import Receipt
 from memory_actors.base.validation import check_name
-from memory_actors.kinds.kind import Kind, Restore
+from memory_actors.kinds.commands import Restore
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import kind_of_tag
 from memory_actors.search.reading import Found
 from memory_actors.users.handles.handle import Handle

@@ -7,6 +7,8 @@ work goes on after a crash by being asked for again.
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
@@ -127,7 +129,7 @@ async def _decided(
     try:
         return await decide(command)
     except GlobalQuotaExceededError:
-        return await decide(command.without_return())
+        return await decide(replace(command, bring_back=False))
 
 
 async def _carried_out(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:

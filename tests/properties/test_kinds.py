@@ -12,10 +12,12 @@ from properties.test_user_decider import SIZES, UserMachine
 from support.deciding import Decided
 
 from memory_actors.kinds import entity, episodic, structured
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.graph import RelationshipRow
 from memory_actors.kinds.episodic.events import EpisodeCompactionUndone, EpisodesCompressed
-from memory_actors.kinds.kind import Command, Kind, version_of
+from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.structured import PutDocument, UpdateDocument, value_json
 
@@ -44,7 +46,7 @@ class EntityMachine(OneKind):
         state = self.state.entity
         rows = state.graph.held.rows.values()
         bounds = {source: dict(by) for source, by in state.graph.ended_us.items()}
-        assert state.graph == graph.Graph.of(rows, bounds)
+        assert state.graph == graph.RelationshipGraph.of(rows, bounds)
         assert set(bounds) <= set(state.graph.outgoing)
         for row in rows:
             if row.valid_to_us is not None:

@@ -29,7 +29,7 @@ from memory_actors.kinds import context
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.context.state import Row, blocks, in_order, text, under_sections
+from memory_actors.kinds.context.state import BlockRow, blocks, in_order, text, under_sections
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
@@ -147,7 +147,7 @@ class ContextDocument(ContextWriting):
         """
         text = check_text(text, "text")
         state = await self._scope.state()
-        sizes.check_text(self.name, text, state.context, self._scope.limits(state))
+        sizes.check_bytes(self.name, len(text.encode()), state.context, self._scope.limits(state))
 
     def new_entry_id(self) -> str:
         """Return an id that was never used, for an `InsertBlock`."""
@@ -297,7 +297,7 @@ class ContextDocument(ContextWriting):
             if name != self.name:
                 raise NotFoundError(f"no entry {entry_id!r} in {self.name}: it is in {name}")
 
-    async def _read(self, rows: Sequence[Row]) -> list[ContextEntry]:
+    async def _read(self, rows: Sequence[BlockRow]) -> list[ContextEntry]:
         """Return archived entries, their texts from the log."""
         found = [Found(context.KIND, row) for row in rows]
         events = await texts(self._scope.services.log, self._scope.stream, found)
@@ -339,7 +339,7 @@ class ContextDocument(ContextWriting):
         return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 
 
-def _entry(row: Row, section: str, raw: str) -> ContextEntry:
+def _entry(row: BlockRow, section: str, raw: str) -> ContextEntry:
     return ContextEntry(
         entry_id=row.memory_id,
         section=section,

@@ -20,7 +20,7 @@ from memory_actors.kinds.episodic.events import (
     StepTexts,
     SummaryEvent,
 )
-from memory_actors.kinds.episodic.state import Row
+from memory_actors.kinds.episodic.state import EpisodeRow
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.episode_parts import (
     checked_episode,
@@ -200,7 +200,7 @@ class Episodes(Summarized):
         """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self._scope.agent_id or DEFAULT_AGENT
 
-    def _whose(self, row: Row | EpisodeStarted | SummaryEvent) -> str | None:
+    def _whose(self, row: EpisodeRow | EpisodeStarted | SummaryEvent) -> str | None:
         """Return the agent."""
         return row.agent_id
 

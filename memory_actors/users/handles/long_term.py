@@ -22,9 +22,9 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import long_term
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import Command
 from memory_actors.kinds.long_term import (
     AddMemories,
     MemoryAdded,
@@ -134,7 +134,7 @@ class LongTermMemory(Summarized):
         return receipt
 
     def _updating(
-        self, row: long_term.Row, content: str | None, metadata: dict[str, Any] | None
+        self, row: long_term.MemoryRow, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Command, list[str]]:
         command, texts = super()._updating(row, content, metadata)
         same = b"" if content is None else _normalised_digest(content, row.role)
@@ -142,10 +142,10 @@ class LongTermMemory(Summarized):
             texts = passages(content, row.role)
         return msgspec.structs.replace(command, same=same), texts
 
-    def _found_by(self, row: long_term.Row, content: str) -> str:
+    def _found_by(self, row: long_term.MemoryRow, content: str) -> str:
         return spoken(content, row.role)
 
-    def _updated(self, row: long_term.Row, written: Written) -> Receipt:
+    def _updated(self, row: long_term.MemoryRow, written: Written) -> Receipt:
         marks = superseding.marks([recorded.data for recorded in written.reply.events])
         receipt = super()._updated(row, written)
         return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))

@@ -17,7 +17,7 @@ from memory_actors.base.quota import Limits
 from memory_actors.base.records import MemoryType
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
-from memory_actors.kinds.kind import Command
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.users.live_user import LiveUser, UserView

@@ -114,5 +114,5 @@ class ShortTermMemory(Handle):
             return check_name(session_id, "session_id")
         return self._scope.session_id or DEFAULT_SESSION
 
-    def _whose(self, row: short_term.Row | short_term.MessageAdded) -> str | None:
+    def _whose(self, row: short_term.MessageRow | short_term.MessageAdded) -> str | None:
         return row.session_id

@@ -103,7 +103,7 @@ async def test_waiting_with_a_timeout_leaves_nothing_behind(tmp_path: Path):
             with anyio.move_on_after(0.0001):
                 await log.wait_beyond(0)
 
-        assert len(log._intake._tail_waiters) == 0
+        assert len(log._intake.end._waiting) == 0
 
 
 async def test_a_projection_that_restarts_counts_each_event_once(tmp_path: Path):

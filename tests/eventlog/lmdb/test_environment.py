@@ -19,7 +19,7 @@ from eventlog import (
     LogUnavailable,
     StorageFailed,
 )
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 
 TABLES = ("one", "two")
 KEY = b"key"

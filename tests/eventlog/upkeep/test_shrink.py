@@ -34,7 +34,8 @@ from eventlog import (
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.files import datafile
 from eventlog.lmdb import environment
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb import file as lmdb_file
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES
 
@@ -392,9 +393,9 @@ def test_a_table_missing_rows_is_not_copied(
     with opened(path) as env:
         fill(env)
         before = path.read_bytes()
-        copy = environment.copy_table
+        copy = lmdb_file.copy_table
         monkeypatch.setattr(
-            environment, "copy_table", lambda source, *rest: copy(Lying(source), *rest)
+            lmdb_file, "copy_table", lambda source, *rest: copy(Lying(source), *rest)
         )
 
         with pytest.raises(CorruptLog):

@@ -9,8 +9,6 @@ from support.given import Given, fold, recorded
 from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.kinds import long_term
-from memory_actors.kinds.compacting import passages_of
-from memory_actors.kinds.kind import Passage, label
 from memory_actors.kinds.long_term import (
     AddMemories,
     CompressMemories,
@@ -21,6 +19,8 @@ from memory_actors.kinds.long_term import (
     MemoryUpdated,
     UndoCompaction,
 )
+from memory_actors.kinds.passages import Passage, label
+from memory_actors.kinds.summaries import passages_of
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 

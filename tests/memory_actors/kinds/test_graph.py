@@ -10,7 +10,8 @@ from memory_actors.base.errors import InvalidInputError
 from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityObserved, EntityUpdated, RelationshipUpdated
-from memory_actors.kinds.kind import Events, Passage, label
+from memory_actors.kinds.kind import Events
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.phrasing import observation_text, text_digest
 
 HOUR_US = 3_600_000_000
@@ -108,7 +109,7 @@ def test_a_validity_is_half_open(time: int, true: bool) -> None:
 
 
 @pytest.fixture
-def town() -> graph.Graph:
+def town() -> graph.RelationshipGraph:
     """Ann knows Bob knows Cid knows Dee; Ann lived in P, now in Q; Dee lives in P."""
     given = Given(
         entity.KIND, *PEOPLE, added("Dee"), added("P", type="town"), added("Q", type="town"),
@@ -120,7 +121,9 @@ def town() -> graph.Graph:
     return given.state.graph
 
 
-def test_relationships_come_newest_first_by_relation_and_direction(town: graph.Graph) -> None:
+def test_relationships_come_newest_first_by_relation_and_direction(
+    town: graph.RelationshipGraph,
+) -> None:
     assert ids(graph.relationships(town, "ann")) == ["aq", "ap", "ab"]
     assert ids(graph.relationships(town, "ann", relation="Lives In")) == ["aq", "ap"]
     assert ids(graph.relationships(town, "bob", direction="out")) == ["bc"]
@@ -128,7 +131,7 @@ def test_relationships_come_newest_first_by_relation_and_direction(town: graph.G
     assert graph.relationships(town, "nobody") == []
 
 
-def test_neighbours_by_relation_direction_and_limit(town: graph.Graph) -> None:
+def test_neighbours_by_relation_direction_and_limit(town: graph.RelationshipGraph) -> None:
     assert ids(graph.neighbours(town, "ann", 9, relation="knows")) == ["bob", "cid", "dee"]
     assert ids(graph.neighbours(town, "cid", 9, relation="knows", direction="in")) == ["bob", "ann"]
     assert ids(graph.neighbours(town, "cid", 1, direction="out")) == ["dee"]
@@ -145,6 +148,6 @@ def test_a_circle_and_a_loop_are_walked_once() -> None:
 
 
 @pytest.mark.parametrize("depth", [0, -1, graph.DEPTH_MAX + 1])
-def test_a_walk_is_bounded(town: graph.Graph, depth: int) -> None:
+def test_a_walk_is_bounded(town: graph.RelationshipGraph, depth: int) -> None:
     with pytest.raises(InvalidInputError, match="from 1 to 100"):
         graph.neighbours(town, "ann", depth)

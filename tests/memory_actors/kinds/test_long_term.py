@@ -7,7 +7,6 @@ from support.given import Given, fold, recorded
 
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import version_of
 from memory_actors.kinds.long_term import (
     AddMemories,
     MemoriesPruned,
@@ -16,6 +15,7 @@ from memory_actors.kinds.long_term import (
     MemoryUpdated,
     UpdateMemory,
 )
+from memory_actors.kinds.passages import version_of
 
 
 def added(name: str, *, at: int = 0, size: int = 10, pinned: bool = False) -> MemoryAdded:

@@ -23,6 +23,18 @@ def test_a_relationship_carries_the_names_of_its_ends() -> None:
     assert (event.source, event.target) == ("Ann", "Bob")
 
 
+def test_the_relationship_that_says_it_is_known_whatever_its_id() -> None:
+    given = people(related("r", "ann", "works_at", "bob", 5))
+    again, new = (
+        relate("s", "ann", "works_at", name, 7, exclusive=True) for name in ("bob", "cid")
+    )
+    for command, memory_id in ((again, "r"), (new, "s")):
+        row = entity.known_as(command.relationship, after(given, command).graph)
+        assert row is not None
+        assert row.memory_id == memory_id
+    assert entity.known_as(new.relationship, given.state.graph) is None
+
+
 def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:
     given = people(related("r", "ann", "works_at", "bob", 5, metadata={"a": 1}))
     command = relate("s", "ann", "works_at", "bob", 6, fact="She runs it.", metadata={"b": 2})
@@ -51,6 +63,16 @@ def test_a_repeated_fact_ends_no_later_than_known() -> None:
     assert given.when(relate("s", "ann", "knows", "bob", 6, valid_to_us=30)) == []
 
 
+def test_a_new_fact_ends_the_one_that_it_contradicts() -> None:
+    given = people(related("r", "ann", "lives_in", "bob", 5))
+    command = relate("s", "ann", "Lives in", "cid", 9, exclusive=True)
+    (event,) = given.when(command)
+    assert (event.closed_ids, event.valid_to_us) == (("r",), None)
+    assert entity.KIND.registry.keys(event) == ("s", "r"), "the life of r is told under its id"
+    state = after(given, command)
+    assert (validity(state, "r"), validity(state, "s")) == ((5, 9), (9, None))
+
+
 def test_the_ending_event_is_stored_once() -> None:
     """The event that ends another fact is stored for the new one alone."""
     given = people(related("r", "ann", "lives_in", "bob"))
@@ -64,6 +86,19 @@ def test_what_has_ended_begins_anew_as_a_new_relationship() -> None:
     assert (event.memory_id, event.valid_from_us) == ("s", 5)
     with pytest.raises(InvalidInputError, match="use a new id"):
         given.when(relate("r", "ann", "knows", "bob", 5))
+
+
+def test_an_id_of_a_relationship_is_not_used_for_another() -> None:
+    given = people(related("r", "ann", "knows", "bob"))
+    first = related("r", "ann", "knows", "bob")
+    for command in (
+        relate("r", "ann", "knows", "cid"),
+        relate("ann", "ann", "knows", "cid"),
+        relate("gone", "ann", "knows", "cid", used={"gone": first}),
+    ):
+        with pytest.raises(InvalidInputError, match="another memory"):
+            given.when(command)
+    assert people().when(relate("gone", "ann", "knows", "bob", used={"gone": first})) == []
 
 
 def test_an_end_may_be_moved_to_an_earlier_time_only() -> None:
@@ -146,38 +181,3 @@ def test_one_fact_after_another_does_not_get_slower() -> None:
         state = entity.KIND.fold(state, [recorded(event, index + 10)])
     looked_at = graph.alike(state.graph, "ann", "lives_in", None, since_us=299)
     assert [row.memory_id for row in looked_at] == ["r299"]
-
-
-def test_the_relationship_that_says_it_is_known_whatever_its_id() -> None:
-    given = people(related("r", "ann", "works_at", "bob", 5))
-    again, new = (
-        relate("s", "ann", "works_at", name, 7, exclusive=True) for name in ("bob", "cid")
-    )
-    for command, memory_id in ((again, "r"), (new, "s")):
-        row = entity.said(after(given, command), command.relationship)
-        assert row is not None
-        assert row.memory_id == memory_id
-    assert entity.said(given.state, new.relationship) is None
-
-
-def test_a_new_fact_ends_the_one_that_it_contradicts() -> None:
-    given = people(related("r", "ann", "lives_in", "bob", 5))
-    command = relate("s", "ann", "Lives in", "cid", 9, exclusive=True)
-    (event,) = given.when(command)
-    assert (event.closed_ids, event.valid_to_us) == (("r",), None)
-    assert entity.KIND.registry.keys(event) == ("s", "r"), "the life of r is told under its id"
-    state = after(given, command)
-    assert (validity(state, "r"), validity(state, "s")) == ((5, 9), (9, None))
-
-
-def test_an_id_of_a_relationship_is_not_used_for_another() -> None:
-    given = people(related("r", "ann", "knows", "bob"))
-    first = related("r", "ann", "knows", "bob")
-    for command in (
-        relate("r", "ann", "knows", "cid"),
-        relate("ann", "ann", "knows", "cid"),
-        relate("gone", "ann", "knows", "cid", used={"gone": first}),
-    ):
-        with pytest.raises(InvalidInputError, match="another memory"):
-            given.when(command)
-    assert people().when(relate("gone", "ann", "knows", "bob", used={"gone": first})) == []

@@ -9,7 +9,7 @@ from support.proposing import proposing
 
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import structured
-from memory_actors.kinds.kind import Passage, label
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.structured import (
     TEXT_CHARS_MAX,
     DocumentPut,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.indexes import LateIndex
 
 from memory_actors.search.compiled import INSTRUCTION_SETS, LIBRARY
 from memory_actors.search.embedding.token_states import (
@@ -29,7 +30,7 @@ from memory_actors.search.embedding.token_states import (
 )
 from memory_actors.search.indexes import late
 from memory_actors.search.indexes import max_sim as max_sim_module
-from memory_actors.search.indexes.late import LateIndex
+from memory_actors.search.indexes.labels import Labels
 from memory_actors.search.indexes.max_sim import QueryTokens, max_sim
 
 WIDTH = 96
@@ -45,7 +46,7 @@ def ids(count: int, seed: int) -> list[int]:
 
 
 def build(sizes: list[int]) -> LateIndex:
-    index = LateIndex()
+    index = LateIndex(Labels())
     for label, size in enumerate(sizes):
         index.add(label, pack(ids(size, label), states(size, label)))
     return index
@@ -73,7 +74,7 @@ def by_definition(sizes: list[int], query_ids: list[int], query) -> list[float]:
     weights = []
     for token in query_ids:
         df = sum(token in memory for memory in tokens)
-        weights.append(np.log((len(sizes) + 1) / (df + 0.5)))
+        weights.append(np.log((np.count_nonzero(sizes) + 1) / (df + 0.5)))
     scores = []
     for label, size in enumerate(sizes):
         if size == 0:
@@ -160,12 +161,14 @@ def test_it_is_compiled_where_it_can_be():
     assert LIBRARY.path.exists()
 
 
-def test_removing_all_gives_the_memory_back():
+def test_what_is_removed_gives_the_memory_back_when_all_is_made_anew():
     index = build([5, 6, 7])
     for label in range(3):
-        index.remove(label)
+        index.drop(label)
     assert len(index) == 0
-    assert index.size_bytes == LateIndex().size_bytes
+    rows = Labels()
+    fresh = index.taken(np.empty(0, np.intp), rows)
+    assert fresh.size_bytes == LateIndex(Labels()).size_bytes
 
 
 def test_states_that_do_not_fit_are_fetched():
@@ -177,7 +180,7 @@ def test_states_that_do_not_fit_are_fetched():
         fetched.extend(labels)
         return [table.get(label) for label in labels]
 
-    index = LateIndex(fetch, bytes_max=10 * (len(table[0]) + 150))
+    index = LateIndex(Labels(), fetch, bytes_max=10 * (len(table[0]) + 150))
     for label, packed in table.items():
         index.add(label, packed)
     whole, query = build(sizes), asked(ids(4, 77), 77)
@@ -185,25 +188,37 @@ def test_states_that_do_not_fit_are_fetched():
     assert scores == pytest.approx(whole.score(whole.query(*query), range(30)))
     assert 15 <= len(fetched) < 30
     assert index.size_bytes < whole.size_bytes
-    assert sorted(index.copied().saved().token_ids) == sorted(whole.copied().saved().token_ids)
+    assert sorted(index.kept().token_ids) == sorted(whole.kept().token_ids)
 
 
 def test_what_is_restored_counts_tokens_and_takes_states_when_they_come():
     sizes = [7, 1, 30, 12]
     index, query = build(sizes), asked(ids(5, 99), 99)
-    again = LateIndex(lambda labels: [None for _ in labels])
-    again.restore(index.copied().saved())
+    rows = Labels(np.arange(5))  # the last one has no states
+    again = LateIndex.restored(
+        index.kept(), rows, lambda labels: [None for _ in labels], lambda: PLAIN
+    )
     assert again.query(*query).weights.tolist() == index.query(*query).weights.tolist()
     assert again.score(again.query(*query), range(4)).tolist() == [0, 0, 0, 0]
     packed = [pack(ids(size, n), states(size, n)) for n, size in enumerate(sizes)]
-    again.hold(range(5), [*packed, b"of none that is known"])
+    again.hold(np.arange(5), [*packed, b"of none that is known"])
     assert again.score(again.query(*query), range(4)).tolist() == (
         index.score(index.query(*query), range(4)).tolist()
     )
-    assert again.mean_tokens == index.mean_tokens
-    for label in range(4):
-        assert again.remove(label)
-    assert again.size_bytes == LateIndex().size_bytes
+    assert len(again) == len(index)
+    for label in range(5):
+        assert again.drop(label)
+    assert len(again) == 0
+
+
+def test_what_comes_while_an_index_is_saved_changes_nothing():
+    """Columns are read in a thread, for rows that lived when it began."""
+    index = build([7, 1, 30])
+    before = index.kept()
+    kept = np.flatnonzero(index.rows.alive)
+    index.add(3, pack(ids(4, 3), states(4, 3)))
+    index.drop(0)
+    assert index.saved(kept) == before
 
 
 class Watched(dict):
@@ -221,11 +236,11 @@ class Watched(dict):
 def watched(bytes_max: int):
     """An index of two memories, and its segments."""
     packed = {n: pack(ids(4, n), states(4, n)) for n in (1, 2)}
-    index = LateIndex(lambda labels: [packed[n] for n in labels], bytes_max=bytes_max)
+    index = LateIndex(Labels(), lambda labels: [packed[n] for n in labels], bytes_max=bytes_max)
     for label, one in packed.items():
         index.add(label, one)
-    index._rows.segments = Watched(index._rows.segments)
-    return index, index._rows.segments, packed
+    index._segments = Watched(index._segments)
+    return index, index._segments, packed
 
 
 def scored(index: LateIndex) -> float:
@@ -234,7 +249,7 @@ def scored(index: LateIndex) -> float:
 
 def test_a_memory_is_found_while_its_states_are_let_go():
     index, segments, _ = watched(9_999)
-    segments.hook = index._rows.let_go
+    segments.hook = index._let_go
     assert scored(index) > 0.85
     assert not segments
 
@@ -245,7 +260,7 @@ def test_a_memory_is_found_while_its_states_are_read():
     index._bytes_max = 9_999
 
     def fetch(labels):
-        index.hold([1], [packed[1]])
+        index.hold(np.array([0]), [packed[1]])
         return [packed[label] for label in labels]
 
     index._fetch = fetch
@@ -255,34 +270,41 @@ def test_a_memory_is_found_while_its_states_are_read():
 
 def test_a_memory_is_found_while_all_is_made_anew():
     index, segments, _ = watched(9_999)
-    segments.hook = index._drop_dead
-    index.remove(2)
+    made = []
+    segments.hook = lambda: made.append(index.taken(np.array([0]), Labels(np.array([1]))))
+    index.drop(2)
     assert scored(index) > 0.85
+    assert scored(made[0]) > 0.85
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60), st.sampled_from([5, 99]))
 def test_after_any_changes_scores_are_those_of_a_new_index(changes, changes_max):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(late, "DEAD_MIN", 2)
         patch.setattr(late, "FEW_TOKENS_MAX", 20)
         patch.setattr(late, "CHANGES_MAX", changes_max)
         patch.setattr(late, "SEGMENT_BYTES", 300)
-        index, living = LateIndex(), {}
+        index, living = LateIndex(Labels()), {}
         for adds, label in changes:
             if adds:
                 living[label] = living.get(label) or pack(ids(5, label), states(5, label))
-                index.add(label, living[label])
+                if label not in index.rows:
+                    index.add(label, living[label])
+            elif label == 9:
+                kept = np.flatnonzero(index.rows.alive)
+                made = index.taken(kept, Labels(index.rows.labels[kept]))
+                index = LateIndex(made.rows)
+                index.__dict__ |= made.__dict__
             else:
-                assert index.remove(label) == (living.pop(label, None) is not None)
-        fresh = LateIndex()
+                assert index.drop(label) == (living.pop(label, None) is not None)
+        fresh = LateIndex(Labels())
         for label, packed in living.items():
             fresh.add(label, packed)
     query = asked(ids(6, 50), 50)
     expected = fresh.score(fresh.query(*query), range(10)).tolist()
     assert index.score(index.query(*query), range(10)).tolist() == expected
-    assert sorted(index.labels()) == sorted(living)
-    assert index.mean_tokens == fresh.mean_tokens
+    assert sorted(index.rows.there()) == sorted(living)
+    assert len(index) == len(fresh)
 
 
 # --- format

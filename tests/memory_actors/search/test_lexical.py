@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
+from support.indexes import LexicalIndex
 
 from memory_actors.search.indexes import bm25 as passages
 from memory_actors.search.indexes.bm25 import K1, B
-from memory_actors.search.indexes.lexical import LexicalIndex
+from memory_actors.search.indexes.lexical import EMPTY
 from memory_actors.search.indexes.postings import ROWS_BEFORE
 from memory_actors.search.indexes.words import words
 
@@ -25,7 +26,7 @@ WEIGHTS = [1 / (1 + number) for number in range(30)]
 
 def build(texts: dict[int, str], sessions: list[list[int]] | None = None) -> LexicalIndex:
     before = {later: earlier for chain in sessions or [] for earlier, later in pairwise(chain)}
-    index = LexicalIndex()
+    index = LexicalIndex.restored(EMPTY)
     for label, text in texts.items():
         index.add(label, text, before.get(label))
     return index
@@ -101,7 +102,7 @@ def test_an_answer_is_found_by_its_question():
 @pytest.mark.parametrize("sessions", [1, 7, None])
 def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | None):
     """Rows in one session, in several by turns, or each for itself; some are removed."""
-    index, chance = LexicalIndex(), random.Random(3)
+    index, chance = LexicalIndex.restored(EMPTY), random.Random(3)
     names = [f"word{number}" for number in range(40)]
     weights = [1 / (1 + number) for number in range(40)]
     for label in range(2_000):
@@ -109,7 +110,7 @@ def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | 
         after = None if sessions is None or label < sessions else label - sessions
         index.add(label, text, after)
     for label in range(0, 2_000, 9):
-        index.remove(label)
+        index.drop(label)
     others, missed = np.array([3, 500, 1_999]), 0
     for _ in range(20):
         query = " ".join(chance.choices(names, k=6))
@@ -136,7 +137,7 @@ def test_rows_with_all_words_of_a_set_are_found(sets, seed: int):
     texts = random_texts(400, seed)  # the frequent words are in most of the rows
     index = build(texts, [[1, 2, 3]])
     for label in range(0, 400, 7):
-        index.remove(label)
+        index.drop(label)
     expected = [
         row
         for row, text in enumerate(texts.values())
@@ -149,9 +150,9 @@ def test_rows_of_many_words_are_listed_in_time():
     """Beyond 65,536 words the rows of each word are still those that have it."""
     count = 70_000
     index = build({row: f"n{row}x n{row + 1}x" for row in range(count)})
-    assert index.wants_lists
-    index.listed()()
-    assert not index.wants_lists
+    assert index.postings.wants_lists
+    index.postings.adopt(index.postings.listed())
+    assert not index.postings.wants_lists
     for row in (1, 65_535, 65_536, count - 1):
         assert found_by(index, f"n{row}x") == {row - 1, row}
 
@@ -163,7 +164,7 @@ class Model:
     """The model of the index: texts and chains, scored by rank_bm25."""
 
     def __init__(self) -> None:
-        self.index = LexicalIndex()
+        self.index = LexicalIndex.restored(EMPTY)
         self.texts: dict[int, str] = {}
         self.chains: list[list[int]] = []
         self.next = 0
@@ -179,7 +180,7 @@ class Model:
         self.next += 1
 
     def remove(self, label: int) -> None:
-        assert self.index.remove(label)
+        assert self.index.drop(label)
         del self.texts[label]
         self.chains = [[x for x in chain if x != label] for chain in self.chains]
 
@@ -188,12 +189,12 @@ class Model:
         self.index = LexicalIndex.restored(saved)
 
     def list_rows(self) -> None:
-        adopt = self.index.listed()
+        listed = self.index.postings.listed()
         self.add("w0x w3x", None)
-        adopt()
+        self.index.postings.adopt(listed)
 
     def check(self) -> None:
-        assert sorted(self.index.labels()) == sorted(self.texts)
+        assert sorted(self.index.rows.there()) == sorted(self.texts)
         expected = by_rank_bm25(self.texts, "w0x w1x w9x", self.chains) if self.texts else {}
         found = scores(self.index, "w0x w1x w9x", expected)
         assert found == pytest.approx(list(expected.values()), abs=1e-5)
@@ -234,24 +235,13 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
 # --- made anew, and files
 
 
-def test_what_happens_while_it_is_made_anew_is_not_lost():
-    texts, sessions = random_texts(40), in_chains(40, 5)
-    index = build(texts, sessions)
-    for label in (3, 11, 12):
-        index.remove(label)
-    saved = index.saved()
-    index.remove(20)
-    index.add(100, "lantern w0x", 4)
-    index.add(101, "w1x", 100)
-    index.add(102, "gone")
-    index.remove(102)
-    fresh = LexicalIndex.restored(saved)
-    fresh.catch_up(index, saved)
-    labels = index.labels()
-    assert sorted(fresh.labels()) == sorted(labels)
-    for query in ("w0x w1x", "lantern", "gone"):
-        expected = scores(index, query, labels)
-        assert scores(fresh, query, labels) == pytest.approx(expected, abs=1e-6)
+def test_an_index_made_anew_takes_less():
+    texts = random_texts(640)
+    index = build(texts)
+    for label in range(192):
+        index.drop(label)
+    fresh = LexicalIndex.restored(index.saved())
+    assert fresh.size_bytes < index.size_bytes
 
 
 @pytest.mark.parametrize(
@@ -294,7 +284,7 @@ def test_searching_beside_changes_never_fails():
         thread.start()
     for label, text in random_texts(800, seed=2).items():
         index.add(1000 + label, text, 1000 + label - 1 if label % 9 else None)
-        index.remove(label % 200)
+        index.drop(label % 200)
     done.set()
     for thread in searchers:
         thread.join()
@@ -307,6 +297,6 @@ def test_scores_of_some_rows_are_those_of_all(query: str) -> None:
         random_texts(200), [list(range(start, start + 25)) for start in range(0, 100, 25)]
     )
     for label in (3, 26, 77, 150):
-        index.remove(label)
+        index.drop(label)
     every, some = index.score_all(query)[1], np.array([0, 3, 4, 27, 28, 99, 150, 199])
     assert index.windows(query).of(some) == pytest.approx(every[some], abs=1e-6)

@@ -137,7 +137,7 @@ async def test_an_index_file_that_is_behind_or_ahead_is_brought_in_step(
     async with open_memory() as memory, memory._services.runtime.use("user:ada") as live:
         ahead = live.indexes.get(long_term.KIND)
         ahead._version = lambda: 10**6
-        await ahead.save_words()
+        await ahead.save()
     async with open_memory() as memory:
         assert len(await memory.user("ada").retrieve("tea chess tomatoes")) == 3
 
