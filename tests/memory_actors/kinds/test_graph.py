@@ -43,11 +43,6 @@ def test_an_entity_reads_with_one_observation_a_line() -> None:
     assert entity.KIND.sources(row) == [1, 2]
 
 
-def test_an_entity_without_observations_reads_as_its_name() -> None:
-    state, events = log(added("Ann"))
-    assert entity.KIND.content(entity.KIND.find(state, "ann"), events) == "Ann (person)"
-
-
 def test_an_entity_is_found_by_name_and_observations() -> None:
     """An entity is found by its name, and by each observation."""
     update = EntityUpdated(memory_id="bob", content="new", size_bytes=3, digest=b"n")
@@ -99,12 +94,6 @@ def test_an_updated_fact_reads_from_the_event_that_told_it() -> None:
     )
 
 
-def test_stored_bytes_are_those_of_all_events_about_it() -> None:
-    observed = EntityObserved(memory_id="ann", occurred_at_us=0, observations=(seen("Ann", "x"),))
-    state, _ = log(added("Ann"), observed)
-    assert entity.KIND.find(state, "ann").stored_bytes == 20
-
-
 # --- validity
 
 
@@ -114,17 +103,6 @@ def test_a_validity_is_half_open(time: int, true: bool) -> None:
     row = state.graph.held.rows["r"]
     assert graph.valid_at(row, time) is true
     assert ids(graph.relationships(state.graph, "ann", as_of_us=time)) == (["r"] if true else [])
-
-
-def test_validity_may_have_no_end_or_no_length() -> None:
-    """A fact without an end is true ever after, and one that ends at once is never true."""
-    state = people(
-        related("r", "ann", "knows", "bob", 5),
-        related("s", "ann", "knows", "cid", 5, valid_to_us=5),
-    ).state
-    assert ids(graph.relationships(state.graph, "ann", as_of_us=1 << 60)) == ["r"]
-    assert ids(graph.relationships(state.graph, "ann", as_of_us=5)) == ["r"]
-    assert ids(graph.relationships(state.graph, "ann")) == ["s", "r"], "but both are on record"
 
 
 # --- the graph
@@ -151,24 +129,6 @@ def test_relationships_come_newest_first_by_relation_and_direction(
     assert ids(graph.relationships(town, "bob", direction="out")) == ["bc"]
     assert ids(graph.relationships(town, "bob", direction="in")) == ["ab"]
     assert graph.relationships(town, "nobody") == []
-
-
-def test_neighbours_are_found_nearest_first_with_the_way_to_them(
-    town: graph.RelationshipGraph,
-) -> None:
-    assert graph.neighbours(town, "ann", 2) == [
-        graph.Reached("q", 1, ("aq",)),
-        graph.Reached("p", 1, ("ap",)),
-        graph.Reached("bob", 1, ("ab",)),
-        graph.Reached("dee", 2, ("ap", "dp")),
-        graph.Reached("cid", 2, ("ab", "bc")),
-    ]
-
-
-def test_neighbours_at_a_time_follow_what_was_true_then(town: graph.RelationshipGraph) -> None:
-    assert ids(graph.neighbours(town, "ann", 2, as_of_us=5)) == ["q", "bob", "cid"]
-    assert ids(graph.neighbours(town, "ann", 9, as_of_us=1)) == ["p", "bob"]
-    assert graph.neighbours(town, "ann", 9, as_of_us=0) == []
 
 
 def test_neighbours_by_relation_direction_and_limit(town: graph.RelationshipGraph) -> None:

@@ -261,12 +261,6 @@ async def test_a_long_text_is_found_by_its_passage(memory) -> None:
     assert len(hit.passage.encode()) <= PASSAGE_BYTES_MAX + 220
 
 
-async def test_the_passage_of_a_short_text_is_the_text(memory) -> None:
-    user = await chatted(memory, [("user", FACTS[0])])
-    (hit,) = await user.retrieve("my sister")
-    assert hit.passage == hit.content == FACTS[0]
-
-
 def test_passages_cover_a_text_and_are_bounded() -> None:
     text = "\n".join(f"Line {n} about something else." for n in range(200))
     parts = passages(text, None)
