@@ -39,7 +39,7 @@ from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.handle import Adding, Handle
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
@@ -149,17 +149,9 @@ class UserMemory(UserReads):
             pinned=pinned,
         )
         handle = self._handles[check_memory_type(memory_type)]
-        if handle is self._long_term:
-            (receipt,) = await self.add_many(
-                [item],
-                auto_prune=auto_prune,
-                idempotency_key=idempotency_key,
-                on_duplicate=on_duplicate,
-                ttl_s=ttl_s,
-            )
-            return receipt
-        handle._check_fields(item, idempotency_key, on_duplicate)
-        return await handle.lasting(ttl_s)._add(item, auto_prune)
+        adding = Adding(item, auto_prune, idempotency_key, on_duplicate)
+        handle._check_fields(adding)
+        return await handle.lasting(ttl_s)._add(adding)
 
     async def turn(
         self,

@@ -44,7 +44,7 @@ from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import ContextState, Row, blocks, text
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.handle import After, Handle
+from memory_actors.users.handles.handle import Adding, After, Handle
 from memory_actors.users.handles.item_fields import taken
 from memory_actors.users.live_user import LiveUser
 
@@ -69,9 +69,10 @@ class ContextWriting(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
-        command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=self._scope.prunes(auto_prune))
+        makes_room = self._scope.prunes(adding.auto_prune)
+        command = self._adding(DEFAULT_DOCUMENT, adding.item, auto_archive=makes_room)
         return self._receipt(command.memory_id, "add", await self._write(command))
 
     def _check_pinnable(self, _row: Row) -> None:

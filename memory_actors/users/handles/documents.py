@@ -10,7 +10,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
-from memory_actors.base.records import Document, Item, Metadata, Receipt, Time
+from memory_actors.base.records import Document, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     LONG_BYTES_MAX,
     check_count,
@@ -35,7 +35,7 @@ from memory_actors.kinds.structured import (
 )
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE, of_any
-from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.handle import Adding, Handle
 from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_COLLECTION = "default"
@@ -168,12 +168,13 @@ class Documents(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
+        item = adding.item
         content_bytes(item.content, LONG_BYTES_MAX)
         given = self._taken(item) | {"pinned": item.pinned or None}
         document = _as_document(item.content)
-        return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=auto_prune)
+        return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=adding.auto_prune)
 
     def _updating(
         self, row: Row, content: str | None, metadata: dict[str, Any] | None

@@ -10,7 +10,6 @@ from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import (
     Direction,
     Entity,
-    Item,
     Metadata,
     Neighbour,
     Receipt,
@@ -35,7 +34,7 @@ from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived
-from memory_actors.users.handles.handle import Handle, New
+from memory_actors.users.handles.handle import Adding, Handle, New
 from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_TYPE = "entity"
@@ -287,14 +286,15 @@ class EntityGraph(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Add an entity: named by the text, or by the key, and then the text is an observation."""
+        item = adding.item
         content_bytes(item.content)
         given = self._taken(item)
         key = given.pop("key")
         name, observations = (item.content, []) if key is None else (key, [item.content])
         return await self.add_entity(
-            name, DEFAULT_TYPE, observations, **given, auto_prune=auto_prune
+            name, DEFAULT_TYPE, observations, **given, auto_prune=adding.auto_prune
         )
 
     def _updating(

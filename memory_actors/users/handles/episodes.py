@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.records import Episode, Item, Memory, Metadata, Receipt, Time
+from memory_actors.base.records import Episode, Memory, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     check_count,
     check_name,
@@ -30,7 +30,7 @@ from memory_actors.users.handles.episode_parts import (
     restored,
     steps_of,
 )
-from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.handle import Adding, Written
 from memory_actors.users.handles.item_fields import taken
 from memory_actors.users.handles.summaries import (
     Summarized,
@@ -183,9 +183,10 @@ class Episodes(Summarized):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Start an episode with a text as its goal."""
-        return await self.start(item.content, **self._taken(item), auto_prune=auto_prune)
+        given = self._taken(adding.item)
+        return await self.start(adding.item.content, **given, auto_prune=adding.auto_prune)
 
     def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
         """Return a summary as an export has it, ready to be added."""

@@ -88,6 +88,16 @@ class Written(NamedTuple):
         return cls(reply, evicted, pruned, started_s, unindexed)
 
 
+class Adding(NamedTuple):
+    """A memory that is to be added, given as a text, and how."""
+
+    item: Item
+    auto_prune: bool | None = None
+    """None: as the handle says."""
+    idempotency_key: str | None = None
+    on_duplicate: OnDuplicate | None = None
+
+
 class New(NamedTuple):
     """The identity and the times of a memory that is to be added."""
 
@@ -114,8 +124,8 @@ class Handle(metaclass=ABCMeta):
         self._scope = scope
 
     @abstractmethod
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
-        """Add one memory, given as a text; `auto_prune` None is what the handle says."""
+    async def _add(self, adding: Adding) -> Receipt:
+        """Add one memory, whose fields this kind takes: see `_check_fields`."""
 
     def _updating(
         self, row: Any, content: str | None, metadata: dict[str, Any] | None
@@ -394,22 +404,16 @@ class Handle(metaclass=ABCMeta):
 
     # --- what comes in and goes out
 
-    def _check_fields(
-        self,
-        item: Item,
-        idempotency_key: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
-    ) -> None:
+    def _check_fields(self, adding: Adding) -> None:
         """Refuse arguments that mean nothing for a kind: dropping them silently would lose data.
 
         :raises InvalidInputError: one of them is given.
         """
-        given = [] if on_duplicate is None else ["on_duplicate"]
-        given += (name for name, field in OPTIONAL.items() if getattr(item, name) != field.default)
-        if idempotency_key is not None:
-            given.append("idempotency_key")
-        for name in given:
-            if name not in self.takes:
+        for name, field in OPTIONAL.items():
+            if name not in self.takes and getattr(adding.item, name) != field.default:
+                raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
+        for name in ("on_duplicate", "idempotency_key"):
+            if name not in self.takes and getattr(adding, name) is not None:
                 raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
 
     def _taken(self, item: Item) -> dict[str, Any]:

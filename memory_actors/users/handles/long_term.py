@@ -40,7 +40,7 @@ from memory_actors.kinds.short_term import AddMessage
 from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import Written
+from memory_actors.users.handles.handle import Adding, Written
 from memory_actors.users.handles.item_fields import checked_fields, taken
 from memory_actors.users.handles.summaries import (
     Summarized,
@@ -83,6 +83,21 @@ class LongTermMemory(Summarized):
             )
         if not items:
             return []
+        for item in items:
+            self._check_fields(Adding(item))
+        return await self._added(items, auto_prune, idempotency_key, on_duplicate)
+
+    async def _add(self, adding: Adding) -> Receipt:
+        (receipt,) = await self._added([adding.item], *adding[1:])
+        return receipt
+
+    async def _added(
+        self,
+        items: Sequence[Item],
+        auto_prune: bool | None,
+        idempotency_key: str | None,
+        on_duplicate: OnDuplicate | None,
+    ) -> list[Receipt]:
         command = self._adding(items, auto_prune, on_duplicate)
         written = await self._write(
             command,
@@ -129,10 +144,6 @@ class LongTermMemory(Summarized):
         written = await self._write(command, texts)
         return written.reply.events
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
-        (receipt,) = await self.add_many([item], auto_prune=auto_prune)
-        return receipt
-
     def _updating(
         self, row: long_term.Row, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Command, list[str]]:
@@ -155,7 +166,6 @@ class LongTermMemory(Summarized):
         return SummaryAdded(**added_fields(memory, checked_data(memory, SummaryData)))
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
-        self._check_fields(item)
         size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")

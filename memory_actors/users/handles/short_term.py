@@ -15,7 +15,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
-from memory_actors.users.handles.handle import Handle
+from memory_actors.users.handles.handle import Adding, Handle
 from memory_actors.users.handles.item_fields import taken
 
 DEFAULT_SESSION = "default"
@@ -62,7 +62,7 @@ class ShortTermMemory(Handle):
             occurred_at=occurred_at,
             memory_id=memory_id,
         )
-        return await self._add(item, None)
+        return await self._add(Adding(item))
 
     async def messages(
         self, session_id: str | None = None, *, last: int | None = None
@@ -85,10 +85,9 @@ class ShortTermMemory(Handle):
 
     # --- as all kinds
 
-    async def _add(self, item: Item, auto_prune: bool | None) -> Receipt:
+    async def _add(self, adding: Adding) -> Receipt:
         """Add a message; the oldest leave when the session is full, asked for or not."""
-        del auto_prune
-        command = self._adding(item)
+        command = self._adding(adding.item)
         written = await self._write(command)
         return self._receipt(command.message.memory_id, "add", written, command.message)
 
