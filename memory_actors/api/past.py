@@ -7,7 +7,7 @@ from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.history.past_user import PastScope, PastUser, moment, state_at
-from memory_actors.users.services import Services
+from memory_actors.users.handles.scope import Services
 
 
 class PastMemory(UserMemory):

@@ -52,8 +52,7 @@ from memory_actors.history.diff import diff
 from memory_actors.history.events import EntryFilter, entries
 from memory_actors.kinds.user_state import KINDS
 from memory_actors.upkeep.store import open_log
-from memory_actors.users.handles.scope import Scope
-from memory_actors.users.services import Services
+from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.usage import system_usage
 
 ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)

@@ -33,8 +33,7 @@ from memory_actors.kinds.user_state import event_registry
 from memory_actors.search.embedding.vector_table import FILE as DERIVED
 from memory_actors.upkeep.erasing import Erasing
 from memory_actors.upkeep.offline.copying import import_events
-from memory_actors.users.handles.scope import Scope
-from memory_actors.users.services import Services
+from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.totals import Summed
 
 

@@ -36,9 +36,8 @@ from memory_actors.compaction.summarizers import ExtractiveSummarizer, Summarize
 from memory_actors.compaction.throttling import Pace, short_turns
 from memory_actors.kinds import episodic, long_term, user_state
 from memory_actors.kinds.user_state import COMPACTED
-from memory_actors.users.handles.scope import Scope
+from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.live_user import LiveUser
-from memory_actors.users.services import Services
 
 _logger = get_logger("memory_actors.compaction")
 

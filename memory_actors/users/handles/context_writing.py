@@ -44,8 +44,7 @@ from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import ContextState, Row, blocks, text
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import text_digest
-from memory_actors.users.handles.handle import Adding, After, Handle
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, After, Handle, taken
 from memory_actors.users.live_user import LiveUser
 
 

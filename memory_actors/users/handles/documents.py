@@ -35,8 +35,7 @@ from memory_actors.kinds.structured import (
 )
 from memory_actors.kinds.user_state import UserState
 from memory_actors.search.reading import READ_AT_ONCE, of_any
-from memory_actors.users.handles.handle import Adding, Handle
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, Handle, taken
 
 DEFAULT_COLLECTION = "default"
 

@@ -34,8 +34,7 @@ from memory_actors.kinds.entity.graph import relation_key
 from memory_actors.kinds.kind import Command, Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived
-from memory_actors.users.handles.handle import Adding, Handle, New
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, Handle, New, taken
 
 DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")

@@ -46,7 +46,6 @@ from memory_actors.search.embedding.in_flight import EmbeddingRequest
 from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
-from memory_actors.users.handles.item_fields import OPTIONAL
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
@@ -67,6 +66,22 @@ _logger = get_logger("memory_actors.user")
 T = TypeVar("T", bound=msgspec.Struct)
 A = TypeVar("A", bound=Add)
 C = TypeVar("C", bound=Command)
+
+
+OPTIONAL = {
+    field.name: field
+    for field in msgspec.structs.fields(Item)
+    if field.name not in {"content", "metadata", "memory_id"}
+}
+"""The fields of an item that not every kind has."""
+_IN_EVENTS = {"occurred_at": "occurred_at_us", "last_seen_at": "last_seen_us"}
+"""The names that times have in events, which count them in microseconds."""
+
+
+def taken(event: type[msgspec.Struct], *others: str) -> frozenset[str]:
+    """Return the optional fields of an item that an event keeps, and others that a kind takes."""
+    kept = (name for name in OPTIONAL if _IN_EVENTS.get(name, name) in event.__struct_fields__)
+    return frozenset((*kept, *others))
 
 
 class Written(NamedTuple):

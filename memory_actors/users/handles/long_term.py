@@ -2,7 +2,8 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, get_args
 
 import msgspec
@@ -15,6 +16,8 @@ from memory_actors.base.validation import (
     CONTENT_BYTES_MAX,
     LONG_BYTES_MAX,
     check_choice,
+    check_count,
+    check_flag,
     check_optional_name,
     content_bytes,
     own_metadata,
@@ -40,8 +43,7 @@ from memory_actors.kinds.short_term import AddMessage
 from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
-from memory_actors.users.handles.handle import Adding, Written
-from memory_actors.users.handles.item_fields import checked_fields, taken
+from memory_actors.users.handles.handle import OPTIONAL, Adding, Written, taken
 from memory_actors.users.handles.summaries import (
     Summarized,
     SummaryData,
@@ -169,7 +171,7 @@ class LongTermMemory(Summarized):
         size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
-        fields, content = checked_fields(item, MemoryAdded), plain(item.content)
+        fields, content = _checked_fields(item, MemoryAdded), plain(item.content)
         fields["session_id"] = fields["session_id"] or self._scope.session_id
         return MemoryAdded(
             **fields,
@@ -299,3 +301,23 @@ def _said_else(memory: MemoryAdded) -> Iterator[dict[str, Any]]:
     fields = msgspec.to_builtins(memory)
     if other := {name: fields[name] for name in fields if name not in {*_FIRST, *_NOT_SAID}}:
         yield other
+
+
+def _checked_fields(item: Item, event: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the optional fields of an item that an event has under the same name.
+
+    :raises InvalidInputError: one of them is not what its type says.
+    """
+    return {
+        name: _CHECKS[field.type](getattr(item, name), name)
+        for name, field in OPTIONAL.items()
+        if name in event.__struct_fields__
+    }
+
+
+_CHECKS: Mapping[Any, Callable[[Any, str], Any]] = {
+    str | None: check_optional_name,
+    bool: check_flag,
+    int: partial(check_count, least=1),
+}
+"""By the types that fields of an item have."""

@@ -1,29 +1,76 @@
-"""On whose behalf a writer or a handle acts, and how it reaches that user's actor."""
+"""On whose behalf a handle acts, the parts it works with, and how it reaches the user's actor."""
 
 import asyncio
+import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from copy import copy
+from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
+from eventlog import EventStore
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
+from memory_actors.actors.runtime import Runtime
 from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.origins import Origins
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import MemoryType
+from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
 from memory_actors.kinds.kind import Command
-from memory_actors.kinds.user_state import UserState
+from memory_actors.kinds.user_state import LimitsByTier, UserState
+from memory_actors.observing.metrics import LatencyWatch, Metrics
+from memory_actors.observing.monitor import MemoryMonitor
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.users.live_user import LiveUser, UserView
-from memory_actors.users.services import Services
+from memory_actors.search.embedding.service import EmbeddingService
+from memory_actors.search.superseding import Superseding
+from memory_actors.users.live_user import LiveUser, UserDecider, UserView
+from memory_actors.users.recalls import RecallAudit
+from memory_actors.users.totals import Totals
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One of each, wired by `MemorySystem.open`."""
+
+    log: EventStore
+    runtime: Runtime[LiveUser]
+    embeddings: EmbeddingService
+    decider: UserDecider
+    limits: LimitsByTier
+    totals: Totals
+    monitor: MemoryMonitor
+    recalls: RecallAudit
+    superseding: Superseding | None
+    metrics: Metrics
+    latency: LatencyWatch
+    settings: Settings
+    clock_us: Callable[[], int]
+    new_id: Callable[[int], str]
+    """(time in microseconds) -> a memory id that was never used."""
+    extractor: Any = None
+    """Finds facts in messages; None: nobody does."""
+    extracts: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """By stream: held while messages of it are read."""
+    unattended: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Work whose caller may have gone. It holds its user live, so closing waits for it."""
+
+    def extracting(self, stream: str) -> asyncio.Lock:
+        """Return the lock of the extractions of a user."""
+        return self.extracts.setdefault(stream, asyncio.Lock())
+
+
+def new_memory_id(now_us: int) -> str:
+    """Return an id that sorts by time: 14 hex digits of microseconds, 16 random ones."""
+    return f"mem_{now_us:014x}{secrets.token_hex(8)}"
 
 
 class Scope:

@@ -15,8 +15,7 @@ from memory_actors.base.validation import (
 )
 from memory_actors.kinds import short_term
 from memory_actors.kinds.kind import Kind
-from memory_actors.users.handles.handle import Adding, Handle
-from memory_actors.users.handles.item_fields import taken
+from memory_actors.users.handles.handle import Adding, Handle, taken
 
 DEFAULT_SESSION = "default"
 
