@@ -2,6 +2,7 @@
 
 from eventlog.core.records import OnDropped, to_us
 from memory_actors.api.user import UserMemory
+from memory_actors.base.on import On, Then
 from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
@@ -56,5 +57,6 @@ async def past_memory(
         dropped=dropped,
     )
     past = PastUser(services, stream, state.at(to_us(then.at)))
-    scope = PastScope(services, user_id, agent_id, session_id, past=past, moment=then)
+    on = On(user_id, agent_id, session_id, then=Then(then.at, "mark"))
+    scope = PastScope(services, on, past=past, moment=then)
     return PastMemory(scope, lost)

@@ -13,7 +13,7 @@ from memory_actors.users.handles.context_document import Base, ContextDocument
 
 def from_origins(user: UserMemory, origins: Origins) -> UserMemory:
     """Return a handle for words of several origins, as another store has them. No I/O."""
-    return user._speaking_for(origins)
+    return user._with(origins=origins)
 
 
 def writing_again(user: UserMemory, agent_id: str | None, lives_until_us: int | None) -> UserMemory:
@@ -21,7 +21,8 @@ def writing_again(user: UserMemory, agent_id: str | None, lives_until_us: int | 
 
     None: as the handle has it. No I/O.
     """
-    return user._writing_again(agent_id, lives_until_us)
+    agent = {} if agent_id is None else {"agent_id": agent_id}
+    return user._with(**agent, lives_until_us=lives_until_us)
 
 
 async def put_block(

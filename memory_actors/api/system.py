@@ -27,6 +27,7 @@ from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
 from memory_actors.base.background_tasks import end_tasks
+from memory_actors.base.on import On
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Time, Trust
@@ -100,10 +101,8 @@ class MemorySystem(SystemUpkeep):
 
         :raises InvalidInputError: a name that is empty, over 512 bytes, or not Unicode.
         """
-        said = origin(source, trust)
-        return UserMemory(
-            Scope(self._services, user_id, agent_id, session_id, said, auto_prune=auto_prune)
-        )
+        on = On(user_id, agent_id, session_id, origin(source, trust), auto_prune)
+        return UserMemory(Scope(self._services, on))
 
     def replay(
         self,

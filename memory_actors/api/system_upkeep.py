@@ -26,6 +26,7 @@ from eventlog.files.datafile import named
 from memory_actors.api.purging import purge, purge_users
 from memory_actors.base.api_keys import FILE as API_KEYS
 from memory_actors.base.errors import StateDivergedError
+from memory_actors.base.on import On
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import EraseReceipt, Purged, PurgeReport
 from memory_actors.base.streams import known_users, stream_of
@@ -106,7 +107,7 @@ class SystemUpkeep:
         users, services = await known_users(self._log), self._services
 
         async def purge_one(user_id: str) -> Purged:
-            return await purge(Scope(services, user_id, None, None), source, trust, dry_run=dry_run)
+            return await purge(Scope(services, On(user_id)), source, trust, dry_run=dry_run)
 
         return await purge_users(
             purge_one, users, source, trust, dry_run=dry_run, progress=progress

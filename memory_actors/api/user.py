@@ -18,7 +18,7 @@ from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.origins import Origins, origin
+from memory_actors.base.origins import origin
 from memory_actors.base.records import (
     Item,
     Memory,
@@ -81,17 +81,12 @@ class UserMemory(UserReads):
 
         :raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.
         """
-        return self._speaking_for(origin(source, trust))
+        return self._with(origins=origin(source, trust))
 
-    def _speaking_for(self, origins: Origins) -> Self:
-        return self._with(self._scope.speaking_for(origins))
-
-    def _writing_again(self, agent_id: str | None, lives_until_us: int | None) -> Self:
-        return self._with(self._scope.writing_again(agent_id, lives_until_us))
-
-    def _with(self, scope: Scope) -> Self:
+    def _with(self, **fields: Any) -> Self:
+        """Return a handle that says something else of itself. See `On`."""
         handle = copy(self)
-        UserMemory.__init__(handle, scope)
+        UserMemory.__init__(handle, self._scope.changed(**fields))
         return handle
 
     # --- write

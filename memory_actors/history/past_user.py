@@ -34,6 +34,7 @@ from memory_actors.base.errors import (
     ReadOnlyError,
     SystemClosedError,
 )
+from memory_actors.base.on import On
 from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
@@ -240,17 +241,8 @@ class PastUser:
 class PastScope(Scope):
     """A user at a moment of the past. Reads see what was then; there are no writes."""
 
-    def __init__(
-        self,
-        services: Services,
-        user_id: str,
-        agent_id: str | None,
-        session_id: str | None,
-        *,
-        past: PastUser,
-        moment: Moment,
-    ):
-        super().__init__(services, user_id, agent_id, session_id)
+    def __init__(self, services: Services, on: On, *, past: PastUser, moment: Moment):
+        super().__init__(services, on)
         self.moment = moment
         self.closed = False
         self._past = past

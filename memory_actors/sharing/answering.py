@@ -23,10 +23,11 @@ from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import DeadlineExceededError, InvalidInputError, UnavailableError
+from memory_actors.base.on import On, Then
 from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
 from memory_actors.sharing.client import REPLAY
-from memory_actors.sharing.declaration import Caller, How, Invocation, On, Then
+from memory_actors.sharing.declaration import Caller, How, Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import ERASURES, FORGET, invocation_of
 from memory_actors.sharing.retrying import RetriedScope, done
@@ -143,11 +144,14 @@ class Answering:
         if (handle := self._handles.get(on)) is not None:
             self._handles.move_to_end(on)
             return handle
-        handle = UserMemory(_scope(self.memory, on))
+        handle = UserMemory(self._scope(on))
         self._handles[on] = handle
         if len(self._handles) > HANDLES_MAX:
             self._handles.popitem(last=False)
         return handle
+
+    def _scope(self, on: On) -> Scope:
+        return Scope(self.memory._services, on)  # noqa: SLF001 - the owner's side of the system
 
     async def forget(self, user_id: str) -> None:
         """Let go of what this process keeps of a user whom another node erases."""
@@ -161,7 +165,7 @@ class Answering:
         if on.user_id is not None:
             was = await done(self.memory._open, stream_of(on.user_id), call, after)  # noqa: SLF001
             if was is not None:
-                return UserMemory(RetriedScope.of(_scope(self.memory, on), was))
+                return UserMemory(RetriedScope.of(self._scope(on), was))
         return self.user(on)
 
     def carried_out(self, user: UserMemory | None, invocation: Invocation) -> Any:
@@ -188,16 +192,6 @@ class Answering:
                 yield await queue.get()
         finally:
             self._erased.discard(queue)
-
-
-def _scope(memory: MemorySystem, on: On) -> Scope:
-    assert on.user_id is not None
-    services = memory._services  # noqa: SLF001 - the owner's side of the system
-    scope = Scope(
-        services, on.user_id, on.agent_id, on.session_id, on.origins, auto_prune=on.auto_prune
-    )
-    scope.lives_until_us = on.lives_until_us
-    return scope
 
 
 class ClientSession:

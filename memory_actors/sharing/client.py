@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from memory_actors.base.errors import SystemClosedError, WrongLoopError
+from memory_actors.base.on import On, Then
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
@@ -22,7 +23,7 @@ from memory_actors.sharing.address import Address, read_address
 from memory_actors.sharing.at_once import ask_at_once
 from memory_actors.sharing.choices import Choices
 from memory_actors.sharing.connecting import Connection, Own
-from memory_actors.sharing.declaration import Invocation, On, Then
+from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.frames import Said
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.invocations import (

@@ -29,10 +29,11 @@ from memory_actors.base.errors import (
     UnavailableError,
     WrongLoopError,
 )
+from memory_actors.base.on import On
 from memory_actors.base.reports import CompactionProgress, CompactionReport, Moment
 from memory_actors.base.validation import check_name, checked_host, json_copy
 from memory_actors.base.watching import tell
-from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered, On
+from memory_actors.sharing.declaration import TYPE_PREFIX, Invocation, Offered
 from memory_actors.sharing.generated_operations import DECLARED
 from memory_actors.sharing.generated_routes import OFFERED, PROBLEMS
 from memory_actors.sharing.invocations import arguments

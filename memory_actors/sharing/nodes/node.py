@@ -33,6 +33,7 @@ from memory_actors.base.errors import (
     UnavailableError,
     WrongLoopError,
 )
+from memory_actors.base.on import On, Then
 from memory_actors.base.privacy import reason
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import CompactionReport, Moment, Purged, PurgeReport
@@ -40,7 +41,7 @@ from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.client import Asked
-from memory_actors.sharing.declaration import Invocation, On, Then
+from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.invocations import FORGET, user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement

@@ -22,10 +22,11 @@ import msgspec
 from eventlog.core.errors import EventLogError
 from eventlog.postgres.leases import live_nodes
 from memory_actors.base.errors import SystemClosedError, UnavailableError
+from memory_actors.base.on import On
 from memory_actors.sharing.address import BACKLOG, Address, family_of, is_loopback
 from memory_actors.sharing.client import Asked, Client
 from memory_actors.sharing.connecting import Connection, RefusedError
-from memory_actors.sharing.declaration import Invocation, On
+from memory_actors.sharing.declaration import Invocation
 from memory_actors.sharing.generated_operations import DECLARED
 
 CONNECT_S: Final = 1.0

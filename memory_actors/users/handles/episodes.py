@@ -89,7 +89,7 @@ class Episodes(Summarized):
             digest=text_digest(goal),
             occurred_at_us=new.occurred_at_us,
             metadata=own_metadata(metadata),
-            session_id=check_optional_name(session_id, "session_id") or self._scope.session_id,
+            session_id=check_optional_name(session_id, "session_id") or self._scope.on.session_id,
             pinned=pinned,
         )
         command = episodic.StartEpisode(
@@ -144,7 +144,7 @@ class Episodes(Summarized):
             a summary of some.
         """
         given, now_us = _checked_episode(episode), self._scope.now_us()
-        started = _restored(given, now_us, self._scope.session_id)
+        started = _restored(given, now_us, self._scope.on.session_id)
         command = episodic.PutEpisode(
             now_us=now_us,
             own_ids=(started.memory_id,),
@@ -198,7 +198,7 @@ class Episodes(Summarized):
 
     def _agent(self, agent_id: str | None) -> str:
         """Return the agent that is meant: the one named, the handle's, or the default one."""
-        return check_optional_name(agent_id, "agent_id") or self._scope.agent_id or DEFAULT_AGENT
+        return check_optional_name(agent_id, "agent_id") or self._scope.on.agent_id or DEFAULT_AGENT
 
     def _whose(self, row: Row | EpisodeStarted | SummaryEvent) -> str | None:
         """Return the agent."""

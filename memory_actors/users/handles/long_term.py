@@ -129,7 +129,7 @@ class LongTermMemory(Summarized):
             own_ids=own_ids,
             on_duplicate=self._on_duplicate(on_duplicate, own_ids),
             distinct=frozenset() if on_duplicate else _kept_anyway(memories, own_ids),
-            origins=() if self._scope.origins == (UNSAID,) else self._scope.origins,
+            origins=() if self._scope.on.origins == (UNSAID,) else self._scope.on.origins,
         )
 
     def _fact(self, item: Item, now_us: int) -> MemoryAdded:
@@ -172,7 +172,7 @@ class LongTermMemory(Summarized):
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")
         fields, content = _checked_fields(item, MemoryAdded), plain(item.content)
-        fields["session_id"] = fields["session_id"] or self._scope.session_id
+        fields["session_id"] = fields["session_id"] or self._scope.on.session_id
         return MemoryAdded(
             **fields,
             memory_id=memory_id or self._scope.new_id(now_us),

@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from eventlog import EventStore
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.actors.runtime import Runtime
 from memory_actors.base.client_call import ASKED, CALL
-from memory_actors.base.origins import Origins
+from memory_actors.base.on import On
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import MemoryType
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
-from memory_actors.base.validation import check_flag, check_name, check_optional_name
+from memory_actors.base.validation import check_optional_name
 from memory_actors.kinds.kind import Command
 from memory_actors.kinds.user_state import LimitsByTier, UserState
 from memory_actors.observing.metrics import LatencyWatch, Metrics
@@ -76,55 +78,34 @@ def new_memory_id(now_us: int) -> str:
 class Scope:
     """A user, and the agent and session that speak for them. No I/O until it is used."""
 
-    def __init__(
-        self,
-        services: Services,
-        user_id: str,
-        agent_id: str | None,
-        session_id: str | None,
-        origins: Origins = (),
-        *,
-        auto_prune: bool = False,
-    ):
+    def __init__(self, services: Services, on: On):
+        """Make one for a handle.
+
+        :raises InvalidInputError: a name is empty, over 512 bytes, or not Unicode.
+        """
         self.services = services
-        self.user_id = check_name(user_id, "user_id")
-        self.agent_id = check_optional_name(agent_id, "agent_id")
-        self.session_id = check_optional_name(session_id, "session_id")
-        self.origins = origins
-        """The origins of all that is written with it."""
+        self.on = on.checked()
+        assert self.on.user_id is not None
+        self.user_id = self.on.user_id
         self.ttl_s: float | None = None
         """The time to live of what is added with it; None: the default of its kind."""
-        self.lives_until_us: int | None = None
-        """The time at which all that is added with it expires, whatever its time to live."""
-        self.auto_prune = check_flag(auto_prune, "auto_prune")
-        """True if adding may make room, where the call does not say."""
-        self.stream = stream_of(user_id)
+        self.stream = stream_of(self.user_id)
 
     @property
     def embeddings(self) -> Embeddings:
         """Of the user's memories."""
         return self.services.embeddings.of(self.stream)
 
-    def speaking_for(self, origins: Origins) -> "Scope":
-        """Return a copy of the scope whose writes have these origins."""
+    def changed(self, **fields: Any) -> Self:
+        """Return a copy for a handle with other fields. See `On`."""
         scope = copy(self)
-        scope.origins = origins
-        return scope
-
-    def writing_again(self, agent_id: str | None, lives_until_us: int | None) -> "Scope":
-        """Return a copy of the scope for an imported memory, with its agent and its expiry time.
-
-        None: as it is here.
-        """
-        scope = copy(self)
-        scope.agent_id = check_optional_name(agent_id, "agent_id") or self.agent_id
-        scope.lives_until_us = lives_until_us
+        scope.on = replace(self.on, **fields).checked()
         return scope
 
     def expires_at_us(self, kind: str, now_us: int) -> int | None:
         """Return when a memory of a kind expires that is added at a time; None: never."""
-        if self.lives_until_us is not None:
-            return self.lives_until_us
+        if self.on.lives_until_us is not None:
+            return self.on.lives_until_us
         ttl_s = self.ttl_s
         if ttl_s is None:
             ttl_s = self.services.settings.ttl_s.get(MemoryType(kind), inf)
@@ -132,7 +113,7 @@ class Scope:
 
     def prunes(self, asked: bool | None) -> bool:
         """Return whether a call may make room: as it says, or as the handle does."""
-        return self.auto_prune if asked is None else asked
+        return self.on.auto_prune if asked is None else asked
 
     def live(self) -> AbstractAsyncContextManager[UserView]:
         """Hold the view that reads of the user need: the user's actor, live."""
@@ -190,7 +171,7 @@ class Scope:
 
         `accepted` is called once it is decided, before the log has it; never if it is refused.
         """
-        meta = {**self._meta(type(command).__name__), **command.meta(self.origins)}
+        meta = {**self._meta(type(command).__name__), **command.meta(self.on.origins)}
         if (asked := ASKED.get()) is not None:
             meta[CALL] = asked.next()
             if (reply := self._earlier_reply(meta[CALL])) is not None:
@@ -251,10 +232,10 @@ class Scope:
 
     def _meta(self, command: str) -> dict[str, str]:
         meta = {"command": command}
-        if self.agent_id is not None:
-            meta["agent_id"] = self.agent_id
-        if self.session_id is not None:
-            meta["session_id"] = self.session_id
+        if self.on.agent_id is not None:
+            meta["agent_id"] = self.on.agent_id
+        if self.on.session_id is not None:
+            meta["session_id"] = self.on.session_id
         return meta
 
 

@@ -110,7 +110,7 @@ class ShortTermMemory(Handle):
         """Return the session that is meant: the one named, the handle's, or the default one."""
         if session_id is not None:
             return check_name(session_id, "session_id")
-        return self._scope.session_id or DEFAULT_SESSION
+        return self._scope.on.session_id or DEFAULT_SESSION
 
     def _whose(self, row: short_term.Row | short_term.MessageAdded) -> str | None:
         return row.session_id
