@@ -39,7 +39,7 @@ from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.handle import Adding, Handle
+from memory_actors.users.handles.handle import Adding, AnyHandle, Handle
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
@@ -64,7 +64,7 @@ class UserMemory(UserReads):
 
     def __init__(self, scope: Scope):
         super().__init__(scope)
-        handles: dict[str, Handle] = {
+        handles: dict[str, AnyHandle] = {
             name: handle(scope) for name, handle in HANDLES.items() if handle is not UserContext
         }
         counter = scope.services.settings.context_budget().counter
@@ -443,7 +443,7 @@ class UserMemory(UserReads):
         return await handle._put_summary(memory)
 
 
-HANDLES: Final[Mapping[str, type[Handle]]] = {
+HANDLES: Final[Mapping[str, type[AnyHandle]]] = {
     name: handle
     for name, handle in get_type_hints(UserMemory).items()
     if isinstance(handle, type) and issubclass(handle, Handle)

@@ -60,7 +60,7 @@ class BlockData(msgspec.Struct, frozen=True, kw_only=True):
     section: Section | None = None
 
 
-class ContextWriting(Handle):
+class ContextWriting(Handle[Row]):
     """Makes and carries out the commands about context documents."""
 
     kind: ClassVar[Kind] = context.KIND
@@ -78,7 +78,11 @@ class ContextWriting(Handle):
         raise InvalidInputError("context memory cannot be pinned so: use user.context.pin")
 
     def _updating(
-        self, row: Row, content: str | None, metadata: dict[str, Any] | None
+        self,
+        row: Row,
+        content: str | None,
+        metadata: dict[str, Any] | None,
+        _pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         command = commands.EditEntry(
             now_us=self._scope.now_us(),

@@ -42,7 +42,7 @@ DEFAULT_COLLECTION = "default"
 Valued = tuple[Row, Any]
 
 
-class Documents(Handle):
+class Documents(Handle[Row]):
     """JSON objects by collection and key, at most 5,000 and 50 MB by default."""
 
     kind: ClassVar[Kind] = structured.KIND
@@ -176,7 +176,7 @@ class Documents(Handle):
         return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=adding.auto_prune)
 
     def _updating(
-        self, row: Row, content: str | None, metadata: dict[str, Any] | None
+        self, row: Row, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
         value, said, texts = None, "", []
         if content is not None:
@@ -189,13 +189,9 @@ class Documents(Handle):
             digest=text_digest(texts[0]) if texts else b"",
             value_digest=text_digest(said) if texts else b"",
             metadata=metadata,
+            pinned=pinned,
         )
-        command = structured.UpdateDocument(now_us=self._scope.now_us(), change=change)
-        return command, texts
-
-    def _pinning(self, command: Any, pinned: bool) -> Command:
-        change = msgspec.structs.replace(command.change, pinned=pinned)
-        return structured.UpdateDocument(now_us=command.now_us, change=change)
+        return structured.UpdateDocument(now_us=self._scope.now_us(), change=change), texts
 
     # --- how
 

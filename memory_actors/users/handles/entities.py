@@ -40,8 +40,10 @@ DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")
 RELATIONSHIPS = 1  # which of the kind's quotas a relationship counts for
 
+AnyRow = entity.EntityRow | graph.RelationshipRow
 
-class EntityGraph(Handle):
+
+class EntityGraph(Handle[AnyRow]):
     """A graph of at most 5,000 entities and 10,000 relationships by default.
 
     Arguments for an entity take its id or its name. Times are when something was true.
@@ -297,16 +299,17 @@ class EntityGraph(Handle):
         )
 
     def _updating(
-        self, row: Any, content: str | None, metadata: dict[str, Any] | None
+        self, row: AnyRow, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
-        command, texts = super()._updating(row, content, metadata)
+        command, texts = super()._updating(row, content, metadata, pinned)
         if not isinstance(row, entity.EntityRow):
             command = derived(entity.UpdateRelationship, command)
         return command, texts
 
-    def _found_by(self, row: Any, content: str) -> str:
-        is_entity = isinstance(row, entity.EntityRow)
-        return observation_text(row.name, content) if is_entity else content
+    def _found_by(self, row: AnyRow, content: str) -> str:
+        if isinstance(row, entity.EntityRow):
+            return observation_text(row.name, content)
+        return content
 
     # --- how
 

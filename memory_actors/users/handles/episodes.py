@@ -28,7 +28,6 @@ from memory_actors.kinds.episodic.events import (
     StepAdded,
     StepMarker,
     StepTexts,
-    SummaryEvent,
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX, Row
 from memory_actors.kinds.phrasing import text_digest
@@ -51,7 +50,7 @@ class EpisodeSummaryData(SummaryData, frozen=True, kw_only=True):
     """Failed if all of them had."""
 
 
-class Episodes(Summarized):
+class Episodes(Summarized[Row]):
     """Episodes by agent, at most 1,000 each and 50 steps kept of each by default.
 
     A longer episode keeps its first step, its last, those with an error, and the newest of the
@@ -99,7 +98,7 @@ class Episodes(Summarized):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command, [episode.goal])
-        return self._receipt(episode.memory_id, "add", written, episode)
+        return self._receipt(episode.memory_id, "add", written, whose=episode.agent_id)
 
     async def step(
         self,
@@ -155,7 +154,7 @@ class Episodes(Summarized):
         said = [StepTexts.of(step).line for step in command.steps]
         ending = [] if given.result is None else [given.result]
         written = await self._write(command, [given.goal, *said, *ending])
-        return self._receipt(started.memory_id, "add", written, started)
+        return self._receipt(started.memory_id, "add", written, whose=started.agent_id)
 
     async def get(self, episode_id: str) -> Episode:
         """Return an episode. A summary of some is one without steps; its goal is what it says.
@@ -200,15 +199,15 @@ class Episodes(Summarized):
         """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self._scope.on.agent_id or DEFAULT_AGENT
 
-    def _whose(self, row: Row | EpisodeStarted | SummaryEvent) -> str | None:
+    def _whose(self, row: Row) -> str | None:
         """Return the agent."""
         return row.agent_id
 
     def _changed(self, episode_id: str, operation: str, written: Written) -> Receipt:
-        row = self._find(written.reply, episode_id)
+        row = episodic.KIND.find(written.reply.state.episodic, episode_id)
         if row is None:
             raise NotFoundError(f"no episode {episode_id!r}: it has gone meanwhile")
-        return self._receipt(episode_id, operation, written, row)
+        return self._receipt(episode_id, operation, written, whose=row.agent_id)
 
 
 # --- episodes as callers have them, and their parts as events have them

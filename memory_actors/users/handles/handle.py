@@ -6,13 +6,13 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 """
 
 import asyncio
-from abc import ABCMeta, abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -39,11 +39,11 @@ from memory_actors.base.validation import (
     plain,
     time_us,
 )
-from memory_actors.kinds.kind import Add, Command, Condition, Kind, Pruned, Restore
+from memory_actors.kinds.kind import Add, Command, Condition, Kind, Pruned, R, Restore, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.user_state import UserState
 from memory_actors.search.embedding.in_flight import EmbeddingRequest
-from memory_actors.search.embedding.protocol import Embedded
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.scope import Scope
@@ -97,10 +97,12 @@ class Written(NamedTuple):
     @classmethod
     def of(cls, reply: Reply, started_s: float, *, unindexed: str | None = None) -> Self:
         """Return the outcome of a command, its victims picked out of its events."""
-        events = [recorded.data for recorded in reply.events]
-        evicted = tuple(gone for e in events for gone in getattr(e, "evicted_ids", ()))
-        pruned = tuple(gone for e in events if isinstance(e, Pruned) for gone in e.memory_ids)
-        return cls(reply, evicted, pruned, started_s, unindexed)
+        evicted, pruned = list[str](), list[str]()
+        for recorded in reply.events:
+            evicted += getattr(recorded.data, "evicted_ids", ())
+            if isinstance(recorded.data, Pruned):
+                pruned += recorded.data.memory_ids
+        return cls(reply, tuple(evicted), tuple(pruned), started_s, unindexed)
 
 
 class Adding(NamedTuple):
@@ -123,7 +125,7 @@ class New(NamedTuple):
     occurred_at_us: int
 
 
-class Handle(metaclass=ABCMeta):
+class Handle(ABC, Generic[R]):
     """Reads, adds, changes and deletes memories of one kind for one user.
 
     Its public methods are operations. `UserMemory` finds the kind of a memory and calls the private
@@ -143,9 +145,9 @@ class Handle(metaclass=ABCMeta):
         """Add one memory, whose fields this kind takes: see `_check_fields`."""
 
     def _updating(
-        self, row: Any, content: str | None, metadata: dict[str, Any] | None
+        self, row: R, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
-        """Return the command that replaces a memory's text, its metadata or both, and new texts."""
+        """Return the command that changes what is not None of a memory, and its new texts."""
         texts = [] if content is None else [self._found_by(row, content)]
         command = self.kind.UPDATE(
             now_us=self._scope.now_us(),
@@ -154,16 +156,17 @@ class Handle(metaclass=ABCMeta):
             size_bytes=0 if content is None else len(content.encode()),
             digest=text_digest(texts[0]) if texts else b"",
             metadata=metadata,
+            pinned=pinned,
         )
         return command, texts if self.kind.NATURE.is_indexed else []
 
-    def _found_by(self, _row: Any, content: str) -> str:
+    def _found_by(self, _row: R, content: str) -> str:
         """Return the text that a memory is found by when it says this."""
         return content
 
     async def _update(
         self,
-        row: Any,
+        row: R,
         content: str | None,
         metadata: Metadata | None,
         pinned: bool | None,
@@ -172,18 +175,17 @@ class Handle(metaclass=ABCMeta):
         """Replace what a memory says or its metadata, or pin it, if it `matches` when decided."""
         if pinned is not None:
             self._check_pinnable(row)
+            check_flag(pinned, "pinned")
         if content is not None:
             content_bytes(content, self._content_bytes_max)
             content = plain(content)
         if metadata is not None:
             metadata = own_metadata(metadata, shown=row.compressed)
-        command, texts = self._updating(row, content, metadata)
-        if pinned is not None:
-            command = self._pinning(command, check_flag(pinned, "pinned"))
+        command, texts = self._updating(row, content, metadata, pinned)
         command = _on_condition(command, row, matches)
         return self._updated(row, await self._write(command, texts))
 
-    def _check_pinnable(self, row: Any) -> None:
+    def _check_pinnable(self, row: R) -> None:
         """See that a memory can be pinned: of some kinds, none is pruned.
 
         :raises InvalidInputError: it is of one of those.
@@ -191,12 +193,8 @@ class Handle(metaclass=ABCMeta):
         if not hasattr(row, "pinned"):
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so: none is pruned")
 
-    def _pinning(self, command: Command, pinned: bool) -> Command:
-        """Return a command of `_updating` that pins the memory, too, or lets it go."""
-        return msgspec.structs.replace(command, pinned=pinned)
-
-    def _updated(self, row: Any, written: Written) -> Receipt:
-        return self._receipt(row.memory_id, "update", written, row)
+    def _updated(self, row: R, written: Written) -> Receipt:
+        return self._receipt(row.memory_id, "update", written, whose=self._whose(row))
 
     def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:
         """Return the identity of a new memory: its id, the caller's own or a new one."""
@@ -209,20 +207,21 @@ class Handle(metaclass=ABCMeta):
             occurred_at_us=now_us if at_us is None else at_us,
         )
 
-    async def _read_rows(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
+    async def _read_rows(self, rows: Sequence[R], origins: Provenance) -> list[Memory]:
         """Return rows as memories, their texts from the log."""
         found = [Found(self.kind, row) for row in rows]
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
-    async def _read_as(self, kind: type[T], rows: Sequence[Any], origins: Provenance) -> list[T]:
+    async def _read_as(self, kind: type[T], rows: Sequence[R], origins: Provenance) -> list[T]:
         """Return rows as records of their kind."""
         return [as_record(kind, one) for one in await self._read_rows(rows, origins)]
 
-    async def _delete(self, row: Any, matches: Predicate | None = None) -> Receipt:
+    async def _delete(self, row: R, matches: Predicate | None = None) -> Receipt:
         """Delete a memory, if it `matches` when that is decided."""
         command = self.kind.DELETE(now_us=self._scope.now_us(), memory_id=row.memory_id)
         command = _on_condition(command, row, matches)
-        return self._receipt(row.memory_id, "delete", await self._write(command), row)
+        written = await self._write(command)
+        return self._receipt(row.memory_id, "delete", written, whose=self._whose(row))
 
     def _restoring(self, memory_ids: Sequence[str]) -> Restore:
         """Return the command that brings memories back.
@@ -242,8 +241,13 @@ class Handle(metaclass=ABCMeta):
         written = await self._write(command)
         events = (recorded.data for recorded in written.reply.events)
         came = dict.fromkeys(getattr(event, "memory_id", "") for event in events)
-        rows = (self._find(written.reply, memory_id) for memory_id in came)
-        return [self._receipt(row.memory_id, "restore", written, row) for row in rows if row]
+        state = written.reply.state.of(self.kind)
+        rows = (self.kind.find(state, memory_id) for memory_id in came)
+        return [
+            self._receipt(row.memory_id, "restore", written, whose=self._whose(row))
+            for row in rows
+            if row is not None
+        ]
 
     # --- the way of a command
 
@@ -361,7 +365,10 @@ class Handle(metaclass=ABCMeta):
                 reply = await self._scope.answered(live, answer)
             except BaseException as error:
                 # After a deadline it may yet be added.
-                if accepted.done() or not _is_refusal(error):
+                is_refused = isinstance(error, MemoryActorsError) and not isinstance(
+                    error, DeadlineExceededError
+                )
+                if accepted.done() or not is_refused:
                     live.indexes.index_later(self.kind, live.actor.drain)
                 for _, request in texts:
                     request.cancel()
@@ -393,7 +400,11 @@ class Handle(metaclass=ABCMeta):
             if place < len(texts):  # in turn: the embedder's deadline is that of a few texts
                 texts[place][1].begin()
             embedded, failed = await request.each()  # of all, or what comes later is lost
-            await self._settle(live, {d: some[d] for d in embedded}, embedded)
+            found = [(digest, EmbeddedText(some[digest], one)) for digest, one in embedded.items()]
+            for start in range(0, len(found), SETTLED_AT_ONCE):
+                live.indexes.take(dict(found[start : start + SETTLED_AT_ONCE]))
+                if len(found) > SETTLED_AT_ONCE:
+                    await asyncio.sleep(0)
             lacking += failed.values()
         if lacking:
             _logger.warning(
@@ -407,15 +418,6 @@ class Handle(metaclass=ABCMeta):
         # Another spelling of an entity's name, say, may have led to another text.
         live.indexes.index_what_lacks(self.kind, {event.version for event in events})
         return None
-
-    async def _settle(
-        self, live: LiveUser, texts: Mapping[bytes, str], embedded: Mapping[bytes, Embedded]
-    ) -> None:
-        found = [(digest, EmbeddedText(text, embedded[digest])) for digest, text in texts.items()]
-        for start in range(0, len(found), SETTLED_AT_ONCE):
-            live.indexes.take(dict(found[start : start + SETTLED_AT_ONCE]))
-            if len(found) > SETTLED_AT_ONCE:
-                await asyncio.sleep(0)
 
     # --- what comes in and goes out
 
@@ -436,14 +438,16 @@ class Handle(metaclass=ABCMeta):
         names = {"metadata", "memory_id", *self.takes.intersection(OPTIONAL)}
         return {name: getattr(item, name) for name in names}
 
-    def _find(self, reply: Reply, memory_id: str) -> Any:
-        """Return a row of the state after a command."""
-        return self.kind.find(reply.state.of(self.kind), memory_id)
-
     def _receipt(
-        self, memory_id: str, operation: str, written: Written, row: Any = None, quota: int = 0
+        self,
+        memory_id: str,
+        operation: str,
+        written: Written,
+        *,
+        whose: str | None = None,
+        quota: int = 0,
     ) -> Receipt:
-        """Return a receipt; `row` says whose quota it is about, `quota` which one."""
+        """Return a receipt; it is about the quota of this number: the user's, or `whose`."""
         if operation == "add" and written.pruned:
             operation = "add_with_prune"
         return Receipt(
@@ -451,7 +455,7 @@ class Handle(metaclass=ABCMeta):
             operation=operation if written.reply.events else "unchanged",
             memory_type=self.kind.NAME,
             latency_ms=(perf_counter() - written.started_s) * 1e3,
-            quota_remaining=self._remaining(written.reply.state, self._whose(row), quota),
+            quota_remaining=self._remaining(written.reply.state, whose, quota),
             evicted=written.evicted,
             pruned=written.pruned,
             indexed=written.unindexed is None,
@@ -459,29 +463,28 @@ class Handle(metaclass=ABCMeta):
         )
 
     def _receipt_of_put(
-        self, memory_id: str, was: Any, row: Any, written: Written, quota: int = 0
+        self, memory_id: str, was: Row | None, row: Row | None, written: Written, quota: int = 0
     ) -> Receipt:
         """Return the receipt of a new memory, or of the one that was there and says the same."""
         operation = "add" if was is None else "update"
         memory_id = memory_id if row is None else row.memory_id
         return self._receipt(memory_id, operation, written, quota=quota)
 
-    def _whose(self, _row: Any) -> str | None:
+    def _whose(self, _row: R) -> str | None:
         """Return the session or agent whose quota a row counts for; None: the user's."""
         return None
 
-    def _remaining(self, state: Any, whose: str | None, quota: int) -> int:
+    def _remaining(self, state: UserState, whose: str | None, quota: int) -> int:
         use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
         return max(0, use.limit - use.used)
 
 
-def _on_condition(command: C, row: Any, matches: Predicate | None) -> C:
+AnyHandle: TypeAlias = Handle[Any]
+"""The handle of any kind."""
+
+
+def _on_condition(command: C, row: R, matches: Predicate | None) -> C:
     """Return a command that is refused where a memory does not match any more."""
     if matches is None:
         return command
     return msgspec.structs.replace(command, condition=Condition(row.memory_id, matches))
-
-
-def _is_refusal(error: BaseException) -> bool:
-    """Say whether nothing can come of a command that ended so."""
-    return isinstance(error, MemoryActorsError) and not isinstance(error, DeadlineExceededError)

@@ -33,6 +33,7 @@ from memory_actors.kinds.long_term import (
     MemoryAdded,
     MemorySeen,
     MemorySuperseded,
+    Row,
     SummaryAdded,
     UpdateMemory,
 )
@@ -57,7 +58,7 @@ _NOT_SAID = ("memory_id", "size_bytes", "digest", "occurred_at_us", "same")
 ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 
 
-class LongTermMemory(Summarized):
+class LongTermMemory(Summarized[Row]):
     """Facts, at most 100,000 by default; old ones become summaries."""
 
     kind: ClassVar[CompactedKind] = long_term.KIND
@@ -147,18 +148,22 @@ class LongTermMemory(Summarized):
         return written.reply.events
 
     def _updating(
-        self, row: long_term.Row, content: str | None, metadata: dict[str, Any] | None
+        self,
+        row: Row,
+        content: str | None,
+        metadata: dict[str, Any] | None,
+        pinned: bool | None,
     ) -> tuple[Command, list[str]]:
-        command, texts = super()._updating(row, content, metadata)
+        command, texts = super()._updating(row, content, metadata, pinned)
         same = b"" if content is None else _normalised_digest(content, row.role)
         if content is not None:
             texts = passages(content, row.role)
         return msgspec.structs.replace(command, same=same), texts
 
-    def _found_by(self, row: long_term.Row, content: str) -> str:
+    def _found_by(self, row: Row, content: str) -> str:
         return spoken(content, row.role)
 
-    def _updated(self, row: long_term.Row, written: Written) -> Receipt:
+    def _updated(self, row: Row, written: Written) -> Receipt:
         marks = superseding.marks([recorded.data for recorded in written.reply.events])
         receipt = super()._updated(row, written)
         return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))

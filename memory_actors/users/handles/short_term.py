@@ -20,7 +20,7 @@ from memory_actors.users.handles.handle import Adding, Handle, taken
 DEFAULT_SESSION = "default"
 
 
-class ShortTermMemory(Handle):
+class ShortTermMemory(Handle[short_term.Row]):
     """Messages by session, at most 100 and 1 MB each by default, first in, first out.
 
     A session expires an hour after its last message, by default again. Without a session id of its
@@ -87,8 +87,8 @@ class ShortTermMemory(Handle):
     async def _add(self, adding: Adding) -> Receipt:
         """Add a message; the oldest leave when the session is full, asked for or not."""
         command = self._adding(adding.item)
-        written = await self._write(command)
-        return self._receipt(command.message.memory_id, "add", written, command.message)
+        written, session_id = await self._write(command), command.message.session_id
+        return self._receipt(command.message.memory_id, "add", written, whose=session_id)
 
     def _adding(self, item: Item) -> short_term.AddMessage:
         new = self._new(item.memory_id, item.occurred_at)
@@ -112,5 +112,5 @@ class ShortTermMemory(Handle):
             return check_name(session_id, "session_id")
         return self._scope.on.session_id or DEFAULT_SESSION
 
-    def _whose(self, row: short_term.Row | short_term.MessageAdded) -> str | None:
+    def _whose(self, row: short_term.Row) -> str | None:
         return row.session_id

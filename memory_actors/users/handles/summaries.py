@@ -18,7 +18,7 @@ from memory_actors.kinds.compacting import (
     Summary,
     passages_of,
 )
-from memory_actors.kinds.kind import Row
+from memory_actors.kinds.kind import R, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.handle import Handle, Written
 
@@ -39,7 +39,7 @@ class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
 D = TypeVar("D", bound=SummaryData)
 
 
-class Summarized(Handle):
+class Summarized(Handle[R]):
     """The handle of a kind whose old memories summaries can replace."""
 
     kind: ClassVar[CompactedKind]
@@ -82,7 +82,9 @@ class Summarized(Handle):
         own_ids = (memory.memory_id,)
         command = self.kind.ADD_SUMMARY(now_us=now_us, summary=summary, own_ids=own_ids)
         written = await self._write(command, _passages(summary))
-        return self._receipt(memory.memory_id, "add", written, summary)
+        row = self.kind.find(written.reply.state.of(self.kind), memory.memory_id)
+        whose = None if row is None else self._whose(row)
+        return self._receipt(memory.memory_id, "add", written, whose=whose)
 
     @abstractmethod
     def _checked_summary(self, memory: Memory) -> AnySummaryAdded:

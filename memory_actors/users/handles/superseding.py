@@ -172,26 +172,13 @@ async def _read(
     scope: Scope, live: LiveUser, row: Row, text: str, near: Sequence[tuple[Row, float]]
 ) -> list[_Compared]:
     """Return a memory that is new, and behind it those near it, with their texts."""
-    events = await texts(
-        scope.services.log, live.stream, [Found(long_term.KIND, one) for one, _ in near]
-    )
-    itself = _Compared(row, _statement(row, text, 1.0))
+    found = [Found(long_term.KIND, one) for one, _ in near]
+    events = await texts(scope.services.log, live.stream, found)
+    said = [(one, long_term.KIND.content(one, events), cosine) for one, cosine in near]
     return [
-        itself,
-        *(
-            _Compared(one, _statement(one, long_term.KIND.content(one, events), cosine))
-            for one, cosine in near
-        ),
+        _Compared(one, Statement(one.memory_id, words, to_datetime(one.occurred_at_us), cosine))
+        for one, words, cosine in [(row, text, 1.0), *said]
     ]
-
-
-def _statement(row: Row, text: str, similarity: float) -> Statement:
-    return Statement(
-        memory_id=row.memory_id,
-        text=text,
-        occurred_at=to_datetime(row.occurred_at_us),
-        similarity=similarity,
-    )
 
 
 async def _decided(
@@ -220,11 +207,10 @@ async def _decided(
 
 def _may(newer: _Compared, older: _Compared, provenance: Provenance) -> bool:
     """Say whether one memory may speak against another."""
-    heard, against = (
-        LEVELS.index(least(provenance.of(each.row.memory_id))) for each in (newer, older)
-    )
-    is_newer = long_term.age(older.row) < long_term.age(newer.row)
-    return is_newer and heard >= against and not older.row.settled
+    if older.row.settled or long_term.age(older.row) >= long_term.age(newer.row):
+        return False
+    heard = LEVELS.index(least(provenance.of(newer.row.memory_id)))
+    return heard >= LEVELS.index(least(provenance.of(older.row.memory_id)))
 
 
 def _pair(older: _Compared, newer: _Compared, evidence: str) -> Pair:
