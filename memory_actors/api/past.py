@@ -1,13 +1,13 @@
 """`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
 
-from eventlog.core.records import OnDropped, to_us
+from eventlog.core.records import OnDropped
 from memory_actors.api.user import UserMemory
 from memory_actors.base.on import On, Then
 from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
 from memory_actors.base.validation import check_name
-from memory_actors.history.past_user import PastScope, PastUser, moment, state_at
+from memory_actors.history.past_user import PastScope, PastUser, state_then
 from memory_actors.users.handles.scope import Services
 
 
@@ -47,16 +47,7 @@ async def past_memory(
     """Return a user's memory as it was. See `MemorySystem.replay`."""
     stream = stream_of(check_name(user_id, "user_id"))
     head = await known_user(services.log, stream)
-    then = await moment(services.log, stream, head, as_of, services.clock_us())
-    state, lost = await state_at(
-        services.log,
-        services.decider,
-        stream,
-        then.version,
-        erased=head.erased_version,
-        dropped=dropped,
-    )
-    past = PastUser(services, stream, state.at(to_us(then.at)))
-    on = On(user_id, agent_id, session_id, then=Then(then.at, "mark"))
-    scope = PastScope(services, on, past=past, moment=then)
-    return PastMemory(scope, lost)
+    moment, state, lost = await state_then(services, stream, head, as_of, dropped)
+    on = On(user_id, agent_id, session_id, then=Then(moment.at, "mark"))
+    past = PastUser(services, stream, state)
+    return PastMemory(PastScope(services, on, past=past, moment=moment), lost)

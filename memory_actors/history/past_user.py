@@ -50,7 +50,7 @@ from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.indexes.user_indexes import UserIndexes
 from memory_actors.search.reading import Found, texts
 from memory_actors.users.handles.scope import Scope, Services
-from memory_actors.users.live_user import UserDecider, UserView
+from memory_actors.users.live_user import UserView
 from memory_actors.users.values import Values
 
 # --- a moment of the past: which version of a user's stream is meant, and the user's state at it
@@ -75,28 +75,49 @@ from memory_actors.users.values import Values
 # whose events only the last are gone reads there as those before left it.
 
 
-async def moment(
-    log: EventStore, stream: str, head: StreamHead, as_of: AsOf, now_us: int
-) -> Moment:
-    """Return the moment that is meant; of a position, the time its event was recorded.
+class StateThen(NamedTuple):
+    """A moment of the past, and a user at it."""
+
+    moment: Moment
+    state: UserState
+    lost: int
+    """The number of events about what was there whose payload retention has dropped."""
+
+    def find(self, kind: Kind, memory_id: str) -> Any:
+        """Return a row, None if there was none."""
+        return kind.find(self.state.of(kind), memory_id)
+
+
+async def state_then(
+    services: Services, stream: str, head: StreamHead, as_of: AsOf, dropped: OnDropped
+) -> StateThen:
+    """Return the moment that is meant, and the state at it.
 
     `head` is the end of the stream, of a user who is known.
 
     :raises InvalidInputError: the log has no such position, or it is no time.
     :raises NotFoundError: what there was then is erased.
+    :raises PayloadDropped: something of it was dropped by retention, and `dropped` is not "mark".
     """
-    then = await _meant(log, stream, head.version, as_of, now_us)
-    if 0 < then.version <= head.erased_version:
+    version, at_us = await _meant(services, stream, head.version, as_of)
+    position, at = 0, to_datetime(at_us)
+    if 0 < version <= head.erased_version:
         raise NotFoundError(
-            f"no memory of user {user_of(stream)!r} is left of {then.at:%Y-%m-%d %H:%M} UTC: what "
+            f"no memory of user {user_of(stream)!r} is left of {at:%Y-%m-%d %H:%M} UTC: what "
             "there was then is erased; name a moment since they came back"
         )
-    return then
+    if version:
+        (event,) = await services.log.read_versions(stream, [version], dropped="mark")
+        position = event.position
+    state, lost = await _state_at(services, stream, version, head.erased_version, dropped)
+    return StateThen(Moment(position=position, version=version, at=at), state.at(at_us), lost)
 
 
-async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: int) -> Moment:
+async def _meant(services: Services, stream: str, head: int, as_of: AsOf) -> tuple[int, int]:
+    """Return the version that is meant, and its time; of a position, when it was recorded."""
+    log = services.log
     if as_of is None:
-        return await _moment(log, stream, head, now_us)
+        return head, services.clock_us()
     if isinstance(as_of, float):
         raise InvalidInputError(
             f"as_of {as_of!r:.80} is neither a position, which is a whole number, nor a time: a "
@@ -109,20 +130,11 @@ async def _meant(log: EventStore, stream: str, head: int, as_of: AsOf, now_us: i
             raise InvalidInputError(
                 f"the log has no event {position:,} yet: name an earlier position"
             )
-        version = min(await version_at(log, stream, position), head)
-        return await _moment(log, stream, version, 0 if at is None else at.recorded_at_us)
+        version = await version_at(log, stream, position)
+        return min(version, head), 0 if at is None else at.recorded_at_us
     time = time_us(as_of, "as_of")
     assert time is not None
-    version = min(await version_at_time(log, stream, time), head)
-    return await _moment(log, stream, version, time)
-
-
-async def _moment(log: EventStore, stream: str, version: int, at_us: int) -> Moment:
-    position = 0
-    if version:
-        (event,) = await log.read_versions(stream, [version], dropped="mark")
-        position = event.position
-    return Moment(position=position, version=version, at=to_datetime(at_us))
+    return min(await version_at_time(log, stream, time), head), time
 
 
 @dataclass(slots=True)
@@ -143,14 +155,8 @@ class _Seen:
             yield recorded
 
 
-async def state_at(
-    log: EventStore,
-    decider: UserDecider,
-    stream: str,
-    version: int,
-    *,
-    erased: int,
-    dropped: OnDropped = "raise",
+async def _state_at(
+    services: Services, stream: str, version: int, erased: int, dropped: OnDropped
 ) -> tuple[UserState, int]:
     """Return the state at a version, and how many events about what was there then are gone.
 
@@ -158,11 +164,13 @@ async def state_at(
 
     :raises PayloadDropped: there are such, and `dropped` is not "mark".
     """
-    state, after = UserState(), erased
+    log, state, after = services.log, UserState(), erased
     if dropped == "raise":
         state, after = await user_state.fold_start(log, stream, erased, version)
     seen = _Seen()
-    noting = replace(decider, evolve_many=lambda was, new: user_state.fold(was, seen.note(new)))
+    noting = replace(
+        services.decider, evolve_many=lambda was, new: user_state.fold(was, seen.note(new))
+    )
     state, _ = await replay(
         log, noting, stream, state=state, after=after, until=version, dropped="mark"
     )
