@@ -1,6 +1,6 @@
 """The originals of a summary, read back from the log, wherever it keeps them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eventlog import Dropped
@@ -28,9 +28,11 @@ async def expand(scope: Scope, summary: Found) -> list[Memory]:
     :raises NotFoundError: it was made elsewhere, or retention dropped its originals.
     """
     kind, row = summary
-    ids = await originals_of(scope, row)
-    made_at = await _made_at(scope, row.memory_id)
-    about = await versions_about(scope.services.log, scope.stream, ids, before=made_at)
+    log, ids = scope.services.log, await originals_of(scope, row)
+    versions = await log.versions_about(scope.stream, row.memory_id)
+    (first,) = await log.read_versions(scope.stream, versions[:1])
+    made_at = first.version if isinstance(first.data, Compressed) else 0  # 0: made elsewhere
+    about = await versions_about(log, scope.stream, ids, before=made_at)
     rows, dropped, known = await _as_they_were(scope, kind, about)
     if len(rows) < len(ids):
         gone = "" if dropped is None else f" Retention dropped them on {dropped.since:%Y-%m-%d}."
@@ -40,15 +42,7 @@ async def expand(scope: Scope, summary: Found) -> list[Memory]:
         )
     rows.sort(key=lambda one: (one.occurred_at_us, one.version))
     found = [Found(kind, one) for one in rows]
-    return await memories(scope.services.log, scope.stream, found, known)
-
-
-async def _made_at(scope: Scope, memory_id: str) -> int:
-    """Return the version of the event that a summary was made by; 0 if it was made elsewhere."""
-    log = scope.services.log
-    versions = await log.versions_about(scope.stream, memory_id)
-    (first,) = await log.read_versions(scope.stream, versions[:1])
-    return first.version if isinstance(first.data, Compressed) else 0
+    return await memories(log, scope.stream, found, known)
 
 
 async def _as_they_were(
@@ -60,16 +54,12 @@ async def _as_they_were(
     """
     state, gone, origins = await _folded(scope, kind, about)
     if gone:
-        about = {memory_id: list(_after(gone, about[memory_id])) for memory_id in about}
+        lasts = {one: max(gone.keys() & about[one], default=0) for one in about}
+        about = {one: [each for each in about[one] if each > lasts[one]] for one in about}
         state, _, origins = await _folded(scope, kind, about)
     found = [kind.find(state, memory_id) for memory_id in about]
     since = next(iter(gone.values()), None)
     return [row for row in found if row is not None], since, origins
-
-
-def _after(gone: Mapping[int, Dropped], versions: Sequence[int]) -> Iterator[int]:
-    last = max((version for version in versions if version in gone), default=0)
-    return (version for version in versions if version > last)
 
 
 async def _folded(

@@ -5,7 +5,6 @@ work goes on after a crash by being asked for again.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
 
 from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
@@ -123,16 +122,16 @@ async def _decided(
     scope: Scope, live: LiveUser, command: Purge, *, dry_run: bool
 ) -> Sequence[object]:
     """Decide a batch; where all users together have no room, without what would come back."""
-    decide = live.actor.dry_run if dry_run else partial(_carried_out, scope, live)
+
+    async def decide(command: Purge) -> Sequence[object]:
+        if dry_run:
+            return await live.actor.dry_run(command)
+        return [recorded.data for recorded in (await scope.ask(live, command)).events]
+
     try:
         return await decide(command)
     except GlobalQuotaExceededError:
         return await decide(command.without_return())
-
-
-async def _carried_out(scope: Scope, live: LiveUser, command: Purge) -> Sequence[object]:
-    reply = await scope.ask(live, command)
-    return [recorded.data for recorded in reply.events]
 
 
 def _by_kind(found: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -3,7 +3,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import partial
 from typing import Any, Final, Self, get_type_hints
 
 import msgspec
@@ -12,7 +11,6 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import delete_many, restore
 from memory_actors.api.finding import chosen, found, found_summary, full_id
 from memory_actors.api.originals import originals_of
-from memory_actors.api.prompt import prompt
 from memory_actors.api.purging import purge
 from memory_actors.api.reads import UserReads
 from memory_actors.api.user_context import UserContext
@@ -67,8 +65,7 @@ class UserMemory(UserReads):
         handles: dict[str, AnyHandle] = {
             name: handle(scope) for name, handle in HANDLES.items() if handle is not UserContext
         }
-        counter = scope.services.settings.context_budget().counter
-        handles["context"] = UserContext(scope, partial(prompt, self, counter))
+        handles["context"] = UserContext(scope, self)
         vars(self).update(handles)
         self._handles = {handle.kind.NAME: handle for handle in handles.values()}
 
