@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -63,6 +63,8 @@ class Client:
     connects anew.
     """
 
+    CONNECTION: ClassVar[type[Connection]] = Connection
+
     def __init__(
         self,
         directory: Path,
@@ -75,8 +77,9 @@ class Client:
         self.directory = directory
         self.keeps = keeps
         self.choices = choices
-        self._owning = choices if owning is None else owning
-        self._own = own
+        self.owning = choices if owning is None else owning
+        """The choices with which `own` opens the store."""
+        self.own = own
         self._pid: int | None = None
         """None: it begins with its first call, on the loop of that."""
         self._closed = False
@@ -84,31 +87,31 @@ class Client:
     def _begin_here(self) -> None:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._id = secrets.token_urlsafe(9)
+        self._id = self._name()
         self._number = 0
         self._waiting: dict[int, Waiting] = {}
         self._followers: set[asyncio.Task[None]] = set()
-        self._at = self._connection()
+        self._at = self.CONNECTION(self)
         self._closed = False
 
-    def _address(self) -> Address | None:
+    def _name(self) -> str:
+        """Return a name for this client, of its own in every process."""
+        return secrets.token_urlsafe(9)
+
+    def address(self) -> Address | None:
         """Return where the owner listens; None: nobody says so."""
         return read_address(self.directory)
 
-    def _connection(self) -> Connection:
-        return Connection(
-            self.directory,
-            self.choices,
-            self._own,
-            self._id,
-            owning=self._owning,
-            keeps=self.keeps,
-            heard=self._heard,
-            again=self._send_all,
-            failed=self._fail,
-            is_waiting=lambda: bool(self._waiting),
-            find=self._address,
+    def hello(self, secret: str) -> frames.Hello:
+        """Return the first words to an owner."""
+        return frames.Hello(
+            frames.PROTOCOL, secret, self._id, os.getpid(), self.choices, self.keeps
         )
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if an answer is waited for."""
+        return bool(self._waiting)
 
     async def start(self) -> Any:
         """Find the owner and connect, or become it; return the store if it is open here.
@@ -174,7 +177,7 @@ class Client:
         """Carry out an operation that is not awaited: the thread waits for it."""
         self._check_here(loop_too=False)
         message, _ = call_of(0, invocation)
-        said = ask_at_once(self.directory, self.choices, message, self._address)
+        said = ask_at_once(self.directory, self.choices, message, self.address)
         return DECLARED[invocation.name].decoded(said)
 
     async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
@@ -226,7 +229,7 @@ class Client:
             await asyncio.wait(calls, timeout=CLOSE_S)
         for task in self._followers:
             task.cancel()
-        self._fail(SystemClosedError("the memory system is closed: open it again"))
+        self.fail(SystemClosedError("the memory system is closed: open it again"))
         await self._at.close()
 
     # --- asking
@@ -259,7 +262,7 @@ class Client:
             self._send(waiting)
         return waiting
 
-    async def _send_all(self) -> None:
+    async def send_all(self) -> None:
         """Send what waits, in order, as fast as the owner reads: there is a connection anew."""
         link = self._at.link
         for _, waiting in sorted(self._waiting.items()):
@@ -321,7 +324,8 @@ class Client:
 
     # --- hearing
 
-    def _heard(self, message: Said) -> None:
+    def heard(self, message: Said) -> None:
+        """Take what the owner says about a call."""
         if not isinstance(message, Answer) or message.number not in self._waiting:
             return
         waiting = self._waiting[message.number]
@@ -355,7 +359,8 @@ class Client:
         self._say_set(waiting)
         self._at.say(frames.Heard(waiting.message.number, error))
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End all calls that wait: there is no connection, and will be none."""
         waiting, self._waiting = list(self._waiting.values()), {}
         for one in waiting:
             one.fail(error)

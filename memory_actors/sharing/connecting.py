@@ -6,10 +6,8 @@ owner that has the lock and says nothing is frozen, or blocked: nothing is done 
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
 from eventlog.core.waiting import at_loop_end
@@ -28,9 +26,12 @@ from memory_actors.sharing.address import (
     unmake,
 )
 from memory_actors.sharing.at_once import OWNED_HERE
-from memory_actors.sharing.choices import Choices, same
+from memory_actors.sharing.choices import same
 from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_of
+
+if TYPE_CHECKING:
+    from memory_actors.sharing.client import Client
 
 PING_S: Final = 1.0
 SILENCE_S: Final = 10.0
@@ -56,37 +57,12 @@ class RefusedError(Exception):
 
 
 class Connection:
-    """A client's connection. It belongs to one event loop.
+    """The connection of a client. It belongs to one event loop."""
 
-    `heard` gets what the owner says about calls, `again` is called when there is a connection anew,
-    `failed` when there will be none; `is_waiting` says whether an answer is waited for; `find` says
-    where the owner listens, if somebody knows.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        choices: Choices,
-        own: Own,
-        client: str,
-        *,
-        owning: Choices,
-        keeps: bool,
-        heard: Callable[[Said], None],
-        again: Callable[[], Awaitable[None]],
-        failed: Callable[[Exception], None],
-        is_waiting: Callable[[], bool],
-        find: Callable[[], Address | None],
-    ):
-        self.directory = directory
+    def __init__(self, client: "Client"):
         self.link: FrameLink | None = None
         """None: there is none at this moment."""
-        self._choices, self._own, self._client, self._keeps = choices, own, client, keeps
-        self._owning = owning
-        """The choices with which `own` opens the store."""
-        self._on_heard, self._again, self._failed = heard, again, failed
-        self._is_waiting = is_waiting
-        self._address = find
+        self._client, self._directory = client, client.directory
         self._loop = asyncio.get_running_loop()
         self._leaving: FrameLink | None = None
         """The connection with an owner that closes: answers come, but nothing is asked."""
@@ -145,7 +121,7 @@ class Connection:
         elif isinstance(message, frames.Refused):
             self._settle_welcome(link, RefusedError(error_of(message.error)))
         elif not isinstance(message, frames.Closing):
-            self._on_heard(message)
+            self._client.heard(message)
         elif link is self.link:
             self._leaving, self.link = link, None
         else:
@@ -181,9 +157,9 @@ class Connection:
         try:
             while self.link is None:  # it may be lost while all is sent again
                 await self.start_and_join()
-                await self._again()
+                await self._client.send_all()
         except Exception as error:
-            self._failed(error)
+            self._client.fail(error)
         finally:
             self._connecting = None
 
@@ -195,7 +171,7 @@ class Connection:
         :raises LogLocked: a process has it for itself.
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
-        begun_s, is_new = self._loop.time(), is_missing(self.directory)
+        begun_s, is_new = self._loop.time(), is_missing(self._directory)
         while True:
             try:
                 return await self.join()
@@ -215,7 +191,7 @@ class Connection:
                     raise
             if late_s > RECONNECT_S:
                 raise UnavailableError(
-                    f"nobody serves the store {self.directory}: open it in one process with the "
+                    f"nobody serves the store {self._directory}: open it in one process with the "
                     "settings that it had"
                 )
             await asyncio.sleep(LOOK_AGAIN_S)
@@ -242,19 +218,18 @@ class Connection:
         :raises OSError: there is none.
         :raises DeadlineExceededError: it says nothing.
         """
-        address = self._address()
+        client = self._client
+        address = client.address()
         if address is None:
-            raise FileNotFoundError(self.directory)
+            raise FileNotFoundError(self._directory)
         here = OWNED_HERE.get(address.secret)
         if here is not None and not here.loop.is_running():  # nobody would answer
             await asyncio.to_thread(here.release)
-            raise ConnectionRefusedError(self.directory)
+            raise ConnectionRefusedError(self._directory)
         link = await self._linked(address)
         welcomed: asyncio.Future[frames.Welcome] = self._loop.create_future()
         self._joining = link, welcomed
-        secret, pid = address.secret, os.getpid()
-        hello = frames.Hello(frames.PROTOCOL, secret, self._client, pid, self._choices, self._keeps)
-        link.send(hello)
+        link.send(client.hello(address.secret))
         try:
             async with asyncio.timeout(SILENCE_S):
                 self._welcome = await welcomed
@@ -263,7 +238,7 @@ class Connection:
             raise DeadlineExceededError(_silent(address.pid)) from None
         except RefusedError as refused:
             link.abort()
-            if self._address() != address:  # it was the last owner's
+            if client.address() != address:  # it was the last owner's
                 raise ConnectionRefusedError(str(refused)) from None
             raise
         except BaseException:
@@ -276,7 +251,7 @@ class Connection:
             self._pings = asyncio.create_task(self._watch())
 
     async def _linked(self, address: Address) -> FrameLink:
-        with reachable(self.directory, address) as (found, where):
+        with reachable(self._directory, address) as (found, where):
             found.setblocking(False)
             try:
                 await self._loop.sock_connect(found, where)
@@ -293,18 +268,23 @@ class Connection:
 
         A client may, if it was opened with what the owner was: any other would be another store.
         """
-        may_own = self._welcome is None or same(self._owning, self._welcome.choices)
+        client = self._client
+        may_own = self._welcome is None or same(client.owning, self._welcome.choices)
         may_own = may_own and self._loop.time() - self._given_up_s > GIVEN_S
         if not may_own:
             return None
-        turn, may_end, is_made = OpeningTurn(self.directory), False, make_lockable(self.directory)
+        turn, may_end, is_made = (
+            OpeningTurn(self._directory),
+            False,
+            make_lockable(self._directory),
+        )
         if not turn.taken():
             return None
         try:
-            if is_served(self.directory):
+            if is_served(self._directory):
                 return None
-            may_end = is_shared(self.directory)  # asked before: who closes is gone soon after
-            self._owned = await self._own(self._give_up)
+            may_end = is_shared(self._directory)  # asked before: who closes is gone soon after
+            self._owned = await client.own(self._give_up)
             return self._owned
         except LogLocked:
             if not may_end:
@@ -312,7 +292,7 @@ class Connection:
             return None
         except BaseException:
             if is_made:
-                unmake(self.directory)
+                unmake(self._directory)
             raise
         finally:
             turn.ended()
@@ -338,11 +318,11 @@ class Connection:
         """Ask an owner that says nothing whether it is there; give up on one that is not."""
         while True:
             await asyncio.sleep(PING_S)
-            if not self._is_waiting() or self.link is None:
+            if not self._client.is_waiting or self.link is None:
                 continue
             silent_s = self._loop.time() - self.link.alive_s
             if silent_s > SILENCE_S and self._welcome is not None:
-                self._failed(self._silence(self._welcome.pid))
+                self._client.fail(self._silence(self._welcome.pid))
                 self.link.abort()  # what it says later is about calls that nobody waits for
             elif silent_s > PING_S:
                 self.link.send(frames.Ping())

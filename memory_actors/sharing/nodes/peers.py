@@ -52,11 +52,11 @@ class _PeerConnection(Connection):
 
         :raises PeerLostError: nobody answers, or another process does.
         """
-        if self._welcome is not None and not self._keeps:
+        if self._welcome is not None and not self._client.keeps:
             raise PeerLostError(  # a client is known to this node alone: nobody else can go on
                 "the node is gone. A write may have been carried out: read, then try again"
             )
-        address = self._address()
+        address = self._client.address()
         assert address is not None
         if is_loopback(address.host) and is_elsewhere(address):
             raise PeerLostError(
@@ -79,6 +79,8 @@ class Peer(Client):
     there, if the user is; a client's calls, wherever the user is.
     """
 
+    CONNECTION = _PeerConnection
+
     def __init__(self, address: Address, node: str, *, is_node: bool = True):
         super().__init__(Path(), {}, _never, keeps=is_node)
         self.gone: Callable[[], object] = lambda: None
@@ -86,23 +88,20 @@ class Peer(Client):
         self._at_address = address
         self._node = node
 
-    def _address(self) -> Address:
+    def address(self) -> Address:
+        """Return where the node listens."""
         return self._at_address
 
-    def _connection(self) -> Connection:
-        self._id = self._node
-        return _PeerConnection(
-            self.directory, {}, _never, self._id, owning={}, keeps=self.keeps, heard=self._heard,
-            again=self._send_all, failed=self._fail, is_waiting=lambda: bool(self._waiting),
-            find=self._address,
-        )  # fmt: skip
+    def _name(self) -> str:
+        return self._node
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End all calls that wait; let go of a node that is gone."""
         if isinstance(error, PeerLostError):
             self.gone()
             if not self.keeps:
                 error = UnavailableError(str(error))  # nobody asks elsewhere for a client
-        super()._fail(error)
+        super().fail(error)
 
     async def carried_out(self, asked: Asked, invocation: Invocation) -> Any:
         """Have an operation carried out there, and return its result.
@@ -128,7 +127,7 @@ class Peer(Client):
     async def lost(self) -> None:
         """End the connection: what waits for an answer is asked of whoever has the user now."""
         if self._pid is not None:
-            self._fail(PeerLostError(GIVEN_UP))
+            self.fail(PeerLostError(GIVEN_UP))
         await self.close()
 
     def _check_here(self, *, loop_too: bool = True) -> None:
