@@ -176,7 +176,15 @@ async def _read(
     events = await texts(scope.services.log, live.stream, found)
     said = [(one, long_term.KIND.content(one, events), cosine) for one, cosine in near]
     return [
-        _Compared(one, Statement(one.memory_id, words, to_datetime(one.occurred_at_us), cosine))
+        _Compared(
+            one,
+            Statement(
+                memory_id=one.memory_id,
+                text=words,
+                occurred_at=to_datetime(one.occurred_at_us),
+                similarity=cosine,
+            ),
+        )
         for one, words, cosine in [(row, text, 1.0), *said]
     ]
 
