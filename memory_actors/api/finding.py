@@ -8,7 +8,7 @@ documents, block by block. An import in this order gives the same order again.
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError
@@ -141,7 +141,7 @@ class Chosen(NamedTuple):
 
 def chosen(
     memory_types: Sequence[MemoryType | str] | None,
-    filters: Mapping[str, Any] | None,
+    filters: Mapping[str, object] | None,
     sources: Sequence[str] | None,
     min_trust: Trust | str | None,
     agent_id: str | None,

@@ -8,14 +8,14 @@ from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds import provenance
 from memory_actors.kinds.compacting import Compressed, Summary
-from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import About, pages, versions_about
 
 
-async def originals_of(scope: Scope, row: Any) -> Sequence[str]:
+async def originals_of(scope: Scope, row: Row) -> Sequence[str]:
     """Return the ids of the originals of a summary."""
     (recorded,) = await scope.services.log.read_versions(scope.stream, [row.version])
     summary: Summary = recorded.data
@@ -47,7 +47,7 @@ async def expand(scope: Scope, summary: Found) -> list[Memory]:
 
 async def _as_they_were(
     scope: Scope, kind: Kind, about: About
-) -> tuple[list[Any], Dropped | None, Provenance]:
+) -> tuple[list[Row], Dropped | None, Provenance]:
     """Return the rows of memories after these events, since when others are gone, and origins.
 
     Ignore the events of a memory before its last event that retention dropped.

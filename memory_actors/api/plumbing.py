@@ -2,7 +2,6 @@
 # ruff: noqa: SLF001 - the other half of these handles, kept out of the public API
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from memory_actors.api.user import UserMemory
 from memory_actors.base.context_documents import BlockChange, ContextReceipt
@@ -26,7 +25,7 @@ def writing_again(user: UserMemory, agent_id: str | None, lives_until_us: int | 
 
 
 async def put_block(
-    user: UserMemory, memory_id: str, item: Item, data: Mapping[str, Any]
+    user: UserMemory, memory_id: str, item: Item, data: Mapping[str, object]
 ) -> Receipt:
     """Put a block of a context document as an export of another store has it.
 

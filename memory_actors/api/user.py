@@ -80,7 +80,7 @@ class UserMemory(UserReads):
         """
         return self._with(origins=origin(source, trust))
 
-    def _with(self, **fields: Any) -> Self:
+    def _with(self, **fields: object) -> Self:
         """Return a handle that says something else of itself. See `On`."""
         handle = copy(self)
         UserMemory.__init__(handle, self._scope.changed(**fields))

@@ -17,7 +17,7 @@ from memory_actors.base.validation import check_name
 from memory_actors.history.past_user import StateThen, state_then
 from memory_actors.history.why import steps_of
 from memory_actors.kinds.events import BEGINS, ENDS, Effect
-from memory_actors.kinds.kind import Events, Kind
+from memory_actors.kinds.kind import Events, Kind, Row
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import KIND_BY_NAME, KINDS, kind_of_event
 from memory_actors.search.reading import Found, memory
@@ -72,7 +72,7 @@ async def _touched(log: EventStore, stream: str, after: int, until: int) -> Touc
     return touched
 
 
-def _keys(event: Any) -> list[Key]:
+def _keys(event: object) -> list[Key]:
     """Return the memories that an event is about; none if they are no longer known.
 
     That is an event of a memory that was compressed later, and the event which did that names it.
@@ -133,7 +133,7 @@ def _change(
     )
 
 
-def _effect(new: Any, steps: Sequence[WhyStep]) -> Effect:
+def _effect(new: Row | None, steps: Sequence[WhyStep]) -> Effect:
     done = [Effect(step.effect) for step in steps]
     if new is not None:
         begun = [effect for effect in done if effect in BEGINS]
@@ -142,7 +142,7 @@ def _effect(new: Any, steps: Sequence[WhyStep]) -> Effect:
     return done[-1] if ended else Effect.EXPIRED
 
 
-def _read(kind: Kind, row: Any, texts: Events, provenance: Provenance) -> Memory | None:
+def _read(kind: Kind, row: Row | None, texts: Events, provenance: Provenance) -> Memory | None:
     if row is None or any(isinstance(texts[v].data, Dropped) for v in kind.sources(row)):
         return None
     return memory(Found(kind, row), texts, provenance)

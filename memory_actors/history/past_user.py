@@ -40,7 +40,7 @@ from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
 from memory_actors.kinds import user_state
-from memory_actors.kinds.kind import Kind, Passage
+from memory_actors.kinds.kind import Kind, Passage, Row
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Embedded
@@ -83,9 +83,10 @@ class StateThen(NamedTuple):
     lost: int
     """The number of events about what was there whose payload retention has dropped."""
 
-    def find(self, kind: Kind, memory_id: str) -> Any:
+    def find(self, kind: Kind, memory_id: str) -> Row | None:
         """Return a row, None if there was none."""
-        return kind.find(self.state.of(kind), memory_id)
+        row: Row | None = kind.find(self.state.of(kind), memory_id)
+        return row
 
 
 async def state_then(
@@ -312,12 +313,12 @@ class _Said(NamedTuple):
     """A passage with its text."""
 
     passage: Passage
-    row: Any
+    row: Row
     text: str
 
 
 async def fill(
-    index: MemoryIndex, kind: Kind, rows: Sequence[Any], log: EventStore, stream: str,
+    index: MemoryIndex, kind: Kind, rows: Sequence[Row], log: EventStore, stream: str,
     embeddings: Embeddings,
 ) -> None:  # fmt: skip
     """Index these rows, which are all of a kind that have something to index.
@@ -340,7 +341,7 @@ async def fill(
     index.compare_all(rows)
 
 
-async def _said(kind: Kind, rows: Sequence[Any], log: EventStore, stream: str) -> list[_Said]:
+async def _said(kind: Kind, rows: Sequence[Row], log: EventStore, stream: str) -> list[_Said]:
     events = await texts(log, stream, [Found(kind, row) for row in rows])
     said = []
     for row in rows:

@@ -165,7 +165,7 @@ def _purged(meta: Mapping[str, str], effect: Effect) -> str:
     return f", {how} came from {what}"
 
 
-def _told(tag: str, event: Any, effect: Effect, memory_id: str) -> str:
+def _told(tag: str, event: object, effect: Effect, memory_id: str) -> str:
     field = field_naming(event, memory_id)
     if field is not None:
         return _BY_FIELD.get(field, _SAYS[effect])

@@ -85,7 +85,7 @@ class CallingBack:
         """Forget an operation."""
         self._unheard.pop(number, None)
 
-    def _call(self, number: int, argument: int, *values: Any) -> _Hearing | None:
+    def _call(self, number: int, argument: int, *values: object) -> _Hearing | None:
         message = frames.Called(number, argument, packed(list(values), no_functions))
         hearing = _Hearing()
         if _is_running(self._loop):
@@ -107,7 +107,7 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def no_functions(*_: Any) -> Any:
+def no_functions(*_: object) -> Any:
     """Refuse a function.
 
     :raises InvalidInputError: always.
@@ -323,7 +323,7 @@ class ClientSession:
             raise UnavailableError(f"{REPLAYS_MAX} replays are open: close one of them first")
         return await self._answering.memory.replay(user_id, as_of, **how)
 
-    async def _iterated(self, number: int, items: AsyncIterator[Any]) -> bytes:
+    async def _iterated(self, number: int, items: AsyncIterator[object]) -> bytes:
         credit = self._credit[number] = asyncio.Semaphore(frames.WINDOW)
         async for item in items:
             await credit.acquire()

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,9 @@ from memory_actors.sharing.invocations import (
     nothing,
 )
 from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
+
+if TYPE_CHECKING:
+    from memory_actors.api.system import MemorySystem
 
 CLOSE_S: Final = 10.0
 """The calls in hand may take so long when the client is closed, as when the owner is."""
@@ -113,7 +116,7 @@ class Client:
         """True if an answer is waited for."""
         return bool(self._waiting)
 
-    async def start(self) -> Any:
+    async def start(self) -> "MemorySystem | None":
         """Find the owner and connect, or become it; return the store if it is open here.
 
         :raises InvalidInputError: the owner has made other choices.
@@ -124,7 +127,7 @@ class Client:
         self._check_here()
         return await self._at.start()
 
-    async def start_and_join(self) -> Any:
+    async def start_and_join(self) -> "MemorySystem | None":
         """Do as `start`, and be a client of the store also if it is open here.
 
         Return the store if a full disk lets nobody connect with it.

@@ -7,7 +7,7 @@ owner that has the lock and says nothing is frozen, or blocked: nothing is done 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
 from eventlog.core.waiting import at_loop_end
@@ -31,6 +31,7 @@ from memory_actors.sharing.frames import FrameLink, Said
 from memory_actors.sharing.values import error_of
 
 if TYPE_CHECKING:
+    from memory_actors.api.system import MemorySystem
     from memory_actors.sharing.client import Client
 
 PING_S: Final = 1.0
@@ -43,7 +44,7 @@ MADE_S_MAX: Final = 2.0
 GIVEN_S: Final = 2.0
 """The time in which who wanted a store opens it."""
 
-Own: TypeAlias = Callable[[Callable[[], object]], Awaitable[Any]]
+Own: TypeAlias = Callable[[Callable[[], object]], Awaitable["MemorySystem"]]
 """Opens the store in this process, and serves it; returns what closes it. Its argument gives the
 store up, for who keeps it no longer than others want it."""
 
@@ -70,7 +71,7 @@ class Connection:
         self._joining: tuple[FrameLink, asyncio.Future[frames.Welcome]] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._pings: asyncio.Task[None] | None = None
-        self._owned: Any = None
+        self._owned: MemorySystem | None = None
         self._given_up: asyncio.Task[None] | None = None
         self._given_up_s = -GIVEN_S
         self._closed = False
@@ -163,7 +164,7 @@ class Connection:
         finally:
             self._connecting = None
 
-    async def start(self) -> Any:
+    async def start(self) -> "MemorySystem | None":
         """Find the owner and connect, or become it; return the store if it is open here.
 
         :raises InvalidInputError: the owner has made other choices.
@@ -172,16 +173,7 @@ class Connection:
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
         begun_s, is_new = self._loop.time(), is_missing(self._directory)
-        while True:
-            try:
-                return await self.join()
-            except RefusedError as refused:
-                if not isinstance(refused.error, SystemClosedError):
-                    raise refused.error from None
-            except DeadlineExceededError:  # an OSError too, but somebody has the store
-                raise
-            except OSError:
-                pass
+        while not await self._joined():
             late_s = self._loop.time() - begun_s
             try:
                 if (owned := await self._own_in_turn()) is not None:
@@ -195,22 +187,30 @@ class Connection:
                     "settings that it had"
                 )
             await asyncio.sleep(LOOK_AGAIN_S)
+        return None
 
-    async def start_and_join(self) -> Any:
+    async def start_and_join(self) -> "MemorySystem | None":
         """Connect with the owner, who may be this process; return a store that is not shared."""
         while (owned := await self.start()) is not None:
             if not owned._is_shared:  # noqa: SLF001 - a full disk had no room for its address
                 return owned
-            try:
-                return await self.join()
-            except DeadlineExceededError:
-                raise
-            except RefusedError as refused:
-                if not isinstance(refused.error, SystemClosedError):
-                    raise refused.error from None
-            except OSError:  # it was given up at once: there is another owner soon
-                pass
+            if await self._joined():  # or it was given up at once: there is another owner soon
+                break
         return None
+
+    async def _joined(self) -> bool:
+        """Connect with the owner, and return whether there is one that does not close."""
+        try:
+            await self.join()
+        except DeadlineExceededError:  # an OSError too, but somebody has the store
+            raise
+        except RefusedError as refused:
+            if not isinstance(refused.error, SystemClosedError):
+                raise refused.error from None
+            return False
+        except OSError:
+            return False
+        return True
 
     async def join(self) -> None:
         """Connect with the owner.
@@ -263,7 +263,7 @@ class Connection:
                 raise
         return link
 
-    async def _own_in_turn(self) -> Any:
+    async def _own_in_turn(self) -> "MemorySystem | None":
         """Open the store here, if nobody has it and this process may; return None if not.
 
         A client may, if it was opened with what the owner was: any other would be another store.
@@ -304,7 +304,7 @@ class Connection:
             self._given_up_s = float("inf")
             self._given_up = asyncio.create_task(self._given(owned))
 
-    async def _given(self, owned: Any) -> None:
+    async def _given(self, owned: "MemorySystem") -> None:
         try:
             await owned.close()
         finally:

@@ -34,7 +34,7 @@ class Caller(Protocol):
         """Carry out an operation that is not awaited, and return its result."""
         ...
 
-    async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
+    async def replay(self, on: On, kwargs: Mapping[str, object]) -> tuple[On, Moment, int]:
         """Open a replay; return its handle, its moment, and how much of then is lost."""
         ...
 

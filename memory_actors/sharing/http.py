@@ -183,14 +183,14 @@ class HttpCaller:
         """Refuse: no server offers what is not awaited."""
         raise self._not_offered(invocation.name)
 
-    async def replay(self, *_: Any, **__: Any) -> tuple[On, Moment, int]:
+    async def replay(self, *_: object, **__: object) -> tuple[On, Moment, int]:
         """Refuse: no server offers replays."""
         raise self._not_offered("system.replay")
 
-    async def end_replay(self, *_: Any, **__: Any) -> None:
+    async def end_replay(self, *_: object, **__: object) -> None:
         """Do nothing: there is none."""
 
-    def watch_erasures(self, *_: Any, **__: Any) -> NoReturn:
+    def watch_erasures(self, *_: object, **__: object) -> NoReturn:
         """Refuse: no server tells of erasures."""
         raise self._not_offered("system.watch_erasures")
 
@@ -357,7 +357,7 @@ def _said(name: str, route: Offered, given: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _plain(value: Any, what: str) -> Any:
+def _plain(value: object, what: str) -> Any:
     """Return an argument as JSON has it.
 
     :raises InvalidInputError: JSON has nothing like it.

@@ -64,8 +64,8 @@ def deadline_s() -> float | None:
     return max(0.0, until_s - asyncio.get_running_loop().time())
 
 
-def _packed(args: Sequence[Any], kwargs: Mapping[str, Any], kept: list[Any]) -> bytes:
-    def keep(one: Any) -> int:
+def _packed(args: Sequence[object], kwargs: Mapping[str, object], kept: list[Any]) -> bytes:
+    def keep(one: object) -> int:
         kept.append(one)
         return len(kept) - 1
 
@@ -84,7 +84,7 @@ def _absolute(invocation: Invocation) -> tuple[Sequence[Any], Mapping[str, Any]]
     return args, {**kwargs, parameter: _whole(kwargs.get(parameter))}
 
 
-def _whole(path: Any) -> Any:
+def _whole(path: object) -> Any:
     return str(Path(path).absolute()) if isinstance(path, str | Path) and str(path) else path
 
 
@@ -105,7 +105,7 @@ def from_here(message: frames.Call, position: int) -> frames.Call:
     )
 
 
-def nothing(*_: Any) -> Any:
+def nothing(*_: object) -> Any:
     """Stand for a function where there is none."""
     return None
 

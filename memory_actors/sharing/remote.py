@@ -39,18 +39,18 @@ def _method(name: str) -> Any:
     called: Any
     if how is How.ITERATED:
 
-        async def called(self: Remote, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        async def called(self: Remote, *args: object, **kwargs: object) -> AsyncIterator[Any]:
             async for item in self._caller.iterate(Invocation(name, self._on, args, kwargs)):
                 yield item
 
     elif how is How.AT_ONCE:
 
-        def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
+        def called(self: Remote, *args: object, **kwargs: object) -> Any:
             return self._caller.at_once(Invocation(name, self._on, args, kwargs))
 
     else:
 
-        async def called(self: Remote, *args: Any, **kwargs: Any) -> Any:
+        async def called(self: Remote, *args: object, **kwargs: object) -> Any:
             result = await self._caller.call(Invocation(name, self._on, args, kwargs))
             return Hits(result) if finds else result
 
@@ -85,7 +85,7 @@ ABSENT: Final = f"no value {token_hex(16)}"
 class WorkingMemory(Remote):
     """See `UserMemory.working`."""
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         """Return the value of a key; without one `default`, which never leaves this process."""
         value = await self._caller.call(Invocation("working.get", self._on, (key, ABSENT)))
         return default if value == ABSENT else value
@@ -169,7 +169,7 @@ class UserMemory(Remote):
         """Return a handle for what a source says. No I/O."""
         return self._with(origins=origin(source, trust))
 
-    def _with(self, **fields: Any) -> Self:
+    def _with(self, **fields: object) -> Self:
         """Return a handle that says something else of itself. See `On`."""
         return type(self)(self._caller, msgspec.structs.replace(self._on, **fields).checked())
 
@@ -184,7 +184,7 @@ class PastMemory(UserMemory):
         """Let go of it, as the end of its block does."""
         await self._caller.end_replay(self._on)
 
-    def _with(self, **fields: Any) -> Self:
+    def _with(self, **fields: object) -> Self:
         past = super()._with(**fields)
         past.moment, past.lost = self.moment, self.lost
         return past
@@ -214,7 +214,7 @@ class RemoteSystem(Remote):
     def replay(
         self,
         user_id: str,
-        as_of: Any = None,
+        as_of: object = None,
         *,
         agent_id: str | None = None,
         session_id: str | None = None,

@@ -35,7 +35,7 @@ class CommandsDone:
         """The ids of memories that are not named in a call: it gives them out once more."""
 
 
-def _ids(events: Sequence[Any]) -> list[str]:
+def _ids(events: Sequence[object]) -> list[str]:
     """Return the ids of the memories of events, in the order in which they were given out.
 
     A section of a context document is made before its first entry, and named after it.

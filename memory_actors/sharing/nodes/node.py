@@ -367,7 +367,7 @@ def together(one: CompactionReport, other: CompactionReport) -> CompactionReport
     )
 
 
-async def _awaited(value: Any) -> Any:
+async def _awaited(value: object) -> Any:
     return await value if asyncio.iscoroutine(value) else value
 
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -111,7 +111,7 @@ class Peer(Client):
         """
         return DECLARED[invocation.name].decoded(await self._said(asked, invocation))
 
-    async def told(self, asked: Asked, name: str, *args: Any) -> None:
+    async def told(self, asked: Asked, name: str, *args: object) -> None:
         """Tell the node something, and wait until it has done what follows.
 
         :raises PeerLostError: the node is gone.
@@ -136,7 +136,7 @@ class Peer(Client):
         super()._check_here(loop_too=loop_too)
 
 
-async def _never(_give_up: Callable[[], object]) -> Any:
+async def _never(_give_up: Callable[[], object]) -> NoReturn:
     raise UnavailableError("a node is asked, and never replaced")
 
 

@@ -93,7 +93,7 @@ class ContextWriting(Handle[Row]):
         )
         return command, []
 
-    async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, Any]) -> Receipt:
+    async def _put_block(self, memory_id: str, item: Item, data: Mapping[str, object]) -> Receipt:
         """Put a block as an export of another store has it in `Memory.data`.
 
         :raises QuotaExceededError: there is no room for it.

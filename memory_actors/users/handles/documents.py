@@ -227,7 +227,7 @@ def _chosen(
     return found
 
 
-def _document(row: Row, value: Any, provenance: Provenance) -> Document:
+def _document(row: Row, value: object, provenance: Provenance) -> Document:
     own = {name: getattr(row, name) for name in Document.__struct_fields__ if hasattr(row, name)}
     said = json_copy(msgspec.to_builtins(value), "value")
     metadata = json_copy(row.metadata, "metadata")

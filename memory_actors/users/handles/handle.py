@@ -46,6 +46,7 @@ from memory_actors.kinds.user_state import UserState
 from memory_actors.search.embedding.in_flight import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
+from memory_actors.search.superseding import Reach
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.live_user import LiveUser
 
@@ -379,7 +380,7 @@ class Handle(ABC, Generic[R]):
                 reply = await self._compared(live, reply, ahead)
             return reply, unindexed
 
-    def _read_ahead(self, _command: Command) -> Any:
+    def _read_ahead(self, _command: Command) -> Reach | None:
         """Return the part of `_compared` that needs no vectors.
 
         Called once the log has answered: earlier, it would keep the loop from handing work to the
@@ -387,7 +388,7 @@ class Handle(ABC, Generic[R]):
         """
         return None
 
-    async def _compared(self, _live: LiveUser, reply: Reply, _ahead: Any) -> Reply:
+    async def _compared(self, _live: LiveUser, reply: Reply, _ahead: Reach | None) -> Reply:
         """Return the reply, after a command for other memories that it touches, if there is one."""
         return reply
 

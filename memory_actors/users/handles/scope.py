@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ class Services:
     """Finds facts in messages; None: nobody does."""
     extracts: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """By stream: held while messages of it are read."""
-    unattended: set[asyncio.Task[Any]] = field(default_factory=set)
+    unattended: set[asyncio.Task[None]] = field(default_factory=set)
     """Work whose caller may have gone. It holds its user live, so closing waits for it."""
 
     def extracting(self, stream: str) -> asyncio.Lock:
@@ -218,7 +218,7 @@ class Scope:
         stream, meta = recall_stream_of(self.user_id), self._meta("Retrieve")
         await self.services.recalls.keep(stream, query, memory_ids, meta, live.epoch)
 
-    async def unattended(self, work: Coroutine[Any, Any, T]) -> T:
+    async def unattended(self, work: Awaitable[T]) -> T:
         """Run work that goes on when its caller is cancelled: a write is never left half done."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(_run_and_settle(work, answer))
@@ -239,7 +239,7 @@ class Scope:
         return meta
 
 
-async def _run_and_settle(work: Coroutine[Any, Any, T], answer: "asyncio.Future[T]") -> None:
+async def _run_and_settle(work: Awaitable[T], answer: "asyncio.Future[T]") -> None:
     """Do work, and tell who still waits in the same step: a shield would take one more."""
     try:
         outcome: T | Exception = await work

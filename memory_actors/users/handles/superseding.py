@@ -91,7 +91,7 @@ async def compared(scope: Scope, live: LiveUser, reply: Reply, ahead: Reach | No
     return Reply(events=[*reply.events, *came.events], before=reply.before, state=came.state)
 
 
-def marks(events: Sequence[Any]) -> list[MemorySuperseded]:
+def marks(events: Sequence[object]) -> list[MemorySuperseded]:
     """Return the events that say what holds no more: few, of as many as a batch has."""
     return [event for event in events if isinstance(event, MemorySuperseded)]
 

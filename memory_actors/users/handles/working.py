@@ -91,7 +91,7 @@ class WorkingMemory(Handle[working.Row]):
     async def _set(
         self,
         key: str | None,
-        value: Any,
+        value: object,
         metadata: Metadata | None,
         memory_id: str | None,
         auto_prune: bool | None,
