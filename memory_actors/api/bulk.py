@@ -22,13 +22,13 @@ from memory_actors.base.validation import check_name
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.user_state import kind_of_tag
 from memory_actors.search.reading import Found
-from memory_actors.users.handles.handle import AnyHandle
+from memory_actors.users.handles.handle import Handle
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import pages, versions_about
 
 
 async def restore(
-    scope: Scope, handles: Mapping[str, AnyHandle], memory_ids: Sequence[str]
+    scope: Scope, handles: Mapping[str, Handle], memory_ids: Sequence[str]
 ) -> list[Receipt]:
     """Bring memories back. See `UserMemory.restore`; `handles` are by the names of their kinds."""
     by_kind: dict[str, list[str]] = {}
@@ -73,9 +73,7 @@ async def _kinds_ever(scope: Scope, memory_ids: Sequence[str]) -> dict[str, Kind
 DELETED_AT_ONCE = 64  # what an actor takes of its mailbox for one append
 
 
-async def delete_many(
-    scope: Scope, handles: Mapping[str, AnyHandle], which: Chosen
-) -> list[Receipt]:
+async def delete_many(scope: Scope, handles: Mapping[str, Handle], which: Chosen) -> list[Receipt]:
     """Delete memories. See `UserMemory.delete_many`; `handles` are by the names of their kinds."""
     state = await scope.state_now()
     found = await anyio.to_thread.run_sync(lambda: list(matching(state, which)))
@@ -90,7 +88,7 @@ async def delete_many(
     return receipts
 
 
-async def _deleted(handle: AnyHandle, one: Found, matches: Predicate | None) -> list[Receipt]:
+async def _deleted(handle: Handle, one: Found, matches: Predicate | None) -> list[Receipt]:
     """Delete one; return no receipt if it went, or was changed to match no more, meanwhile."""
     try:
         return [await handle._delete(one.row, matches)]

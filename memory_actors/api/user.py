@@ -37,7 +37,7 @@ from memory_actors.kinds.account import SetTier
 from memory_actors.users.handles.documents import Documents
 from memory_actors.users.handles.entities import EntityGraph
 from memory_actors.users.handles.episodes import Episodes
-from memory_actors.users.handles.handle import Adding, AnyHandle, Handle
+from memory_actors.users.handles.handle import Adding, Handle
 from memory_actors.users.handles.long_term import LongTermMemory
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.handles.short_term import ShortTermMemory
@@ -62,7 +62,7 @@ class UserMemory(UserReads):
 
     def __init__(self, scope: Scope):
         super().__init__(scope)
-        handles: dict[str, AnyHandle] = {
+        handles: dict[str, Handle] = {
             name: handle(scope) for name, handle in HANDLES.items() if handle is not UserContext
         }
         handles["context"] = UserContext(scope, self)
@@ -440,7 +440,7 @@ class UserMemory(UserReads):
         return await handle._put_summary(memory)
 
 
-HANDLES: Final[Mapping[str, type[AnyHandle]]] = {
+HANDLES: Final[Mapping[str, type[Handle]]] = {
     name: handle
     for name, handle in get_type_hints(UserMemory).items()
     if isinstance(handle, type) and issubclass(handle, Handle)

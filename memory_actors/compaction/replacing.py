@@ -40,7 +40,7 @@ SAMPLES = 3
 SAMPLE_CHARACTERS = 200
 REASON_CHARACTERS = 300
 
-HANDLES: Final[Mapping[str, type[Summarized[Any]]]] = {
+HANDLES: Final[Mapping[str, type[Summarized]]] = {
     long_term.KIND.NAME: LongTermMemory,
     episodic.KIND.NAME: Episodes,
 }

@@ -60,7 +60,7 @@ class BlockData(msgspec.Struct, frozen=True, kw_only=True):
     section: Section | None = None
 
 
-class ContextWriting(Handle[Row]):
+class ContextWriting(Handle):
     """Makes and carries out the commands about context documents."""
 
     kind: ClassVar[Kind] = context.KIND

@@ -42,7 +42,7 @@ DEFAULT_COLLECTION = "default"
 Valued = tuple[Row, Any]
 
 
-class Documents(Handle[Row]):
+class Documents(Handle):
     """JSON objects by collection and key, at most 5,000 and 50 MB by default."""
 
     kind: ClassVar[Kind] = structured.KIND

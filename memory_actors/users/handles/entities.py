@@ -40,10 +40,8 @@ DEFAULT_TYPE = "entity"
 DIRECTIONS = ("both", "out", "in")
 RELATIONSHIPS = 1  # which of the kind's quotas a relationship counts for
 
-AnyRow = entity.EntityRow | graph.RelationshipRow
 
-
-class EntityGraph(Handle[AnyRow]):
+class EntityGraph(Handle):
     """A graph of at most 5,000 entities and 10,000 relationships by default.
 
     Arguments for an entity take its id or its name. Times are when something was true.
@@ -299,14 +297,14 @@ class EntityGraph(Handle[AnyRow]):
         )
 
     def _updating(
-        self, row: AnyRow, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
+        self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
         command, texts = super()._updating(row, content, metadata, pinned)
         if not isinstance(row, entity.EntityRow):
             command = derived(entity.UpdateRelationship, command)
         return command, texts
 
-    def _found_by(self, row: AnyRow, content: str) -> str:
+    def _found_by(self, row: Any, content: str) -> str:
         if isinstance(row, entity.EntityRow):
             return observation_text(row.name, content)
         return content

@@ -50,7 +50,7 @@ class EpisodeSummaryData(SummaryData, frozen=True, kw_only=True):
     """Failed if all of them had."""
 
 
-class Episodes(Summarized[Row]):
+class Episodes(Summarized):
     """Episodes by agent, at most 1,000 each and 50 steps kept of each by default.
 
     A longer episode keeps its first step, its last, those with an error, and the newest of the

@@ -6,13 +6,13 @@ the receipt says `indexed=False` and why, and it is indexed when the embedder wo
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -39,7 +39,7 @@ from memory_actors.base.validation import (
     plain,
     time_us,
 )
-from memory_actors.kinds.kind import Add, Command, Condition, Kind, Pruned, R, Restore, Row
+from memory_actors.kinds.kind import Add, Command, Condition, Kind, Pruned, Restore, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.user_state import UserState
@@ -126,7 +126,7 @@ class New(NamedTuple):
     occurred_at_us: int
 
 
-class Handle(ABC, Generic[R]):
+class Handle(metaclass=ABCMeta):
     """Reads, adds, changes and deletes memories of one kind for one user.
 
     Its public methods are operations. `UserMemory` finds the kind of a memory and calls the private
@@ -146,7 +146,7 @@ class Handle(ABC, Generic[R]):
         """Add one memory, whose fields this kind takes: see `_check_fields`."""
 
     def _updating(
-        self, row: R, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
+        self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
     ) -> tuple[Command, list[str]]:
         """Return the command that changes what is not None of a memory, and its new texts."""
         texts = [] if content is None else [self._found_by(row, content)]
@@ -161,13 +161,13 @@ class Handle(ABC, Generic[R]):
         )
         return command, texts if self.kind.NATURE.is_indexed else []
 
-    def _found_by(self, _row: R, content: str) -> str:
+    def _found_by(self, _row: Any, content: str) -> str:
         """Return the text that a memory is found by when it says this."""
         return content
 
     async def _update(
         self,
-        row: R,
+        row: Any,
         content: str | None,
         metadata: Metadata | None,
         pinned: bool | None,
@@ -186,7 +186,7 @@ class Handle(ABC, Generic[R]):
         command = _on_condition(command, row, matches)
         return self._updated(row, await self._write(command, texts))
 
-    def _check_pinnable(self, row: R) -> None:
+    def _check_pinnable(self, row: Any) -> None:
         """See that a memory can be pinned: of some kinds, none is pruned.
 
         :raises InvalidInputError: it is of one of those.
@@ -194,7 +194,7 @@ class Handle(ABC, Generic[R]):
         if not hasattr(row, "pinned"):
             raise InvalidInputError(f"{self.kind.NAME} memory cannot be pinned so: none is pruned")
 
-    def _updated(self, row: R, written: Written) -> Receipt:
+    def _updated(self, row: Any, written: Written) -> Receipt:
         return self._receipt(row.memory_id, "update", written, whose=self._whose(row))
 
     def _new(self, memory_id: str | None, occurred_at: Time | None = None) -> New:
@@ -208,16 +208,16 @@ class Handle(ABC, Generic[R]):
             occurred_at_us=now_us if at_us is None else at_us,
         )
 
-    async def _read_rows(self, rows: Sequence[R], origins: Provenance) -> list[Memory]:
+    async def _read_rows(self, rows: Sequence[Any], origins: Provenance) -> list[Memory]:
         """Return rows as memories, their texts from the log."""
         found = [Found(self.kind, row) for row in rows]
         return await memories(self._scope.services.log, self._scope.stream, found, origins)
 
-    async def _read_as(self, kind: type[T], rows: Sequence[R], origins: Provenance) -> list[T]:
+    async def _read_as(self, kind: type[T], rows: Sequence[Any], origins: Provenance) -> list[T]:
         """Return rows as records of their kind."""
         return [as_record(kind, one) for one in await self._read_rows(rows, origins)]
 
-    async def _delete(self, row: R, matches: Predicate | None = None) -> Receipt:
+    async def _delete(self, row: Any, matches: Predicate | None = None) -> Receipt:
         """Delete a memory, if it `matches` when that is decided."""
         command = self.kind.DELETE(now_us=self._scope.now_us(), memory_id=row.memory_id)
         command = _on_condition(command, row, matches)
@@ -471,7 +471,7 @@ class Handle(ABC, Generic[R]):
         memory_id = memory_id if row is None else row.memory_id
         return self._receipt(memory_id, operation, written, quota=quota)
 
-    def _whose(self, _row: R) -> str | None:
+    def _whose(self, _row: Any) -> str | None:
         """Return the session or agent whose quota a row counts for; None: the user's."""
         return None
 
@@ -480,11 +480,7 @@ class Handle(ABC, Generic[R]):
         return max(0, use.limit - use.used)
 
 
-AnyHandle: TypeAlias = Handle[Any]
-"""The handle of any kind."""
-
-
-def _on_condition(command: C, row: R, matches: Predicate | None) -> C:
+def _on_condition(command: C, row: Any, matches: Predicate | None) -> C:
     """Return a command that is refused where a memory does not match any more."""
     if matches is None:
         return command

@@ -58,7 +58,7 @@ _NOT_SAID = ("memory_id", "size_bytes", "digest", "occurred_at_us", "same")
 ADD_MANY_MAX = 1_000  # decided in one go, and one transaction
 
 
-class LongTermMemory(Summarized[Row]):
+class LongTermMemory(Summarized):
     """Facts, at most 100,000 by default; old ones become summaries."""
 
     kind: ClassVar[CompactedKind] = long_term.KIND

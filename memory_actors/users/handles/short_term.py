@@ -20,7 +20,7 @@ from memory_actors.users.handles.handle import Adding, Handle, taken
 DEFAULT_SESSION = "default"
 
 
-class ShortTermMemory(Handle[short_term.Row]):
+class ShortTermMemory(Handle):
     """Messages by session, at most 100 and 1 MB each by default, first in, first out.
 
     A session expires an hour after its last message, by default again. Without a session id of its

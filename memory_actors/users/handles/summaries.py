@@ -18,7 +18,7 @@ from memory_actors.kinds.compacting import (
     Summary,
     passages_of,
 )
-from memory_actors.kinds.kind import R, Row
+from memory_actors.kinds.kind import Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.handle import Handle, Written
 
@@ -39,7 +39,7 @@ class SummaryData(msgspec.Struct, frozen=True, kw_only=True):
 D = TypeVar("D", bound=SummaryData)
 
 
-class Summarized(Handle[R]):
+class Summarized(Handle):
     """The handle of a kind whose old memories summaries can replace."""
 
     kind: ClassVar[CompactedKind]

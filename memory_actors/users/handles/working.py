@@ -16,7 +16,7 @@ from memory_actors.kinds.kind import Kind
 from memory_actors.users.handles.handle import Adding, Handle, taken
 
 
-class WorkingMemory(Handle[working.Row]):
+class WorkingMemory(Handle):
     """Keys to JSON values, at most 100 and 10 KB by default, least recently used out first.
 
     Writes are acknowledged at once and on disk within 50 ms (durability `relaxed`).
