@@ -110,10 +110,7 @@ class UserContext(ContextDocument):
             content_bytes(text)
         await document.check_text(text)
         inserts = await anyio.to_thread.run_sync(align, (), text, self.new_entry_id)
-        await self._check_changes(name, inserts)
-        command = self._changing(name, inserts, create=True)
-        ids = [one.block_id for one in inserts]
-        return await self._changed(name, "create", command, ids)
+        return await self._change(name, "create", inserts, create=True)
 
     async def rename(self, old: str, new: str) -> ContextReceipt:
         """Give a document another name; its archive goes with it.

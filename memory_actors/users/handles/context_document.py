@@ -30,6 +30,7 @@ from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
 from memory_actors.kinds.context.state import Row, blocks, in_order, text, under_sections
+from memory_actors.kinds.kind import Command
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
@@ -82,14 +83,13 @@ class ContextDocument(ContextWriting):
         """
         content_bytes(text)
         entry_id = check_name(entry_id, "entry_id")
-        await self._check_mine([entry_id])
         command = commands.EditEntry(
             now_us=self._scope.now_us(),
             memory_id=entry_id,
             text=plain(text),
             room=self._room(auto_archive=auto_archive),
         )
-        return await self._changed(self.name, "edit", command, (entry_id,))
+        return await self._changed_mine("edit", command, (entry_id,))
 
     async def remove(self, entry_id: str) -> ContextReceipt:
         """Remove an entry. `restore` brings it back.
@@ -97,9 +97,8 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: there is no such entry.
         """
         entry_id = check_name(entry_id, "entry_id")
-        await self._check_mine([entry_id])
         command = commands.DeleteEntry(now_us=self._scope.now_us(), memory_id=entry_id)
-        return await self._changed(self.name, "remove", command, (entry_id,))
+        return await self._changed_mine("remove", command, (entry_id,))
 
     async def touch(self, *entry_ids: str) -> ContextReceipt:
         """Mark entries as used: the stalest are archived first.
@@ -107,9 +106,8 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: one of them is not there.
         """
         ids = _checked(entry_ids)
-        await self._check_mine(ids)
         command = commands.TouchEntries(now_us=self._scope.now_us(), memory_ids=ids)
-        return await self._changed(self.name, "touch", command, ids)
+        return await self._changed_mine("touch", command, ids)
 
     async def pin(self, *entry_ids: str, pinned: bool = True) -> ContextReceipt:
         """Keep entries from being archived to make room, or no longer.
@@ -117,9 +115,8 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: one of them is not there.
         """
         ids = _checked(entry_ids)
-        await self._check_mine(ids)
         command = commands.PinEntries(now_us=self._scope.now_us(), memory_ids=ids, pinned=pinned)
-        return await self._changed(self.name, "pin", command, ids)
+        return await self._changed_mine("pin", command, ids)
 
     async def change(
         self,
@@ -136,9 +133,9 @@ class ContextDocument(ContextWriting):
         :raises InvalidInputError: a text is not one block, or not of the heading it says it is.
         :raises NotFoundError: a change names a block that is not there.
         """
-        await self._check_changes(self.name, changes, auto_archive=auto_archive)
-        command = self._changing(self.name, changes, expected, auto_archive=auto_archive)
-        return await self._changed(self.name, "change", command, _ids(changes))
+        return await self._change(
+            self.name, "change", changes, expected=expected, auto_archive=auto_archive
+        )
 
     async def check_text(self, text: str) -> None:
         """See, before any work on it, that the document can hold as many bytes as a text has.
@@ -191,8 +188,7 @@ class ContextDocument(ContextWriting):
         :raises NotFoundError: one of them never was.
         """
         ids = _checked(entry_ids)
-        await self._check_mine(ids)
-        return await self._changed(self.name, "restore", self._restoring(ids), ids)
+        return await self._changed_mine("restore", self._restoring(ids), ids)
 
     async def archived(self) -> list[ContextEntry]:
         """Return the archived entries in the order of their places."""
@@ -289,13 +285,19 @@ class ContextDocument(ContextWriting):
 
     # --- how
 
-    async def _check_mine(self, entry_ids: Sequence[str]) -> None:
-        state = await self._scope.state()
-        names = state.context.names
+    async def _changed_mine(
+        self, operation: str, command: Command, entry_ids: Sequence[str]
+    ) -> ContextReceipt:
+        """Carry out a command about entries of this document.
+
+        :raises NotFoundError: one of them is in another one.
+        """
+        names = (await self._scope.state()).context.names
         for entry_id in entry_ids:
             name = names.get(entry_id, self.name)
             if name != self.name:
                 raise NotFoundError(f"no entry {entry_id!r} in {self.name}: it is in {name}")
+        return await self._changed(self.name, operation, command, entry_ids)
 
     async def _read(self, rows: Sequence[Row]) -> list[ContextEntry]:
         """Return archived entries, their texts from the log."""
@@ -325,11 +327,10 @@ class ContextDocument(ContextWriting):
         """
         if not isinstance(base, Sequence):
             raise InvalidInputError(f"base must be what `synced` returns, not {base!r:.80}")
-        await self._check_changes(self.name, changes, auto_archive=auto_archive)
-        command = self._changing(
-            self.name, changes, expected, auto_archive=auto_archive, base=tuple(base), label=label
-        )
-        return await self._changed(self.name, "change", command, _ids(changes))
+        return await self._change(
+            self.name, "change", changes, expected=expected, auto_archive=auto_archive,
+            base=tuple(base), label=label,
+        )  # fmt: skip
 
     async def _archive_digest(self) -> bytes:
         """Return a digest of what is in the archive: another one when that has changed."""
@@ -363,10 +364,6 @@ def _hit(hit: Hit) -> ContextHit:
         archived=True,
         score=hit.score,
     )
-
-
-def _ids(changes: Sequence[BlockChange]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(change.block_id for change in changes))
 
 
 def _with_reason(receipt: ContextReceipt, before: int, roomy: int) -> ContextReceipt:
