@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, get_args
 
@@ -123,13 +123,15 @@ class LongTermMemory(Summarized):
         now_us = self._scope.now_us()
         memories = tuple(self._checked(item, now_us) for item in items)
         own_ids = tuple(item.memory_id for item in items if item.memory_id is not None)
+        # Even as duplicates, unless the caller says otherwise: those of a session, or with an id.
+        kept = [*own_ids, *(one.memory_id for one in memories if one.session_id)]
         return AddMemories(
             now_us=now_us,
             memories=memories,
             auto_prune=self._scope.prunes(auto_prune),
             own_ids=own_ids,
             on_duplicate=self._on_duplicate(on_duplicate, own_ids),
-            distinct=frozenset() if on_duplicate else _kept_anyway(memories, own_ids),
+            distinct=frozenset() if on_duplicate else frozenset(kept),
             origins=() if self._scope.on.origins == (UNSAID,) else self._scope.on.origins,
         )
 
@@ -275,11 +277,6 @@ def _as_added(command: AddMemories, added: Sequence[MemoryAdded]) -> AddMemories
     return msgspec.structs.replace(command, memories=tuple(memories))
 
 
-def _kept_anyway(memories: Sequence[MemoryAdded], own_ids: Sequence[str]) -> frozenset[str]:
-    """Return the ids of memories that are kept even as duplicates: of a session, or with an id."""
-    return frozenset(own_ids).union(one.memory_id for one in memories if one.session_id)
-
-
 def _normalised_digest(content: str, role: str | None) -> bytes:
     """Return the digest of a text normalised; b"" if it is so already."""
     if len(content) > CONTENT_BYTES_MAX:  # no words of a user: normalising it takes too long
@@ -291,21 +288,14 @@ def _normalised_digest(content: str, role: str | None) -> bytes:
 def _request(command: AddMemories) -> bytes:
     """Return the idempotency digest of the fields that the caller gave, without the new id."""
     now_us = command.now_us
-    said = [(*_said_first(one, now_us), *_said_else(one)) for one in command.memories]
+    said = []
+    for memory in command.memories:
+        at_us = None if memory.occurred_at_us == now_us else memory.occurred_at_us
+        first = [getattr(memory, name) for name in _FIRST]  # stored digests depend on their order
+        fields = msgspec.to_builtins(memory)
+        other = {name: fields[name] for name in fields if name not in {*_FIRST, *_NOT_SAID}}
+        said.append([*first, at_us, other] if other else [*first, at_us])
     return hashlib.sha256(msgspec.json.encode(said)).digest()
-
-
-def _said_first(memory: MemoryAdded, now_us: int) -> list[Any]:
-    """Return the fields digested first: stored digests depend on their order."""
-    at_us = memory.occurred_at_us if memory.occurred_at_us != now_us else None
-    return [*(getattr(memory, name) for name in _FIRST), at_us]
-
-
-def _said_else(memory: MemoryAdded) -> Iterator[dict[str, Any]]:
-    """Yield the other fields that a caller has given, if there are any."""
-    fields = msgspec.to_builtins(memory)
-    if other := {name: fields[name] for name in fields if name not in {*_FIRST, *_NOT_SAID}}:
-        yield other
 
 
 def _checked_fields(item: Item, event: type[msgspec.Struct]) -> dict[str, Any]:

@@ -116,7 +116,9 @@ async def _pairs(
         event = recorded.data
         new = type(event) is MemoryAdded or isinstance(event, MemoryUpdated)
         row = long_term.KIND.find(live.state.long_term, event.memory_id) if new else None
-        if row is None or event.content is None or not _is_fact(row):
+        if row is None or event.content is None or is_summary(row):
+            continue
+        if not may_supersede(row.role, row.size_bytes):
             continue
         near = _near(live, row, ahead or deciding.reach(event.content))
         if near:
@@ -125,10 +127,6 @@ async def _pairs(
         if len(events) > 1:
             await asyncio.sleep(0)
     return pairs
-
-
-def _is_fact(row: Row) -> bool:
-    return may_supersede(row.role, row.size_bytes) and not is_summary(row)
 
 
 def may_supersede(role: str | None, size_bytes: int) -> bool:
@@ -141,12 +139,14 @@ def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
     index = live.indexes.get(long_term.KIND) if reach.count_max else None
     if index is None:
         return []
-    near: list[tuple[Row, float]] = []
+    near, state = list[tuple[Row, float]](), live.state.long_term
     for one, cosine in _nearest(index, row, reach):
         if cosine < reach.similarity_min:
             break
-        other = long_term.KIND.find(live.state.long_term, index.owner(one) or "")
-        if other is not None and other.memory_id != row.memory_id and _is_fact(other):
+        other = long_term.KIND.find(state, index.owner(one) or "")
+        if other is None or other.memory_id == row.memory_id or is_summary(other):
+            continue
+        if may_supersede(other.role, other.size_bytes):
             near.append((other, cosine))
     return near[: min(reach.count_max, NEAR_MAX)]
 
