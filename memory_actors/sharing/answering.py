@@ -12,6 +12,7 @@ been heard. A client that is stopped holds nobody up for long.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import suppress
 from functools import partial
 from inspect import isasyncgen
 from typing import Any, Final
@@ -88,7 +89,10 @@ class CallingBack:
     def _call(self, number: int, argument: int, *values: object) -> _Hearing | None:
         message = frames.Called(number, argument, packed(list(values), no_functions))
         hearing = _Hearing()
-        if _is_running(self._loop):
+        running = None
+        with suppress(RuntimeError):  # no loop runs in this thread
+            running = asyncio.get_running_loop()
+        if running is self._loop:
             self._say(message, hearing)
             return hearing
         self._loop.call_soon_threadsafe(self._say, message, hearing)
@@ -98,13 +102,6 @@ class CallingBack:
     def _say(self, message: frames.Called, hearing: _Hearing) -> None:
         self._unheard.setdefault(message.number, deque()).append(hearing)
         self._send(message)
-
-
-def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 def no_functions(*_: object) -> Any:
@@ -239,7 +236,13 @@ class ClientSession:
             return await self._iterated(call.number, self._answering.erasures())
         if self._everywhere is not None and call.on.then is None:
             return await self._answered_everywhere(call, self._everywhere)
-        user = await self._user(call)
+        user: UserMemory | None
+        if call.on.then is not None:
+            user = self._replays.get(call.on) or await self._replayed(call.on, call.on.then)
+        elif call.after is not None:
+            user = await self._answering.user_again(call.on, self._name(call), call.after)
+        else:
+            user = self._answering.user(call.on)
         invocation = invocation_of(call, partial(self._found, call.number))
         value = self._answering.carried_out(user, invocation)
         if isasyncgen(value):
@@ -289,15 +292,6 @@ class ClientSession:
     def _name(self, call: frames.Call) -> str:
         return f"{self._client}:{call.number}"
 
-    async def _user(self, call: frames.Call) -> UserMemory | None:
-        """Return the handle that is meant: of the past, of a call that is asked again, or any."""
-        on, answering = call.on, self._answering
-        if on.then is not None:
-            return self._replays.get(on) or await self._replayed(on)
-        if call.after is not None:
-            return await answering.user_again(on, self._name(call), call.after)
-        return answering.user(on)
-
     async def _replay(self, call: frames.Call) -> bytes:
         _, said = unpacked(call.arguments, no_functions)
         past = await self._opened(**said)
@@ -307,13 +301,12 @@ class ClientSession:
         self._replays[on] = past
         return result((past.moment, past.lost))
 
-    async def _replayed(self, on: On) -> PastMemory:
+    async def _replayed(self, on: On, then: Then) -> PastMemory:
         """Open a replay again, that another owner of the store had open."""
         assert on.user_id is not None
-        assert on.then is not None
         past = await self._opened(
-            user_id=on.user_id, as_of=on.then.as_of, agent_id=on.agent_id,
-            session_id=on.session_id, dropped=on.then.dropped,
+            user_id=on.user_id, as_of=then.as_of, agent_id=on.agent_id,
+            session_id=on.session_id, dropped=then.dropped,
         )  # fmt: skip
         self._replays[on] = past
         return past

@@ -47,7 +47,13 @@ def call_of(
 ) -> tuple[frames.Call, list[Any]]:
     """Return the message that asks for an operation, and what of its arguments stays here."""
     kept: list[Any] = []
-    arguments = _packed(*_absolute(invocation), kept)
+
+    def keep(one: object) -> int:
+        kept.append(one)
+        return len(kept) - 1
+
+    args, kwargs = _absolute(invocation)
+    arguments = packed([list(args), dict(kwargs)], keep)
     if len(arguments) > frames.VALUE_BYTES_MAX:
         raise InvalidInputError(
             f"the arguments take {len(arguments):,} bytes (max: {frames.VALUE_BYTES_MAX:,}): give "
@@ -62,14 +68,6 @@ def deadline_s() -> float | None:
     if until_s == float("inf"):
         return None
     return max(0.0, until_s - asyncio.get_running_loop().time())
-
-
-def _packed(args: Sequence[object], kwargs: Mapping[str, object], kept: list[Any]) -> bytes:
-    def keep(one: object) -> int:
-        kept.append(one)
-        return len(kept) - 1
-
-    return packed([list(args), dict(kwargs)], keep)
 
 
 def _absolute(invocation: Invocation) -> tuple[Sequence[Any], Mapping[str, Any]]:

@@ -9,7 +9,7 @@ call goes on as any other.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,18 +31,12 @@ class CommandsDone:
     def __init__(self, replies: dict[str, Reply], past: PastUser):
         self.replies = replies
         self.past = past
-        self.new_ids = deque(_ids([one.data for reply in replies.values() for one in reply.events]))
+        events = [one.data for reply in replies.values() for one in reply.events]
+        # A section of a context document is made before its first entry, and named after it.
+        events.sort(key=lambda event: getattr(event, "heading", None) is not None)
+        named = (getattr(event, "memory_id", None) for event in events)
+        self.new_ids = deque(dict.fromkeys(one for one in named if one is not None))
         """The ids of memories that are not named in a call: it gives them out once more."""
-
-
-def _ids(events: Sequence[object]) -> list[str]:
-    """Return the ids of the memories of events, in the order in which they were given out.
-
-    A section of a context document is made before its first entry, and named after it.
-    """
-    entries_first = sorted(events, key=lambda event: getattr(event, "heading", None) is not None)
-    named = (getattr(event, "memory_id", None) for event in entries_first)
-    return list(dict.fromkeys(one for one in named if one is not None))
 
 
 async def done(services: Services, stream: str, name: str, after: int) -> CommandsDone | None:
