@@ -52,11 +52,11 @@ async def purge(
 async def purge_users(
     purge_one: Callable[[str], Awaitable[Purged]],
     user_ids: Sequence[str],
-    source: str | None,
-    trust: Trust | str | None,
+    source: str | None = None,
     *,
-    dry_run: bool,
-    progress: Progress | None,
+    trust: Trust | str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
 ) -> PurgeReport:
     """Purge many users by source or trust, one by one. See `MemorySystem.purge`."""
     checked(source, trust)

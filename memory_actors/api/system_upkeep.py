@@ -110,7 +110,7 @@ class SystemUpkeep:
             return await purge(Scope(services, On(user_id)), source, trust, dry_run=dry_run)
 
         return await purge_users(
-            purge_one, users, source, trust, dry_run=dry_run, progress=progress
+            purge_one, users, source, trust=trust, dry_run=dry_run, progress=progress
         )
 
     async def backup(self, directory: str | Path, *, derived: bool = False) -> BackedUp:

@@ -140,10 +140,8 @@ class UserMemory(UserReads):
             memory_id=memory_id,
             pinned=pinned,
         )
-        handle = self._handles[check_memory_type(memory_type)]
-        adding = Adding(item, auto_prune, idempotency_key, on_duplicate)
-        handle._check_fields(adding)
-        return await handle.lasting(ttl_s)._add(adding)
+        handle = self._handles[check_memory_type(memory_type)].lasting(ttl_s)
+        return await handle._add(Adding(item, auto_prune, idempotency_key, on_duplicate))
 
     async def turn(
         self,
@@ -237,10 +235,7 @@ class UserMemory(UserReads):
         :raises QuotaExceededError: they do not all fit; none was added.
         """
         return await self._long_term.lasting(ttl_s).add_many(
-            items,
-            auto_prune=auto_prune,
-            idempotency_key=idempotency_key,
-            on_duplicate=on_duplicate,
+            items, auto_prune, idempotency_key, on_duplicate
         )
 
     async def update(

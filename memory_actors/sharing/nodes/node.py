@@ -35,14 +35,13 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.on import On, Then
 from memory_actors.base.privacy import reason
-from memory_actors.base.records import Trust
 from memory_actors.base.reports import CompactionReport, Moment, Purged, PurgeReport
 from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
 from memory_actors.compaction.run import CLUSTERS_REPORTED
 from memory_actors.sharing.client import Asked
 from memory_actors.sharing.declaration import Invocation
-from memory_actors.sharing.invocations import FORGET, user_of
+from memory_actors.sharing.invocations import FORGET, arguments, user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
@@ -104,7 +103,7 @@ class Node:
         if invocation.name == "system.compact":
             return await self._compact_everywhere(invocation, asked)
         if invocation.name == "system.purge":
-            return await self._purge_everywhere(*invocation.args, **invocation.kwargs)
+            return await self._purge_everywhere(**arguments(invocation))
         return await self._here(invocation, asked)
 
     async def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
@@ -245,24 +244,14 @@ class Node:
                 whole = together(whole, report)
         return whole
 
-    async def _purge_everywhere(
-        self,
-        source: str | None = None,
-        *,
-        trust: Trust | str | None = None,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> PurgeReport:
+    async def _purge_everywhere(self, progress: Progress | None = None, **how: Any) -> PurgeReport:
         """Purge user by user, each where they are."""
 
         async def purge_one(user_id: str) -> Purged:
-            how = {"trust": trust, "dry_run": dry_run}
-            purged: Purged = await self.call(Invocation("purge", On(user_id), (source,), how))
+            purged: Purged = await self.call(Invocation("purge", On(user_id), (), how))
             return purged
 
-        return await purge_users(
-            purge_one, await self.memory.users(), source, trust, dry_run=dry_run, progress=progress
-        )
+        return await purge_users(purge_one, await self.memory.users(), progress=progress, **how)
 
     async def _forget_elsewhere(self, user_id: str) -> None:
         """Have every other node forget a user who is being erased here.

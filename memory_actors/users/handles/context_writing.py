@@ -70,8 +70,8 @@ class ContextWriting(Handle):
 
     async def _add(self, adding: Adding) -> Receipt:
         """Add an entry to MEMORY.md, in the section that `key` names; make room by archiving."""
-        makes_room = self._scope.prunes(adding.auto_prune)
-        command = self._adding(DEFAULT_DOCUMENT, adding.item, auto_archive=makes_room)
+        item, makes_room = self._checked_item(adding), self._scope.prunes(adding.auto_prune)
+        command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=makes_room)
         return self._receipt(command.memory_id, "add", await self._write(command))
 
     def _check_pinnable(self, _row: Row) -> None:

@@ -169,7 +169,7 @@ class Documents(Handle):
 
     async def _add(self, adding: Adding) -> Receipt:
         """Put a document given as JSON text; what is no JSON object becomes {"text": …}."""
-        item = adding.item
+        item = self._checked_item(adding)
         content_bytes(item.content, LONG_BYTES_MAX)
         given = self._taken(item) | {"pinned": item.pinned or None}
         document = _as_document(item.content)

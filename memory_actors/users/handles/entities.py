@@ -287,7 +287,7 @@ class EntityGraph(Handle):
 
     async def _add(self, adding: Adding) -> Receipt:
         """Add an entity: named by the text, or by the key, and then the text is an observation."""
-        item = adding.item
+        item = self._checked_item(adding)
         content_bytes(item.content)
         given = self._taken(item)
         key = given.pop("key")

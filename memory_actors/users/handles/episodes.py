@@ -183,8 +183,9 @@ class Episodes(Summarized):
 
     async def _add(self, adding: Adding) -> Receipt:
         """Start an episode with a text as its goal."""
-        given = self._taken(adding.item)
-        return await self.start(adding.item.content, **given, auto_prune=adding.auto_prune)
+        item = self._checked_item(adding)
+        given = self._taken(item)
+        return await self.start(item.content, **given, auto_prune=adding.auto_prune)
 
     def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
         """Return a summary as an export has it, ready to be added."""

@@ -116,6 +116,10 @@ class Adding(NamedTuple):
     on_duplicate: OnDuplicate | None = None
 
 
+REQUESTED = ("on_duplicate", "idempotency_key")
+"""The fields of an add that not every kind has."""
+
+
 class New(NamedTuple):
     """The identity and the times of a memory that is to be added."""
 
@@ -143,7 +147,7 @@ class Handle(metaclass=ABCMeta):
 
     @abstractmethod
     async def _add(self, adding: Adding) -> Receipt:
-        """Add one memory, whose fields this kind takes: see `_check_fields`."""
+        """Add one memory. See `_checked_item`."""
 
     def _updating(
         self, row: Any, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
@@ -422,17 +426,20 @@ class Handle(metaclass=ABCMeta):
 
     # --- what comes in and goes out
 
-    def _check_fields(self, adding: Adding) -> None:
-        """Refuse arguments that mean nothing for a kind: dropping them silently would lose data.
+    def _checked_item(self, adding: Adding) -> Item:
+        """Return the item, if all that is given means something for this kind.
 
-        :raises InvalidInputError: one of them is given.
+        Dropping the rest silently would lose data.
+
+        :raises InvalidInputError: something means nothing.
         """
-        for name, field in OPTIONAL.items():
-            if name not in self.takes and getattr(adding.item, name) != field.default:
+        item = adding.item
+        given = [name for name in OPTIONAL if getattr(item, name) != OPTIONAL[name].default]
+        given += [name for name in REQUESTED if getattr(adding, name) is not None]
+        for name in given:
+            if name not in self.takes:
                 raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
-        for name in ("on_duplicate", "idempotency_key"):
-            if name not in self.takes and getattr(adding, name) is not None:
-                raise InvalidInputError(f"{self.kind.NAME} memory has no {name}: leave it out")
+        return item
 
     def _taken(self, item: Item) -> dict[str, Any]:
         """Return the fields of an item that its kind takes, under their names."""

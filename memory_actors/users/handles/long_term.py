@@ -68,10 +68,9 @@ class LongTermMemory(Summarized):
     async def add_many(
         self,
         items: Sequence[Item],
-        *,
-        auto_prune: bool | None = None,
-        idempotency_key: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
+        auto_prune: bool | None,
+        idempotency_key: str | None,
+        on_duplicate: OnDuplicate | None,
     ) -> list[Receipt]:
         """Add memories, all or none; return a receipt each, in their order.
 
@@ -86,21 +85,6 @@ class LongTermMemory(Summarized):
             )
         if not items:
             return []
-        for item in items:
-            self._check_fields(Adding(item))
-        return await self._added(items, auto_prune, idempotency_key, on_duplicate)
-
-    async def _add(self, adding: Adding) -> Receipt:
-        (receipt,) = await self._added([adding.item], *adding[1:])
-        return receipt
-
-    async def _added(
-        self,
-        items: Sequence[Item],
-        auto_prune: bool | None,
-        idempotency_key: str | None,
-        on_duplicate: OnDuplicate | None,
-    ) -> list[Receipt]:
         command = self._adding(items, auto_prune, on_duplicate)
         written = await self._write(
             command,
@@ -109,6 +93,10 @@ class LongTermMemory(Summarized):
             digest=b"" if idempotency_key is None else _request(command),
         )
         return self._receipts(command, written)
+
+    async def _add(self, adding: Adding) -> Receipt:
+        (receipt,) = await self.add_many([adding.item], *adding[1:])
+        return receipt
 
     async def _add_turn(self, item: Item, message: AddMessage, auto_prune: bool | None) -> Receipt:
         """Add a turn of a chat together with its message, both or neither."""
@@ -175,6 +163,7 @@ class LongTermMemory(Summarized):
         return SummaryAdded(**added_fields(memory, checked_data(memory, SummaryData)))
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
+        self._checked_item(Adding(item))
         size_bytes = content_bytes(item.content, LONG_BYTES_MAX)
         occurred_at_us = time_us(item.occurred_at, "occurred_at")
         memory_id = check_optional_name(item.memory_id, "memory_id")

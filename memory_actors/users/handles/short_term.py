@@ -86,7 +86,7 @@ class ShortTermMemory(Handle):
 
     async def _add(self, adding: Adding) -> Receipt:
         """Add a message; the oldest leave when the session is full, asked for or not."""
-        command = self._adding(adding.item)
+        command = self._adding(self._checked_item(adding))
         written, session_id = await self._write(command), command.message.session_id
         return self._receipt(command.message.memory_id, "add", written, whose=session_id)
 

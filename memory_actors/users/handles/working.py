@@ -84,7 +84,7 @@ class WorkingMemory(Handle):
 
     async def _add(self, adding: Adding) -> Receipt:
         """Keep a text under a key; without one, under its own memory id."""
-        item, auto_prune = adding.item, adding.auto_prune
+        item, auto_prune = self._checked_item(adding), adding.auto_prune
         content_bytes(item.content)
         return await self._set(item.key, item.content, item.metadata, item.memory_id, auto_prune)
 
