@@ -141,14 +141,11 @@ class Answering:
         if (handle := self._handles.get(on)) is not None:
             self._handles.move_to_end(on)
             return handle
-        handle = UserMemory(self._scope(on))
+        handle = UserMemory(Scope(self.memory._services, on))  # noqa: SLF001 - the owner's side
         self._handles[on] = handle
         if len(self._handles) > HANDLES_MAX:
             self._handles.popitem(last=False)
         return handle
-
-    def _scope(self, on: On) -> Scope:
-        return Scope(self.memory._services, on)  # noqa: SLF001 - the owner's side of the system
 
     async def forget(self, user_id: str) -> None:
         """Let go of what this process keeps of a user whom another node erases."""
@@ -160,9 +157,10 @@ class Answering:
         `call` is its name in the log, `after` a position that it was first asked behind.
         """
         if on.user_id is not None:
-            was = await done(self.memory._open, stream_of(on.user_id), call, after)  # noqa: SLF001
+            services = self.memory._open  # noqa: SLF001 - the owner's side
+            was = await done(services, stream_of(on.user_id), call, after)
             if was is not None:
-                return UserMemory(RetriedScope.of(self._scope(on), was))
+                return UserMemory(RetriedScope(services, on, was))
         return self.user(on)
 
     def carried_out(self, user: UserMemory | None, invocation: Invocation) -> Any:

@@ -17,6 +17,7 @@ from eventlog import Recorded, replay
 from eventlog.core.subscription import version_at
 from memory_actors.actors.asking import Reply
 from memory_actors.base.client_call import CALL
+from memory_actors.base.on import On
 from memory_actors.history.past_user import PastUser
 from memory_actors.kinds.user_state import UserState, fold_start
 from memory_actors.users.handles.scope import Scope, Services
@@ -90,15 +91,9 @@ async def _events(
 class RetriedScope(Scope):
     """A user, for a call that was carried out before, in part or whole."""
 
-    _done: CommandsDone
-
-    @classmethod
-    def of(cls, scope: Scope, done: CommandsDone) -> "RetriedScope":
-        """Return a scope for a call of which some commands were carried out."""
-        retried = cls.__new__(cls)
-        vars(retried).update(vars(scope))
-        retried._done = done  # noqa: SLF001 - its own
-        return retried
+    def __init__(self, services: Services, on: On, done: CommandsDone):
+        super().__init__(services, on)
+        self._done = done
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[UserView]:

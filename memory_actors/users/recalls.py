@@ -259,17 +259,14 @@ class HashKey:
 
         :raises KeysUnavailable: it cannot be read, or not be made.
         """
-        if self._key is None:
-            self._key = await self._made()
+        where = self._where
+        if self._key is None and isinstance(where, Path):
+            self._key = _in_file(where)
+        elif self._key is None and not isinstance(where, Path):
+            await where.save_setting(SETTING, secrets.token_bytes(KEY_BYTES), expected=None)
+            self._key = await where.load_setting(SETTING)
+        assert self._key is not None
         return self._key
-
-    async def _made(self) -> bytes:
-        if isinstance(self._where, Path):
-            return _in_file(self._where)
-        await self._where.save_setting(SETTING, secrets.token_bytes(KEY_BYTES), expected=None)
-        key = await self._where.load_setting(SETTING)
-        assert key is not None
-        return key
 
 
 def _checkpoint(stream: str) -> str:

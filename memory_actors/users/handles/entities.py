@@ -224,18 +224,10 @@ class EntityGraph(Handle):
 
         With `ended`, those that were ever true.
         """
-        way = check_choice(direction, DIRECTIONS, "direction")
-        check_optional_name(relation, "relation")
-        at_us = None if ended else self._time(as_of)
+        how = self._walk(relation, direction, as_of, ended=ended)
         state = await self._scope.state()
-        walk = partial(
-            graph.relationships,
-            state.entity.graph,
-            _resolve(state.entity, entity_ref).memory_id,
-            as_of_us=at_us,
-            relation=relation,
-            direction=way,
-        )
+        start = _resolve(state.entity, entity_ref).memory_id
+        walk = partial(graph.relationships, state.entity.graph, start, **how)
         rows = await anyio.to_thread.run_sync(walk)
         return await self._read_as(Relationship, rows, state.provenance)
 
@@ -254,21 +246,12 @@ class EntityGraph(Handle):
 
         It follows relationships that are true at `as_of` (None: now), with `ended` all.
         """
-        way, count = check_choice(direction, DIRECTIONS, "direction"), check_count(limit, "limit")
+        how = self._walk(relation, direction, as_of, ended=ended)
+        count = check_count(limit, "limit")
         check_count(depth, "depth")
-        check_optional_name(relation, "relation")
-        at_us = None if ended else self._time(as_of)
         state = await self._scope.state()
-        walk = partial(
-            graph.neighbours,
-            state.entity.graph,
-            _resolve(state.entity, entity_ref).memory_id,
-            depth,
-            relation=relation,
-            direction=way,
-            as_of_us=at_us,
-            limit=count,
-        )
+        start = _resolve(state.entity, entity_ref).memory_id
+        walk = partial(graph.neighbours, state.entity.graph, start, depth, limit=count, **how)
         found = await anyio.to_thread.run_sync(walk)  # a hub may have thousands of neighbours
         ids = {there.memory_id for there in found} | {step for t in found for step in t.path}
         known = (entity.KIND.find(state.entity, memory_id) for memory_id in ids)
@@ -314,9 +297,17 @@ class EntityGraph(Handle):
     async def _entity(self, entity_ref: str) -> entity.EntityRow:
         return _resolve((await self._scope.state()).entity, entity_ref)
 
-    def _time(self, as_of: Time | None) -> int:
+    def _walk(
+        self, relation: str | None, direction: Direction, as_of: Time | None, *, ended: bool
+    ) -> dict[str, Any]:
+        """Return which relationships a walk follows, checked."""
         at_us = time_us(as_of, "as_of")
-        return self._scope.now_us() if at_us is None else at_us
+        now_us = self._scope.now_us() if at_us is None else at_us
+        return {
+            "relation": check_optional_name(relation, "relation"),
+            "direction": check_choice(direction, DIRECTIONS, "direction"),
+            "as_of_us": None if ended else now_us,
+        }
 
     async def _add_entity(
         self,
