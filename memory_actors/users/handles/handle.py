@@ -95,16 +95,6 @@ class Written(NamedTuple):
     unindexed: str | None = None
     """Why it is not indexed yet; None: it is, or there is nothing to index."""
 
-    @classmethod
-    def of(cls, reply: Reply, started_s: float, *, unindexed: str | None = None) -> Self:
-        """Return the outcome of a command, its victims picked out of its events."""
-        evicted, pruned = list[str](), list[str]()
-        for recorded in reply.events:
-            evicted += getattr(recorded.data, "evicted_ids", ())
-            if isinstance(recorded.data, Pruned):
-                pruned += recorded.data.memory_ids
-        return cls(reply, tuple(evicted), tuple(pruned), started_s, unindexed)
-
 
 class Adding(NamedTuple):
     """A memory that is to be added, given as a text, and how."""
@@ -283,7 +273,12 @@ class Handle(metaclass=ABCMeta):
                 reply, unindexed = await self._scope.unattended(self._append(command, after))
             else:  # the append is all there is: a caller who leaves can leave nothing half done
                 reply, unindexed = await self._append(command)
-        return Written.of(reply, started_s, unindexed=unindexed)
+        evicted, pruned = list[str](), list[str]()
+        for recorded in reply.events:
+            evicted += getattr(recorded.data, "evicted_ids", ())
+            if isinstance(recorded.data, Pruned):
+                pruned += recorded.data.memory_ids
+        return Written(reply, tuple(evicted), tuple(pruned), started_s, unindexed)
 
     def _expiring(self, command: A) -> A:
         """Return an add with the time at which its memories expire."""

@@ -281,7 +281,10 @@ class _Measured(AbstractContextManager[None]):
     A class, because `@contextmanager` takes twice as long to enter and leave, and every call does.
     """
 
-    __slots__ = "_begun", "_calls", "_kind", "_kinds", "_operation", "_services", "_started_s"
+    __slots__ = (
+        "_activations", "_calls", "_kind", "_kinds", "_operation", "_prepared", "_services",
+        "_started_s",
+    )  # fmt: skip
 
     def __init__(
         self, services: Services, operation: str, kind: str, kinds: Sequence[str], calls: int
@@ -292,17 +295,16 @@ class _Measured(AbstractContextManager[None]):
         self._kinds = kinds
         self._calls = calls
 
-    def _beginnings(self) -> tuple[bool, int]:
-        """Return two values that change when the model is loaded or a user is activated."""
-        return self._services.embeddings.prepared, self._services.runtime.activations
-
     def __enter__(self) -> None:
-        self._begun = self._beginnings()
+        services = self._services
+        self._prepared = services.embeddings.prepared
+        self._activations = services.runtime.activations
         self._started_s = perf_counter()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         seconds, services = perf_counter() - self._started_s, self._services
         outcome = "ok" if kind is None else kind.__name__
         services.metrics.observe(self._operation, self._kind, seconds, outcome)
-        if self._beginnings() == self._begun:
+        loaded = services.embeddings.prepared != self._prepared
+        if not loaded and services.runtime.activations == self._activations:
             services.latency.note(self._operation, self._kinds, seconds / self._calls)
