@@ -210,15 +210,13 @@ def _union(kind: object) -> Any:
 
 def _operations() -> Iterator[Operation]:
     for prefix, owner in OWNERS.items():
-        for name, method in inspect.getmembers(owner, _is_operation):
+        for name, method in inspect.getmembers(owner):
+            if not (inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)):
+                continue
             if name == "__call__":
                 yield Operation(prefix, method)
             elif not name.startswith("_"):
                 yield Operation(f"{prefix}.{name}" if prefix else name, method)
-
-
-def _is_operation(member: object) -> bool:
-    return inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {one.name: one for one in _operations()}

@@ -175,22 +175,17 @@ async def _state_at(
     state, _ = await replay(
         log, noting, stream, state=state, after=after, until=version, dropped="mark"
     )
-    lost = await _lost(log, stream, seen) if seen.dropped else []
+    about = set[int]()  # memories that were compressed in what was folded
+    for compressed, memory_ids in seen.compressed if seen.dropped else ():
+        for memory_id in memory_ids:
+            versions = await log.versions_about(stream, memory_id)
+            about.update(one for one in versions if one < compressed)
+    lost = sorted(seen.dropped.keys() - about)
     if lost and dropped == "raise":
         gone = seen.dropped[lost[0]]
         kind = PayloadErased if gone.erased else PayloadDropped
         raise kind(stream, lost[0], gone.since_us)
     return state, len(lost)
-
-
-async def _lost(log: EventStore, stream: str, seen: _Seen) -> list[int]:
-    """Return the dropped versions that are not about memories compressed in what was folded."""
-    about = set[int]()
-    for version, memory_ids in seen.compressed:
-        for memory_id in memory_ids:
-            versions = await log.versions_about(stream, memory_id)
-            about.update(one for one in versions if one < version)
-    return sorted(seen.dropped.keys() - about)
 
 
 # --- the user at it
@@ -328,7 +323,13 @@ async def fill(
     """
     said: list[_Said] = []
     for start in range(0, len(rows), PAGE):
-        said += await _said(kind, rows[start : start + PAGE], log, stream)
+        page_of_rows = rows[start : start + PAGE]
+        events = await texts(log, stream, [Found(kind, row) for row in page_of_rows])
+        said += (
+            _Said(passage, row, kind.passage_text(row, passage.label, events))
+            for row in page_of_rows
+            for passage in indexed(kind, row)
+        )
     said.sort(key=lambda one: (one.passage.place, one.passage.label))  # most go to an end
     for start in range(0, len(said), PAGE):
         page = said[start : start + PAGE]
@@ -339,16 +340,6 @@ async def fill(
             raise next(iter(failed.values()))
         await anyio.to_thread.run_sync(_insert, index, page, embedded)
     index.compare_all(rows)
-
-
-async def _said(kind: Kind, rows: Sequence[Row], log: EventStore, stream: str) -> list[_Said]:
-    events = await texts(log, stream, [Found(kind, row) for row in rows])
-    said = []
-    for row in rows:
-        for passage in indexed(kind, row):
-            text = kind.passage_text(row, passage.label, events)
-            said.append(_Said(passage, row, text))
-    return said
 
 
 def _insert(index: MemoryIndex, page: Sequence[_Said], embedded: dict[bytes, Embedded]) -> None:

@@ -342,18 +342,14 @@ class Client:
         elif isinstance(message, frames.Yielded):
             waiting.items.put_nowait(message.value)
         else:
-            self._called(waiting, message)
+            task = asyncio.create_task(self._called(waiting, message))
+            waiting.tasks.add(task)
+            task.add_done_callback(waiting.tasks.discard)
 
-    def _called(self, waiting: Waiting, message: frames.Called) -> None:
+    async def _called(self, waiting: Waiting, message: frames.Called) -> None:
         """Call a function that was given as an argument, and say when it has returned."""
-        values = unpacked(message.values, nothing)
-        task = asyncio.create_task(self._hear(waiting, waiting.kept[message.argument], values))
-        waiting.tasks.add(task)
-        task.add_done_callback(waiting.tasks.discard)
-
-    async def _hear(self, waiting: Waiting, called: Callable[..., object], values: Any) -> None:
         try:
-            await tell(called, *values)
+            await tell(waiting.kept[message.argument], *unpacked(message.values, nothing))
             error = None
         except Exception as raised:
             error = error_bytes(raised)
