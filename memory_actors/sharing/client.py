@@ -119,21 +119,15 @@ class Client:
     async def start(self) -> "MemorySystem | None":
         """Find the owner and connect, or become it; return the store if it is open here.
 
+        One that does not keep the store is a client also of that, if it is shared at all.
+
         :raises InvalidInputError: the owner has made other choices.
         :raises DeadlineExceededError: a process has the store and says nothing.
         :raises LogLocked: a process has it for itself.
         :raises UnavailableError: nobody has it, and this process may not open it.
         """
         self._check_here()
-        return await self._at.start()
-
-    async def start_and_join(self) -> "MemorySystem | None":
-        """Do as `start`, and be a client of the store also if it is open here.
-
-        Return the store if a full disk lets nobody connect with it.
-        """
-        self._check_here()
-        return await self._at.start_and_join()
+        return await (self._at.start() if self.keeps else self._at.start_and_join())
 
     # --- operations
 
