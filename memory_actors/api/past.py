@@ -1,12 +1,16 @@
 """`memory.replay(...)`: everything one user's memory could answer at a moment of the past."""
 
+from typing import Final, get_args
+
+from msgspec.structs import replace
+
 from eventlog.core.records import OnDropped
 from memory_actors.api.user import UserMemory
 from memory_actors.base.on import On, Then
 from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import known_user, stream_of
-from memory_actors.base.validation import check_name
+from memory_actors.base.validation import check_choice, check_name
 from memory_actors.history.past_user import PastScope, PastUser, state_then
 from memory_actors.users.handles.scope import Services
 
@@ -35,19 +39,15 @@ class PastMemory(UserMemory):
         await self._past.close()
 
 
-async def past_memory(
-    services: Services,
-    user_id: str,
-    as_of: AsOf,
-    *,
-    agent_id: str | None,
-    session_id: str | None,
-    dropped: OnDropped,
-) -> PastMemory:
+ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
+
+
+async def past_memory(services: Services, on: On, as_of: AsOf, dropped: OnDropped) -> PastMemory:
     """Return a user's memory as it was. See `MemorySystem.replay`."""
-    stream = stream_of(check_name(user_id, "user_id"))
+    check_choice(dropped, ON_DROPPED, "dropped")
+    stream = stream_of(check_name(on.user_id, "user_id"))
     head = await known_user(services.log, stream)
     moment, state, lost = await state_then(services, stream, head, as_of, dropped)
-    on = On(user_id, agent_id, session_id, then=Then(moment.at, "mark"))
+    on = replace(on, then=Then(moment.at, "mark"))
     past = PastUser(services, stream, state)
     return PastMemory(PastScope(services, on, past=past, moment=moment), lost)

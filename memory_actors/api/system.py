@@ -17,12 +17,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, get_args
 
 from eventlog import MeasuredStore, OnDropped, require, to_datetime
 from eventlog.core.waiting import at_loop_end, to_the_end
 from memory_actors.api.parts import StoreParts
-from memory_actors.api.past import PastMemory, past_memory
+from memory_actors.api.past import ON_DROPPED, PastMemory, past_memory
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
@@ -55,8 +54,6 @@ from memory_actors.kinds.user_state import KINDS
 from memory_actors.upkeep.store import open_log
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.usage import system_usage
-
-ON_DROPPED: Final[tuple[str, ...]] = get_args(OnDropped)
 
 
 class MemorySystem(SystemUpkeep):
@@ -130,14 +127,7 @@ class MemorySystem(SystemUpkeep):
         """
 
         async def opened() -> PastMemory:
-            return await past_memory(
-                self._open,
-                user_id,
-                as_of,
-                agent_id=agent_id,
-                session_id=session_id,
-                dropped=check_choice(dropped, ON_DROPPED, "dropped"),
-            )
+            return await past_memory(self._open, On(user_id, agent_id, session_id), as_of, dropped)
 
         return Opening("memory.replay(...)", opened)
 

@@ -5,6 +5,7 @@ from typing import Self
 
 import msgspec
 
+from eventlog.core.records import OnDropped
 from memory_actors.base.records import Origin
 from memory_actors.base.validation import check_flag, check_name, check_optional_name
 
@@ -13,7 +14,7 @@ class Then(msgspec.Struct, frozen=True, array_like=True):
     """The moment of a replay, and what to do about texts that retention has dropped."""
 
     as_of: int | datetime
-    dropped: str
+    dropped: OnDropped
     opening: int = 0
     """A number that tells two replays of the same moment apart."""
 

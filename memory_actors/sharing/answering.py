@@ -17,14 +17,17 @@ from functools import partial
 from inspect import isasyncgen
 from typing import Any, Final
 
-from eventlog import MeasuredStore, require
+import msgspec
+
+from eventlog import MeasuredStore, OnDropped, require
 from memory_actors.api.operations import member_of
-from memory_actors.api.past import PastMemory
+from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import UserMemory
 from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import DeadlineExceededError, InvalidInputError, UnavailableError
 from memory_actors.base.on import On, Then
+from memory_actors.base.records import AsOf
 from memory_actors.base.streams import stream_of
 from memory_actors.sharing import frames
 from memory_actors.sharing.client import REPLAY
@@ -292,27 +295,23 @@ class ClientSession:
 
     async def _replay(self, call: frames.Call) -> bytes:
         _, said = unpacked(call.arguments, no_functions)
-        past = await self._opened(**said)
-        as_of = said["as_of"]
-        then = Then(as_of if isinstance(as_of, int) else past.moment.at, said["dropped"])
-        on = On(said["user_id"], said["agent_id"], said["session_id"], then=then)
-        self._replays[on] = past
+        on = On(said["user_id"], said["agent_id"], said["session_id"])
+        as_of, dropped = said["as_of"], said["dropped"]
+        past = await self._opened(on, as_of, dropped)
+        then = Then(as_of if isinstance(as_of, int) else past.moment.at, dropped)
+        self._replays[msgspec.structs.replace(on, then=then)] = past
         return result((past.moment, past.lost))
 
     async def _replayed(self, on: On, then: Then) -> PastMemory:
         """Open a replay again, that another owner of the store had open."""
-        assert on.user_id is not None
-        past = await self._opened(
-            user_id=on.user_id, as_of=then.as_of, agent_id=on.agent_id,
-            session_id=on.session_id, dropped=then.dropped,
-        )  # fmt: skip
-        self._replays[on] = past
+        past = self._replays[on] = await self._opened(on, then.as_of, then.dropped)
         return past
 
-    async def _opened(self, user_id: str, as_of: Any, **how: Any) -> PastMemory:
+    async def _opened(self, on: On, as_of: AsOf, dropped: OnDropped) -> PastMemory:
         if len(self._replays) >= REPLAYS_MAX:
             raise UnavailableError(f"{REPLAYS_MAX} replays are open: close one of them first")
-        return await self._answering.memory.replay(user_id, as_of, **how)
+        services = self._answering.memory._open  # noqa: SLF001 - the owner's side
+        return await past_memory(services, on, as_of, dropped)
 
     async def _iterated(self, number: int, items: AsyncIterator[object]) -> bytes:
         credit = self._credit[number] = asyncio.Semaphore(frames.WINDOW)

@@ -8,14 +8,16 @@ carried out is found in the log, and answered, not done twice. See connecting.py
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from eventlog.core.records import OnDropped
 from memory_actors.base.errors import SystemClosedError, WrongLoopError
 from memory_actors.base.on import On, Then
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import LogEntry, Moment
 from memory_actors.base.watching import check_forgets, tell, tell_to_forget
 from memory_actors.sharing import frames
@@ -177,17 +179,13 @@ class Client:
         said = ask_at_once(self.directory, self.choices, message, self.address)
         return DECLARED[invocation.name].decoded(said)
 
-    async def replay(self, on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
-        """Open a replay; return its handle, its moment, and how much of then is lost."""
-        moment, lost = REPLAYED(await self._answer(Invocation(REPLAY, on, (), kwargs)))
-        as_of = kwargs["as_of"]
-        exact = as_of if isinstance(as_of, int) else moment.at
-        then = Then(exact, kwargs["dropped"])
-        return (
-            On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then),
-            moment,
-            lost,
-        )
+    async def replay(self, on: On, as_of: AsOf, dropped: OnDropped) -> tuple[On, Moment, int]:
+        """Open a replay of a user; return its handle, its moment, and how much of then is lost."""
+        said = {"user_id": on.user_id, "as_of": as_of, "dropped": dropped}
+        said |= {"agent_id": on.agent_id, "session_id": on.session_id}
+        moment, lost = REPLAYED(await self._answer(Invocation(REPLAY, kwargs=said)))
+        then = Then(as_of if isinstance(as_of, int) else moment.at, dropped)
+        return msgspec.structs.replace(on, then=then), moment, lost
 
     async def end_replay(self, on: On) -> None:
         """Let go of a replay."""

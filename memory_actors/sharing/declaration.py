@@ -5,7 +5,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+from eventlog.core.records import OnDropped
 from memory_actors.base.on import On
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.sharing.values import decoder
 
@@ -34,8 +36,8 @@ class Caller(Protocol):
         """Carry out an operation that is not awaited, and return its result."""
         ...
 
-    async def replay(self, on: On, kwargs: Mapping[str, object]) -> tuple[On, Moment, int]:
-        """Open a replay; return its handle, its moment, and how much of then is lost."""
+    async def replay(self, on: On, as_of: AsOf, dropped: OnDropped) -> tuple[On, Moment, int]:
+        """Open a replay of a user; return its handle, its moment, and how much of then is lost."""
         ...
 
     async def end_replay(self, on: On) -> None:

@@ -12,11 +12,12 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
+from eventlog.core.records import OnDropped
 from memory_actors.base.context_documents import DEFAULT_DOCUMENT
 from memory_actors.base.on import On
 from memory_actors.base.opening import Opening
 from memory_actors.base.origins import origin
-from memory_actors.base.records import Hit, Hits, Trust
+from memory_actors.base.records import AsOf, Hit, Hits, Trust
 from memory_actors.base.reports import Moment
 from memory_actors.base.validation import check_name
 from memory_actors.sharing.declaration import Caller, How, Invocation
@@ -214,18 +215,17 @@ class RemoteSystem(Remote):
     def replay(
         self,
         user_id: str,
-        as_of: object = None,
+        as_of: AsOf = None,
         *,
         agent_id: str | None = None,
         session_id: str | None = None,
-        dropped: str = "raise",
+        dropped: OnDropped = "raise",
     ) -> Opening[PastMemory]:
         """Hold a user's memory as it was at a position of the log or at a time (None: now)."""
-        said = {"user_id": user_id, "as_of": as_of, "dropped": dropped}
-        said |= {"agent_id": agent_id, "session_id": session_id}
+        asked = On(user_id, agent_id, session_id)
 
         async def opened() -> PastMemory:
-            on, moment, lost = await self._caller.replay(self._on, said)
+            on, moment, lost = await self._caller.replay(asked, as_of, dropped)
             past = PastMemory(self._caller, on)
             past.moment, past.lost = moment, lost
             return past

@@ -14,16 +14,17 @@ Calls that are not about one user (events, totals, the past) are answered from t
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from eventlog import EventLogError, Progress, SettingStore, require
+from eventlog import EventLogError, OnDropped, Progress, SettingStore, require
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
+from memory_actors.api.past import PastMemory, past_memory
 from memory_actors.api.purging import purge_users
 from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import (
@@ -35,6 +36,7 @@ from memory_actors.base.errors import (
 )
 from memory_actors.base.on import On, Then
 from memory_actors.base.privacy import reason
+from memory_actors.base.records import AsOf
 from memory_actors.base.reports import CompactionReport, Moment, Purged, PurgeReport
 from memory_actors.base.streams import stream_of
 from memory_actors.base.validation import check_name
@@ -45,9 +47,6 @@ from memory_actors.sharing.invocations import FORGET, arguments, user_of
 from memory_actors.sharing.nodes.peers import PeerLostError, Peers
 from memory_actors.sharing.nodes.placement import LeasedPlacement
 from memory_actors.sharing.serving import OwnerServer
-
-if TYPE_CHECKING:
-    from memory_actors.api.past import PastMemory
 
 LOOK_S: Final = 0.5
 AGAIN_S: Final = 0.05
@@ -139,12 +138,13 @@ class Node:
     def _carried_out_here(self, invocation: Invocation) -> Any:
         return self.answering.carried_out(self._handle(invocation.on), invocation)
 
-    async def replay(self, _on: On, kwargs: Mapping[str, Any]) -> tuple[On, Moment, int]:
+    async def replay(self, on: On, as_of: AsOf, dropped: OnDropped) -> tuple[On, Moment, int]:
         """Open a replay, which any node can; return its handle, moment, and how much is lost."""
         self._check_here()
-        past = await self.memory.replay(**kwargs)
-        then = Then(past.moment.at, kwargs["dropped"], next(self._numbers))
-        past_on = On(kwargs["user_id"], kwargs["agent_id"], kwargs["session_id"], then=then)
+        services = self.memory._open  # noqa: SLF001 - this process's own
+        past = await past_memory(services, on, as_of, dropped)
+        then = Then(past.moment.at, dropped, next(self._numbers))
+        past_on = msgspec.structs.replace(on, then=then)
         self._replays[past_on] = past
         return past_on, past.moment, past.lost
 
