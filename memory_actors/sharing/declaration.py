@@ -17,8 +17,8 @@ class Invocation(NamedTuple):
 
     name: str
     on: On = On()
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = MappingProxyType({})
+    args: Sequence[object] = ()
+    kwargs: Mapping[str, object] = MappingProxyType({})
 
 
 class Caller(Protocol):

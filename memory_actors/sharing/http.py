@@ -302,7 +302,7 @@ class HttpCaller:
 # --- a request from a call
 
 
-def _request(name: str, route: Offered, on: On, given: dict[str, Any]) -> HttpRequest:
+def _request(name: str, route: Offered, on: On, given: dict[str, object]) -> HttpRequest:
     """Return the request that stands for a call."""
     parts = {"user_id": on.user_id}
     if "{memory_id}" in route.path:
@@ -328,7 +328,7 @@ def _escaped(part: str) -> str:
     return "%73earch" if escaped == "search" else escaped
 
 
-def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, Any]) -> dict[str, Any]:
+def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, object]) -> dict[str, Any]:
     """Return arguments with what the handle says, as the server's own handle says nothing."""
     own = signature(DECLARED[name].takes).parameters
     if "auto_prune" in own and given.get("auto_prune") is None:
@@ -341,7 +341,7 @@ def _as_of_handle(name: str, route: Offered, on: On, given: dict[str, Any]) -> d
     return given
 
 
-def _said(name: str, route: Offered, given: dict[str, Any]) -> dict[str, Any]:
+def _said(name: str, route: Offered, given: dict[str, object]) -> dict[str, Any]:
     """Return arguments as JSON has them, with the server's names."""
     own = signature(DECLARED[name].takes).parameters
     said = {}
@@ -378,7 +378,7 @@ def _plain(value: object, what: str) -> Any:
     return json_copy(value, what)
 
 
-def _in_query(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _in_query(said: dict[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the parameters of a query: of a list, each item."""
     for name, value in said.items():
         for each in value if isinstance(value, list) else [value]:

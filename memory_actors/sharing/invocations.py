@@ -70,7 +70,7 @@ def deadline_s() -> float | None:
     return max(0.0, until_s - asyncio.get_running_loop().time())
 
 
-def _absolute(invocation: Invocation) -> tuple[Sequence[Any], Mapping[str, Any]]:
+def _absolute(invocation: Invocation) -> tuple[Sequence[object], Mapping[str, object]]:
     """Return arguments with paths as they are for every process."""
     _, _, args, kwargs = invocation
     declared = DECLARED.get(invocation.name)
