@@ -7,7 +7,7 @@ is sent again only if nothing can be done twice by that: it reads, or it has an 
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from enum import Enum
 from inspect import Parameter, signature
@@ -48,8 +48,8 @@ PAUSES_S: Final = (0.1, 0.3, 1.0)
 """Before each further attempt: a server that is started anew is back in that time."""
 RETRY_AFTER_S_MAX: Final = 5.0
 CLOSE_S: Final = 10.0
-LEAST_TTL_S: Final = 1e-6  # of what has expired where it comes from
 """The time for requests in hand to end when the client is closed: as the server gives them."""
+LEAST_TTL_S: Final = 1e-6  # of what has expired where it comes from
 COME_AGAIN: Final = (429, 502, 503, 504)
 POLL_S: Final = (0.05, 1.0)
 """The pause between questions about a job, at first and later: it takes milliseconds or minutes."""
@@ -109,7 +109,9 @@ class HttpCaller:
         self._host = checked_host(url, "a server is a URL like http://127.0.0.1:8765")
         if not (isinstance(timeout_s, int | float) and timeout_s > 0):
             raise InvalidInputError(f"timeout_s must be above 0, not {timeout_s!r:.40}")
-        self._httpx = _httpx()
+        self._httpx = httpx = _httpx()
+        self._unsent = httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout
+        """The errors after which it is sure that nothing has reached the server."""
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
         if key is not None and not (isinstance(key, str) and key.isascii() and key.isprintable()):
             raise InvalidInputError("key must be an API key: ma_… of `memory-actors keys create`")
@@ -175,13 +177,11 @@ class HttpCaller:
             raise _error(job.error) if job.error else UnavailableError("the run was cancelled")
         return job.report
 
-    def iterate(self, invocation: Invocation) -> AsyncIterator[Any]:
-        """Refuse: no server offers what is iterated."""
+    def iterate(self, invocation: Invocation) -> NoReturn:
+        """Refuse: no server offers what is iterated, or not awaited."""
         raise self._not_offered(invocation.name)
 
-    def at_once(self, invocation: Invocation) -> Any:
-        """Refuse: no server offers what is not awaited."""
-        raise self._not_offered(invocation.name)
+    at_once = iterate
 
     async def replay(self, *_: object, **__: object) -> tuple[On, Moment, int]:
         """Refuse: no server offers replays."""
@@ -241,7 +241,7 @@ class HttpCaller:
             try:
                 answer = await self._sent_once(request)
             except UnavailableError as error:
-                unsent = isinstance(error.__cause__, _unsent(self._httpx))
+                unsent = isinstance(error.__cause__, self._unsent)
                 if isinstance(error, DeadlineExceededError) or not (unsent or request.repeatable):
                     raise
             else:
@@ -266,7 +266,7 @@ class HttpCaller:
                 content = await self._content(answer, request.answer_bytes_max)
             return Answer(answer.status_code, answer.headers, content)
         except self._httpx.TimeoutException as error:
-            kind = UnavailableError if isinstance(error, _unsent(self._httpx)) else None
+            kind = UnavailableError if isinstance(error, self._unsent) else None
             raise (kind or DeadlineExceededError)(
                 f"{self._host} has not answered in {self._timeout_s:g} s. A write may still be "
                 "carried out; read, then retry"
@@ -408,11 +408,6 @@ def _retry_after_s(answer: Answer) -> float:
     except ValueError:  # a date
         return 0.0
     return min(max(said_s, 0.0), RETRY_AFTER_S_MAX)
-
-
-def _unsent(httpx: Any) -> tuple[type[Exception], ...]:
-    """Return the errors after which it is sure that nothing has reached the server."""
-    return httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout
 
 
 def _httpx() -> Any:
