@@ -42,7 +42,6 @@ from memory_actors.base.validation import (
 from memory_actors.kinds.kind import Add, Command, Condition, Kind, Pruned, Restore, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
-from memory_actors.kinds.user_state import UserState
 from memory_actors.search.embedding.in_flight import EmbeddingRequest
 from memory_actors.search.indexes.pending import EmbeddedText
 from memory_actors.search.reading import Found, memories
@@ -453,12 +452,15 @@ class Handle(metaclass=ABCMeta):
         """Return a receipt; it is about the quota of this number: the user's, or `whose`."""
         if operation == "add" and written.pruned:
             operation = "add_with_prune"
+        state = written.reply.state
+        limits = self._scope.limits(state)
+        use = self.kind.quotas(state.of(self.kind), limits, whose)[quota]
         return Receipt(
             memory_id=memory_id,
             operation=operation if written.reply.events else "unchanged",
             memory_type=self.kind.NAME,
             latency_ms=(perf_counter() - written.started_s) * 1e3,
-            quota_remaining=self._remaining(written.reply.state, whose, quota),
+            quota_remaining=max(0, use.limit - use.used),
             evicted=written.evicted,
             pruned=written.pruned,
             indexed=written.unindexed is None,
@@ -476,10 +478,6 @@ class Handle(metaclass=ABCMeta):
     def _whose(self, _row: Any) -> str | None:
         """Return the session or agent whose quota a row counts for; None: the user's."""
         return None
-
-    def _remaining(self, state: UserState, whose: str | None, quota: int) -> int:
-        use = self.kind.quotas(state.of(self.kind), self._scope.limits(state), whose)[quota]
-        return max(0, use.limit - use.used)
 
 
 def _on_condition(command: C, row: Any, matches: Predicate | None) -> C:
