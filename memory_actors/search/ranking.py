@@ -7,8 +7,10 @@ The score of a passage is a sum of signals, each times its weight (`base/weights
 - meaning: centred cosine of the vectors (`indexes/rows.py`), -1 to 1
 - date: how near its time is to one that the query names (`dates`), 0 to 1; 0 if it names none
 - speaker: 1 if the query names one speaker, and it is theirs
-- asks: how much of it is a question, 0 to 1: a question seldom answers one
-- echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer
+- asks: how much of it is a question, 0 to 1: a question seldom answers one; more if a user asks
+  among texts of other kinds
+- echo: of a question, how much of it the query says too, 0 to 1: what says no more is no answer;
+  1 for any turn of a user that is the query
 - reply: 1 for a reply of an assistant, -4 if the query asks for what one said
 - next_turn: `late` of the turn behind it, as a reply tells what it was about; else its own
 - bare: 1 if it is a name and no more, and the query has other words: it is about more than a name
@@ -72,7 +74,9 @@ ECHO_FROM: Final = 0.6  # share of a question that any question on the same subj
 ASKED_FOR: Final = 4.0
 """A reply that is asked for leads by so much of what it loses where it is not."""
 TOOLS: Final = frozenset({"tool", "system"})
-SAME_FROM: Final = 0.9  # share of a statement: from here on it says no more than the query
+ASKED_ASIDE: Final = 3.0
+"""A user's question among texts of other kinds counts so much more as one than a person's."""
+ECHOES_FROM: Final = 0.5  # of the query: what follows an earlier one is found by its own words
 SCAN_SHARE: Final = 0.2  # of all rows: who asks for more is served faster by scoring all
 
 
@@ -387,21 +391,22 @@ def _second(first: _First, places: Rows, question: EmbeddedQuery) -> Ranked:
     labels, owners = parts.dense.row_labels[rows], columns.owners[rows]
     late = _late(parts, labels, question)
     summaries, words, asks = first.summaries[places], first.words[places], first.asks[places]
+    echo = None
+    if late is not None:
+        echo = _echo(parts, labels, asks, first.meaning[places], columns.speakers[rows], question)
     signals = Signals(
         labels,
         owners,
         summaries=summaries if summaries.any() else None,
         late=late,
-        words=words,
+        words=_of_their_own(parts, rows, words, echo, question),
         meaning=first.meaning[places],
         date=None if first.date is None else first.date[places],
         speaker=None if first.speaker is None else first.speaker[places],
-        asks=asks,
-        echo=None
-        if late is None
-        else _echo(parts, labels, asks, first.meaning[places], columns.speakers[rows], question),
+        asks=_asks(first, rows, asks),
+        echo=echo,
         reply=None if first.reply is None else first.reply[places],
-        next_turn=_next_turn(parts, rows, columns, late),
+        next_turn=_next_turn(parts, rows, columns, late, echo),
         bare=_bare(parts, columns.bare[rows], labels, text),
     )
     usual = PLAIN if late is None else learned(first.mixture)
@@ -446,24 +451,57 @@ def _echo(
     alike = alike[np.argsort(-meaning[alike], kind="stable")[:ECHOES_MAX]]
     said = parts.late.said_by(question.embedded.tokens, labels[alike])
     echo = np.zeros(len(labels), np.float32)
-    least = np.where(asked[alike], ECHO_FROM, SAME_FROM)
-    share = np.where(asked[alike], asks[alike], 1)
-    echo[alike] = share * np.clip((said - least) / (1 - least), 0, 1)
+    close = asks[alike] * np.clip((said - ECHO_FROM) / (1 - ECHO_FROM), 0, 1)
+    echo[alike] = np.where(said == 1, 1, close)
     return echo
 
 
-def _next_turn(parts: Parts, rows: Rows, columns: Columns, late: Numbers | None) -> Numbers | None:
+def _asks(first: _First, rows: Rows, asks: Numbers) -> Numbers:
+    """Return how much passages ask; what a user asks elsewhere than in a chat counts for more.
+
+    Among texts of other kinds it is a question to the memory. In a chat it tells of the user.
+    """
+    users = first.parts.traits.are_of((USER,), first.columns.speakers[rows])
+    if users is None or first.mixture.chat == 1:
+        return asks
+    return np.where(users, np.float32(1 + ASKED_ASIDE * (1 - first.mixture.chat)) * asks, asks)
+
+
+def _of_their_own(
+    parts: Parts, rows: Rows, words: Numbers, echo: Numbers | None, question: EmbeddedQuery
+) -> Numbers:
+    """Return how well words fit; near an echo of the query the passages' own words alone.
+
+    Near is what has it in its window; in a foreign query, whose words count in all of a session,
+    also the rest of that.
+    """
+    if echo is None or not parts.words.is_linked or not (echo >= ECHOES_FROM).any():
+        return words
+    echoes = rows[echo >= ECHOES_FROM]
+    near = np.isin(rows, parts.words.rows_behind(echoes))
+    if question.foreign:
+        chains = parts.traits.view(parts.size).chains
+        near |= (chains[rows] != NONE) & np.isin(chains[rows], chains[echoes])
+    own = words.copy()
+    own[near] = parts.words.windows(question.query.text, before=0).of(rows[near])
+    return own
+
+
+def _next_turn(
+    parts: Parts, rows: Rows, columns: Columns, late: Numbers | None, echo: Numbers | None
+) -> Numbers | None:
     """Return the best `late` of the turn behind each, if it is a candidate; else its own.
 
-    A user's next turn says nothing about a reply, nor does the call of a tool. And a reply such as
-    "Noted." takes nothing from what a user has stated.
+    A user's next turn says nothing about a reply, nor does the call of a tool, nor an echo of the
+    query. And a reply such as "Noted." takes nothing from what a user has stated.
     """
     if late is None or not parts.words.is_linked:
         return late
     owners, speakers, traits = columns.owners, columns.speakers, parts.traits
     behind = parts.words.following_rows(rows, owners)
     best = np.full(int(owners.max(initial=0)) + 1, -np.inf, np.float32)
-    np.maximum.at(best, owners[rows], late)
+    telling = late if echo is None else np.where(echo < ECHOES_FROM, late, np.float32(-np.inf))
+    np.maximum.at(best, owners[rows], telling)
     found = np.where(behind >= 0, best[owners[behind]], -np.inf)
     replies, tools = traits.are_of(REPLYING, speakers[rows]), traits.are_of(TOOLS, speakers[behind])
     for telling_nothing in (replies, tools):

@@ -58,6 +58,10 @@ SEGMENT_BYTES: Final = 8 << 20
 DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
 DEAD_MIN: Final = 64
 _SEGMENTS_MIN: Final = 4
+_LONG_PART: Final = 32
+"""Tokens: of a long text a passage is found, or what the model reads of it. A short one that is a
+part of a query may answer it: "I like tea" is in "do I like tea?"."""
+_SPEAKER_TOKENS: Final = 1  # "user:" without its mark
 _ROOMY_SHARE: Final = 16  # a segment that is filled to this part has all of its room at once
 _PLACE_BITS: Final = 32
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
@@ -397,15 +401,19 @@ class LateIndex:
     def said_by(self, packed: bytes, labels: npt.NDArray[np.int64]) -> Scores:
         """Return how much of each text a query says too, float32 [n]: MaxSim the other way round.
 
-        `packed` is the query.
+        `packed` is the query. It is 1 for a text that has the same tokens, after its speaker.
         """
         query, book = tokens_of([packed]), self._codebook()
+        asked = unpack(packed).token_ids
         said = np.zeros(len(labels), np.float32)
         for place, label in enumerate(labels.tolist()):
             tokens = self._tokens(label)
             if tokens is not None and len(tokens):
-                text = self._weighed(book.ids(tokens), book.states(tokens))
-                said[place] = max_sim(text, query, book)[0]
+                ids = book.ids(tokens)
+                if _repeats(ids, asked):
+                    said[place] = 1
+                else:
+                    said[place] = max_sim(self._weighed(ids, book.states(tokens)), query, book)[0]
         return said
 
     def _tokens(self, label: int) -> TokenRows | None:
@@ -415,6 +423,17 @@ class LateIndex:
             return tokens.gathered().rows
         fetched = self._fetch([label])[0] if self._fetch is not None else None
         return None if fetched is None else tokens_of([fetched]).rows
+
+
+def _repeats(text: TokenIds, query: TokenIds) -> bool:
+    """Say whether a text is the query, after its speaker, or a long part of it."""
+    for before in (0, _SPEAKER_TOKENS):
+        rest = text[before:]
+        if np.array_equal(rest, query):
+            return True
+        if len(rest) >= _LONG_PART and rest.tobytes() in query.tobytes():
+            return True
+    return False
 
 
 def _different(packed: bytes) -> TokenIds:

@@ -296,6 +296,14 @@ class LexicalIndex:
                 return behind
             behind[same] = after[behind[same]]
 
+    def rows_behind(self, rows: Rows) -> Rows:
+        """Return the rows that have some of these before them in their windows."""
+        behind = [rows]
+        for _ in range(ROWS_BEFORE):
+            after = self._chains.links.after[behind[-1]].astype(np.intp)
+            behind.append(after[after >= 0])
+        return np.concatenate(behind[1:])
+
     def windows(self, query: str, before: int = ROWS_BEFORE) -> Windows:
         """Return the scores of rows for a query, as they are asked for; of one moment."""
         rarest = self._rarest(words(query))

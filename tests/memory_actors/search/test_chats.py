@@ -94,6 +94,58 @@ async def test_a_question_that_was_asked_before_is_behind_its_answer(memory) -> 
     assert sum(map(str.__eq__, first, FACTS)) >= 7, first
 
 
+async def test_a_request_that_was_made_before_is_behind_what_it_needs(memory) -> None:
+    requests = (
+        "I'm cold again. Set the heating to what I said.",
+        "Book the hotel in Oslo where I stayed last time.",
+        "Call the plumber that I was happy with.",
+    )
+    facts = (
+        "The heating should be at 21 degrees when I'm cold.",
+        "I stayed at the hotel Bristol in Oslo last time.",
+        "I was happy with the plumber Mr. Diaz.",
+    )
+    turns = [("user", fact) for fact in facts]
+    for request in requests:
+        turns += [("user", request), ("assistant", "Let me check that for you.")]
+    user = await chatted(memory, turns)
+    for request, fact in zip(requests, facts, strict=True):
+        assert (await contents(user, request))[0] == fact
+
+
+async def test_turns_behind_an_earlier_question_are_not_found_for_its_words(memory) -> None:
+    question = "Which harbour does the ferry to Bornholm leave from?"
+    user = memory.user("ada")
+    await user.add("The Bornholm ferry sails from Ystad.")
+    for role, text in (
+        ("user", question),
+        ("assistant", "Let me see."),
+        ("user", "Which tram goes to the museum?"),
+    ):
+        await user.add(text, role=role, session_id="chat")
+    found = await contents(user, question, count=4)
+    assert found[0] == "The Bornholm ferry sails from Ystad."
+    told = await user.retrieve(question, top_k=4, explain=True)
+    (tram,) = [hit for hit in told if "tram" in hit.content]
+    assert tram.signals["words"] == 0
+
+
+async def test_a_users_question_among_turns_of_people_is_no_answer(memory) -> None:
+    people = [
+        ("Maya", "I went to the lake with my aunt Rosa in August."),
+        ("Theo", "Lovely! I spent August repairing the roof."),
+        ("Maya", "My aunt swam across the whole lake, at 70."),
+        ("Theo", "I want to be like her."),
+    ]
+    user = await chatted(memory, people)
+    await user.add(
+        "What did Theo do at the lake with his aunt in August?", role="user", session_id="asked"
+    )
+    assert (await contents(user, "What did Maya do at the lake with her aunt in August?"))[
+        0
+    ].startswith(("I went to the lake", "My aunt swam"))
+
+
 async def test_a_paraphrase_of_a_stored_question_finds_the_answer(memory) -> None:
     user = await asked_before(memory)
     found = [await contents(user, question) for question in PARAPHRASES]
