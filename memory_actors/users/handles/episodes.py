@@ -32,12 +32,7 @@ from memory_actors.kinds.episodic.events import (
 from memory_actors.kinds.episodic.state import MARKERS_MAX, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.handle import Adding, Written, taken
-from memory_actors.users.handles.summaries import (
-    Summarized,
-    SummaryData,
-    added_fields,
-    checked_data,
-)
+from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
 
 DEFAULT_AGENT = "default"
 
@@ -189,9 +184,9 @@ class Episodes(Summarized):
 
     def _checked_summary(self, memory: Memory) -> EpisodeSummaryAdded:
         """Return a summary as an export has it, ready to be added."""
-        data = checked_data(memory, EpisodeSummaryData)
+        data, fields = checked_summary(memory, EpisodeSummaryData)
         return EpisodeSummaryAdded(
-            **added_fields(memory, data),
+            **fields,
             agent_id=check_name(data.agent_id, "agent_id"),
             failed=data.status == "failed",
         )

@@ -45,12 +45,7 @@ from memory_actors.kinds.user_state import AddTurn
 from memory_actors.search.superseding import Reach
 from memory_actors.users.handles import superseding
 from memory_actors.users.handles.handle import OPTIONAL, Adding, Written, taken
-from memory_actors.users.handles.summaries import (
-    Summarized,
-    SummaryData,
-    added_fields,
-    checked_data,
-)
+from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
 from memory_actors.users.live_user import LiveUser
 
 _FIRST = ("content", "metadata", "session_id", "role", "pinned")
@@ -160,7 +155,8 @@ class LongTermMemory(Summarized):
 
     def _checked_summary(self, memory: Memory) -> SummaryAdded:
         """Return a summary as an export has it, ready to be added."""
-        return SummaryAdded(**added_fields(memory, checked_data(memory, SummaryData)))
+        _, fields = checked_summary(memory, SummaryData)
+        return SummaryAdded(**fields)
 
     def _checked(self, item: Item, now_us: int) -> MemoryAdded:
         self._checked_item(Adding(item))
