@@ -192,8 +192,7 @@ class ContextDocument(ContextWriting):
 
     async def archived(self) -> list[ContextEntry]:
         """Return the archived entries in the order of their places."""
-        state = await self._scope.state()
-        document = state.context.documents.get(self.name)
+        document = (await self._scope.state()).context.documents.get(self.name)
         return await self._read([] if document is None else in_order(document.archived.values()))
 
     async def search_archive(self, query: str, top_k: int = 5) -> list[ContextHit]:
@@ -225,7 +224,7 @@ class ContextDocument(ContextWriting):
 
     async def render(self) -> str:
         """Return the text of the document."""
-        return text(blocks((await self._scope.state()).context, self.name))
+        return text(await self._blocks())
 
     async def size(self) -> ContextSize:
         """Return how large the document is, in tokens, and what its limits are."""
@@ -233,12 +232,7 @@ class ContextDocument(ContextWriting):
 
     async def entries(self) -> list[ContextEntry]:
         """Return the entries in order; headings are in their `section`."""
-        state = await self._scope.state()
-        rows = blocks(state.context, self.name)
-        return [
-            _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
-            for row, heading in under_sections(rows)
-        ]
+        return [_entry_under(*pair) for pair in under_sections(await self._blocks())]
 
     async def get(self, entry_id: str) -> ContextEntry:
         """Return an entry, living or archived; that counts as a use of it, in memory only.
@@ -253,9 +247,8 @@ class ContextDocument(ContextWriting):
         await self.note_read(entry_id)
         if row.archived:
             return (await self._read([row]))[0]
-        rows = blocks(state.context, self.name)
-        heading = next(above for one, above in under_sections(rows) if one.memory_id == entry_id)
-        return _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
+        pairs = under_sections(blocks(state.context, self.name))
+        return next(_entry_under(*pair) for pair in pairs if pair[0].memory_id == entry_id)
 
     async def note_read(self, entry_id: str) -> None:
         """Note that an entry was of use; in memory only."""
@@ -266,11 +259,9 @@ class ContextDocument(ContextWriting):
 
     async def blocks(self) -> list[DocumentBlock]:
         """Return headings and entries in order, with their own texts: `render` joins them."""
-        state = await self._scope.state()
-        rows = blocks(state.context, self.name)
         return [
             DocumentBlock(block_id=row.memory_id, raw=row.raw or "", heading=row.heading)
-            for row in rows
+            for row in await self._blocks()
         ]
 
     async def synced(self, label: str = "") -> tuple[tuple[str, bytes], ...] | None:
@@ -278,12 +269,14 @@ class ContextDocument(ContextWriting):
 
         A line missing in one file was not deleted in another: a base is good for its own file only.
         """
-        state = await self._scope.state()
-        document = state.context.documents.get(self.name)
+        document = (await self._scope.state()).context.documents.get(self.name)
         synced = None if document is None else document.synced
         return None if synced is None or synced.label != label else synced.base
 
     # --- how
+
+    async def _blocks(self) -> list[Row]:
+        return blocks((await self._scope.state()).context, self.name)
 
     async def _changed_mine(
         self, operation: str, command: Command, entry_ids: Sequence[str]
@@ -334,8 +327,7 @@ class ContextDocument(ContextWriting):
 
     async def _archive_digest(self) -> bytes:
         """Return a digest of what is in the archive: another one when that has changed."""
-        state = await self._scope.state()
-        document = state.context.documents.get(self.name)
+        document = (await self._scope.state()).context.documents.get(self.name)
         rows = [] if document is None else document.archived.values()
         return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 
@@ -350,6 +342,10 @@ def _entry(row: Row, section: str, raw: str) -> ContextEntry:
         touched_at=to_datetime(row.touched_at_us),
         archived=row.archived,
     )
+
+
+def _entry_under(row: Row, heading: Row | None) -> ContextEntry:
+    return _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
 
 
 def _hit(hit: Hit) -> ContextHit:

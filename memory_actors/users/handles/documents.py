@@ -108,7 +108,7 @@ class Documents(Handle):
         """
         async with self._scope.live() as live:
             state = live.state
-            row = self._row(state.structured, check_name(collection, "collection"), key)
+            row = _row(state.structured, collection, key)
             (value,) = await live.values.of([row])
         return _document(row, value, state.provenance)
 
@@ -158,8 +158,7 @@ class Documents(Handle):
         """
         self._scope.check_writable()
         state = await self._scope.state()
-        row = self._row(state.structured, check_name(collection, "collection"), key)
-        return await self._delete(row)
+        return await self._delete(_row(state.structured, collection, key))
 
     async def collections(self) -> dict[str, int]:
         """Return how many documents each collection has, by name."""
@@ -206,12 +205,13 @@ class Documents(Handle):
         choose = partial(_chosen, rows, values, matches, by)
         return await anyio.to_thread.run_sync(choose), state
 
-    def _row(self, state: Structured, collection: str, key: str) -> Row:
-        row = state.held.named(collection, check_name(key, "key"))
-        row = row or structured.KIND.find(state, key)
-        if row is None:
-            raise NotFoundError(f"no document {key!r} in collection {collection!r}")
-        return row
+
+def _row(state: Structured, collection: str, key: str) -> Row:
+    row = state.held.named(check_name(collection, "collection"), check_name(key, "key"))
+    row = row or structured.KIND.find(state, key)
+    if row is None:
+        raise NotFoundError(f"no document {key!r} in collection {collection!r}")
+    return row
 
 
 def _chosen(
