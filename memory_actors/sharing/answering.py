@@ -50,15 +50,17 @@ class _Hearing:
         self._error: BaseException | None = None
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self.within(HEARD_S_MAX).__await__()
+        return self.heard().__await__()
 
-    async def within(self, seconds: float) -> None:
+    async def heard(self) -> None:
         """Wait for the answer, and raise what the function raised."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(HEARD_S_MAX):
                 await self._answered.wait()
         except TimeoutError:
-            raise DeadlineExceededError(f"the client has not answered in {seconds:g} s") from None
+            raise DeadlineExceededError(
+                f"the client has not answered in {HEARD_S_MAX:g} s"
+            ) from None
         if self._error is not None:
             raise self._error
 
@@ -66,45 +68,6 @@ class _Hearing:
         """Note that the function has returned, or what it raised."""
         self._error = error
         self._answered.set()
-
-
-class CallingBack:
-    """The functions of one client, and the calls of them that it has not answered."""
-
-    def __init__(self, send: Callable[[frames.Message], None]):
-        self._send = send
-        self._loop = asyncio.get_running_loop()
-        self._unheard: dict[int, deque[_Hearing]] = {}
-
-    def function(self, number: int, argument: int) -> Callable[..., Any]:
-        """Return the local function for a function argument of a call. Any thread may call it."""
-        return partial(self._call, number, argument)
-
-    def heard(self, number: int, error: bytes | None) -> None:
-        """Take the client's answer to the oldest call that it has not answered."""
-        if waiting := self._unheard.get(number):
-            waiting.popleft().answer(None if error is None else error_of(error))
-
-    def done(self, number: int) -> None:
-        """Forget an operation."""
-        self._unheard.pop(number, None)
-
-    def _call(self, number: int, argument: int, *values: object) -> _Hearing | None:
-        message = frames.Called(number, argument, packed(list(values), no_functions))
-        hearing = _Hearing()
-        running = None
-        with suppress(RuntimeError):  # no loop runs in this thread
-            running = asyncio.get_running_loop()
-        if running is self._loop:
-            self._say(message, hearing)
-            return hearing
-        self._loop.call_soon_threadsafe(self._say, message, hearing)
-        waiting = hearing.within(HEARD_S_MAX)
-        return asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
-
-    def _say(self, message: frames.Called, hearing: _Hearing) -> None:
-        self._unheard.setdefault(message.number, deque()).append(hearing)
-        self._send(message)
 
 
 def no_functions(*_: object) -> Any:
@@ -207,7 +170,9 @@ class ClientSession:
         self._everywhere = everywhere
         self._client = client
         self._send = send
-        self._calling_back = CallingBack(send)
+        self._loop = asyncio.get_running_loop()
+        self._unheard: dict[int, deque[_Hearing]] = {}
+        """The calls of the client's functions that it has not answered, by its own calls."""
         self.bound: set[int] = set()
         """The calls that have functions or events of the client: they end with it."""
         self._replays: dict[On, PastMemory] = {}
@@ -265,24 +230,22 @@ class ClientSession:
         """Forget what belongs to a call."""
         self._credit.pop(number, None)
         self.bound.discard(number)
-        self._calling_back.done(number)
+        self._unheard.pop(number, None)
         for key in [key for key in self._events if key[0] == number]:
             del self._events[key]
 
-    def more(self, number: int, items: int) -> None:
-        """Let an iteration send more items."""
-        if (credit := self._credit.get(number)) is not None:
-            for _ in range(min(items, frames.WINDOW)):
-                credit.release()
-
-    def signal(self, number: int, argument: int) -> None:
-        """Set an event that was given as an argument."""
-        if (event := self._events.get((number, argument))) is not None:
-            event.set()
-
-    def heard(self, number: int, error: bytes | None) -> None:
-        """Take note that a function that was given as an argument has been called."""
-        self._calling_back.heard(number, error)
+    def heard(self, message: frames.Said) -> None:
+        """Take what the client says about one of its calls."""
+        if isinstance(message, frames.More):
+            if (credit := self._credit.get(message.number)) is not None:
+                for _ in range(min(message.items, frames.WINDOW)):
+                    credit.release()
+        elif isinstance(message, frames.Signal):
+            if (event := self._events.get((message.number, message.argument))) is not None:
+                event.set()
+        elif isinstance(message, frames.Heard) and (waiting := self._unheard.get(message.number)):
+            error = message.error
+            waiting.popleft().answer(None if error is None else error_of(error))
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -325,4 +288,21 @@ class ClientSession:
         self.bound.add(number)
         if is_event:
             return self._events.setdefault((number, argument), asyncio.Event())
-        return self._calling_back.function(number, argument)
+        return partial(self._call, number, argument)
+
+    def _call(self, number: int, argument: int, *values: object) -> _Hearing | None:
+        """Call a function of the client; any thread may."""
+        message = frames.Called(number, argument, packed(list(values), no_functions))
+        hearing = _Hearing()
+        running = None
+        with suppress(RuntimeError):  # no loop runs in this thread
+            running = asyncio.get_running_loop()
+        if running is self._loop:
+            self._say(message, hearing)
+            return hearing
+        self._loop.call_soon_threadsafe(self._say, message, hearing)
+        return asyncio.run_coroutine_threadsafe(hearing.heard(), self._loop).result()
+
+    def _say(self, message: frames.Called, hearing: _Hearing) -> None:
+        self._unheard.setdefault(message.number, deque()).append(hearing)
+        self._send(message)

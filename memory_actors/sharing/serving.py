@@ -222,19 +222,11 @@ class _Peer:
             self._call(message, self._session)
         elif isinstance(message, frames.Ping):
             self.link.send(frames.Pong())
-        else:
-            self._heard_about_call(message, self._session)
-
-    def _heard_about_call(self, message: Said, session: ClientSession) -> None:
-        if isinstance(message, frames.Cancel):
+        elif isinstance(message, frames.Cancel):
             if (task := self._tasks.get(message.number)) is not None:
                 task.cancel()
-        elif isinstance(message, frames.More):
-            session.more(message.number, message.items)
-        elif isinstance(message, frames.Signal):
-            session.signal(message.number, message.argument)
-        elif isinstance(message, frames.Heard):
-            session.heard(message.number, message.error)
+        else:
+            self._session.heard(message)
 
     # --- hello
 
