@@ -140,6 +140,9 @@ class EntityGraph(Handle):
         if fact is not None:
             content_bytes(fact)
             fact = plain(fact)
+        if exclusive is None:
+            known = map(relation_key, self._scope.services.settings.exclusive_relations)
+            exclusive = relation_key(relation) in known
         text = fact_text(ends[0].name, relation, ends[1].name, fact)
         relationship = RelationshipAdded(
             memory_id=new.memory_id,
@@ -153,7 +156,7 @@ class EntityGraph(Handle):
             size_bytes=len(text.encode()),
             valid_from_us=new.now_us if from_us is None else from_us,
             valid_to_us=time_us(valid_to, "valid_to"),
-            exclusive=self._exclusive(relation) if exclusive is None else exclusive,
+            exclusive=exclusive,
             metadata=own_metadata(metadata),
             pinned=pinned,
         )
@@ -352,10 +355,6 @@ class EntityGraph(Handle):
         was = entity.named(written.reply.before.entity, name, type)
         row = entity.named(written.reply.state.entity, name, type)
         return self._receipt_of_put(new.memory_id, was, row, written)
-
-    def _exclusive(self, relation: str) -> bool:
-        known = self._scope.services.settings.exclusive_relations
-        return relation_key(relation) in map(relation_key, known)
 
 
 def _resolve(state: entity.Entities, entity_ref: str, type: str | None = None) -> entity.EntityRow:  # noqa: A002
