@@ -289,6 +289,10 @@ def locomo() -> None:
     "--asked-before", "before", is_flag=True,
     help="Store every question once, with a reply, before it is asked.",
 )  # fmt: skip
+@click.option(
+    "--peer", "peers", multiple=True, metavar="NAME",
+    help="Also another system, as `peers` names it; give it once for each.",
+)  # fmt: skip
 @plotted
 def recall() -> None:
     """Score recall and what scores say on sets of any kind; exit 1 where a baseline is better."""
@@ -314,7 +318,7 @@ def supersedes() -> None:
     "--store", type=click.Path(file_okay=False, path_type=Path), required=True,
     help="A directory that keeps what is embedded for the next run.",
 )  # fmt: skip
-@click.option("--write", is_flag=True, help="Write memory_actors/base/learned_weights.py.")
+@click.option("--write", is_flag=True, help="Write memory_actors/search/learned_weights.py.")
 @click.option("--left-out", "judged", is_flag=True, help="Also fit without each set in turn.")
 def learn() -> None:
     """Learn the weights of the ranking from sets as `recall` takes them."""

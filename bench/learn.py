@@ -2,10 +2,10 @@
 
 The signals of every question are taken from the index as `user.retrieve` computes them. Each set is
 asked twice: as it is, and after all of its questions were asked before. Weights are those of
-`memory_actors/base/weights.py`: a row of any store, and what each kind of a `Mixture` adds, fitted
-by a softmax over the candidates of a question, drawn towards few and small numbers. The chance that
-a hit answers and the chance that anything does are logistic regressions. `judged` fits again
-without each set in turn, and reports what the set gives then.
+`search/mixtures.py`: a row of any store, and what each kind of a `Mixture` adds, fitted by a
+softmax over the candidates of a question, drawn towards few and small numbers. The chance that a
+hit answers and the chance that anything does are logistic regressions. `judged` fits again without
+each set in turn, and reports what the set gives then.
 
 `store` caches the embeddings, so a second run takes a minute. Needs SciPy (extra `dev`).
 """
@@ -26,13 +26,15 @@ from bench.recall import with_asked
 from bench.recall_sets import Question, RecallSet, read_set
 from bench.report import Options, Report, Table, facts
 from memory_actors import Item, MemorySystem
-from memory_actors.base.weights import OF_STATES, SIGNALS, Mixture, states_count
+from memory_actors.base.weights import SIGNALS
 from memory_actors.cli.output import progress_bar
 from memory_actors.kinds import long_term
+from memory_actors.search.candidates import EmbeddedQuery
 from memory_actors.search.embedding.default import embedder_of
 from memory_actors.search.embedding.token_states import unpack
+from memory_actors.search.mixtures import OF_STATES, Mixture, states_count
 from memory_actors.search.query import Query, foreign_share
-from memory_actors.search.ranking import EmbeddedQuery, answer_signals, rank
+from memory_actors.search.ranking import answer_signals, rank
 
 BATCH = 200
 QUESTIONS_MAX = 240  # of a set, by chance: more change nothing and take minutes
@@ -45,7 +47,7 @@ SIGNS = np.array([-1 if name in ("asks", "echo", "reply", "bare") else 1 for nam
 """The sign of each signal's weight, in any store: a word in common never speaks against a text."""
 SIGN_PENALTY = 1.0
 ROWS = ("any", *Mixture._fields)
-WEIGHTS_FILE = Path(__file__).parents[1] / "memory_actors" / "base" / "learned_weights.py"
+WEIGHTS_FILE = Path(__file__).parents[1] / "memory_actors" / "search" / "learned_weights.py"
 
 
 class Example(NamedTuple):
@@ -368,7 +370,7 @@ def as_python(table: Any, chance: Any, answer: Any) -> str:
     """Return the file of learned weights."""
     return "".join(
         (
-            '"""Learned numbers of the ranking, by `python -m bench learn`: see weights.py."""\n',
+            '"""Learned numbers of the ranking, by `python -m bench learn`: see mixtures.py."""\n',
             "\nfrom typing import Final\n\n# fmt: off\n",
             _rows("LEARNED", table, SIGNALS,
                   "The weight of each signal in any store, then what each genre adds."),

@@ -63,7 +63,7 @@ async def at_rest(memory: MemorySystem, user_id: str) -> None:
 
 
 def _wants_maintenance(live: LiveUser) -> bool:
-    return any(index.dense.wants_maintenance for index in _indexes(live))
+    return any(index.rows.wants_maintenance for index in _indexes(live))
 
 
 def _indexes(live: LiveUser) -> list[MemoryIndex]:

@@ -197,7 +197,7 @@ def _held(memory: MemorySystem) -> str:
         "the log's writing": log._env._writing.locked(),  # noqa: SLF001
         "upkeep": log._upkeep_lock.locked(),  # noqa: SLF001
         "stalled": log._intake.is_stalled,  # noqa: SLF001
-        "events in the queue": log._intake.queued_events,  # noqa: SLF001
+        "events in the queue": log._intake.room.events,  # noqa: SLF001
         "streams in flight": len(log._intake._in_flight),  # noqa: SLF001
         "claims on totals": sum(map(abs, services.totals._claimed.values())),  # noqa: SLF001
         "compaction": memory._compaction._alone.locked(),  # noqa: SLF001
@@ -211,7 +211,7 @@ async def _index_amiss(memory: MemorySystem, user_id: str) -> str:
             index = live.indexes.get(kind)
             rows = kind.rows(live.state.of(kind))
             wanted = {passage.label for row in rows for passage in indexed(kind, row)}
-            labels = set() if index is None else set(index.dense.labels())
+            labels = set() if index is None else set(index.rows.there())
             if index is not None and labels != wanted:
                 return f"the index of {kind.NAME} has {sorted(labels ^ wanted)} too many or too few"
     return ""

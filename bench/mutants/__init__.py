@@ -33,6 +33,11 @@ DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/api/test_context_re
              "tests/properties/test_context.py", *WHOLE)  # fmt: skip
 ACTOR = ("tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
          "tests/memory_actors/api/test_system.py")  # fmt: skip
+LOG = ("tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
+       "tests/contracts/test_archive.py", "tests/eventlog/test_log.py",
+       "tests/eventlog/lmdb/test_totals.py", "tests/eventlog/lmdb/test_ends.py",
+       "tests/eventlog/keys/test_encryption.py", "tests/properties/test_event_store_model.py",
+)  # fmt: skip
 TESTS = {
     f"{KINDS}/working.py": (f"{UNIT}/test_working.py", *WHOLE),
     f"{KINDS}/short_term.py": (f"{UNIT}/test_short_term.py", *WHOLE),
@@ -54,11 +59,8 @@ TESTS = {
     ),
     "memory_actors/actors/actor.py": ACTOR,
     "memory_actors/actors/batch.py": ACTOR,
-    "eventlog/lmdb/ledger.py": (
-        "tests/contracts/test_event_store.py", "tests/contracts/test_erase.py",
-        "tests/contracts/test_archive.py", "tests/eventlog/test_log.py",
-        "tests/eventlog/lmdb/test_totals.py", "tests/properties/test_event_store_model.py",
-    ),
+    "eventlog/core/rules.py": LOG,
+    "eventlog/lmdb/ledger.py": LOG,
 }  # fmt: skip
 """The tests that a module's mutants have to get past."""
 

@@ -7,9 +7,9 @@ from eventlog import Dropped
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.records import Memory
 from memory_actors.kinds import provenance
-from memory_actors.kinds.compacting import Compressed, Summary
 from memory_actors.kinds.kind import Kind, Row
 from memory_actors.kinds.provenance import Provenance
+from memory_actors.kinds.summaries import Compressed, Summary
 from memory_actors.search.reading import Found, memories
 from memory_actors.users.handles.scope import Scope
 from memory_actors.users.past_events import About, pages, versions_about
@@ -67,7 +67,7 @@ async def _folded(
 ) -> tuple[Any, dict[int, Dropped], Provenance]:
     """Return the state that these events alone make, those whose payloads are gone, and origins."""
     versions = (version for each in about.values() for version in each)
-    state, origins = kind.initial, provenance.initial
+    state, origins = kind.initial, provenance.PART.initial
     gone: dict[int, Dropped] = {}
     async for page in pages(scope.services.log, scope.stream, versions):
         gone |= {one.version: one.data for one in page if isinstance(one.data, Dropped)}

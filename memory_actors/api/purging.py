@@ -6,6 +6,8 @@ work goes on after a crash by being asked for again.
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
@@ -131,7 +133,7 @@ async def _decided(
     try:
         return await decide(command)
     except GlobalQuotaExceededError:
-        return await decide(command.without_return())
+        return await decide(replace(command, bring_back=False))
 
 
 def _by_kind(found: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

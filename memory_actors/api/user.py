@@ -406,7 +406,7 @@ class UserMemory(UserReads):
         :raises InvalidInputError: there is no such tier.
         """
         command = SetTier(now_us=self._scope.now_us(), tier=check_tier(tier))
-        with self._scope.measured(SetTier.__name__, account.NAME):
+        with self._scope.measured(SetTier.__name__, account.PART.NAME):
             async with self._scope.writable() as live:
                 await self._scope.ask(live, command)
 

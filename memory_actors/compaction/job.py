@@ -95,11 +95,16 @@ class Compaction:
             self._alone.release()
             raise
         halt = self._halt = asyncio.Event()
+
+        def stops() -> bool:
+            asked = halt.is_set() or (stop is not None and stop.is_set())
+            return asked or self._closing or self._at in self._barred
+
         pace = Pace(lambda: self._services.runtime.uses - self._own_uses, halt)
         if episodes is None:
             episodes = self._settings.compaction_episodes
         kinds = (long_term.KIND, episodic.KIND) if episodes else (long_term.KIND,)
-        run = CompactionRun(kinds, dry_run, least, progress, lambda: self._stops(stop), halt, pace)
+        run = CompactionRun(kinds, dry_run, least, progress, stops, halt, pace)
         task = self._under_way = asyncio.create_task(
             self._run(run, users, everyone=user_id is None)
         )
@@ -167,10 +172,6 @@ class Compaction:
             yield
         finally:
             self._barred.discard(user_id)
-
-    def _stops(self, stop: asyncio.Event | None) -> bool:
-        asked = self._halt.is_set() or (stop is not None and stop.is_set())
-        return asked or self._closing or self._at in self._barred
 
     def _done(self, task: "asyncio.Task[CompactionReport]") -> None:
         self._alone.release()

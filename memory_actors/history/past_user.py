@@ -39,8 +39,9 @@ from memory_actors.base.records import AsOf
 from memory_actors.base.reports import Moment
 from memory_actors.base.streams import user_of
 from memory_actors.base.validation import check_count, time_us
-from memory_actors.kinds import user_state
-from memory_actors.kinds.kind import Kind, Passage, Row
+from memory_actors.kinds import snapshots, user_state
+from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.protocol import Embedded
@@ -167,7 +168,7 @@ async def _state_at(
     """
     log, state, after = services.log, UserState(), erased
     if dropped == "raise":
-        state, after = await user_state.fold_start(log, stream, erased, version)
+        state, after = await snapshots.fold_start(log, stream, erased, version)
     seen = _Seen()
     noting = replace(
         services.decider, evolve_many=lambda was, new: user_state.fold(was, seen.note(new))

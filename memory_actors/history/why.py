@@ -10,7 +10,7 @@ from typing import Any
 from eventlog import Dropped, Recorded
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.reports import Why, WhyStep
-from memory_actors.kinds.events import BEGINS, ENDS, Effect, effect, field_naming, verb_of
+from memory_actors.kinds.effects import BEGINS, ENDS, Effect, effect, field_naming, verb_of
 from memory_actors.kinds.user_state import KINDS, kind_of_tag
 from memory_actors.users.handles.scope import Scope
 

@@ -19,7 +19,8 @@ from memory_actors.actors.asking import Reply
 from memory_actors.base.client_call import CALL
 from memory_actors.base.on import On
 from memory_actors.history.past_user import PastUser
-from memory_actors.kinds.user_state import UserState, fold_start
+from memory_actors.kinds.snapshots import fold_start
+from memory_actors.kinds.user_state import UserState
 from memory_actors.users.handles.scope import Scope, Services
 from memory_actors.users.live_user import UserView
 

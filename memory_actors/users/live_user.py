@@ -31,10 +31,11 @@ from memory_actors.base.background_tasks import BackgroundTasks
 from memory_actors.base.errors import MemoryActorsError, StateDivergedError
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.streams import user_of
-from memory_actors.kinds import user_state
+from memory_actors.kinds import snapshots, user_state
 from memory_actors.kinds.account import AlertChanged
-from memory_actors.kinds.expiring import ExpireMemories
-from memory_actors.kinds.kind import Command, Pruned
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.kind import Pruned
+from memory_actors.kinds.provenance import ExpireMemories
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.indexes.user_indexes import UserIndexes
@@ -162,7 +163,7 @@ class LiveUser:
             await self._tasks.cancel()
             if self.actor.version - self._snapshot_version >= SNAPSHOT_MIN_EVENTS:
                 await self.snapshot()
-            await self.indexes.save()
+            await self.indexes.save(always=False)
         finally:
             await self.embeddings.leave()
             self.indexes.retire()
@@ -296,18 +297,18 @@ class LiveUser:
         """Keep the state, so that the next activation has less to read."""
         state, version, rebuilds = self.state, self.actor.version, self._rebuilds
         self._snapshot_version, self._written = version, 0
-        packed = await anyio.to_thread.run_sync(user_state.in_one_piece, state)
-        data = await anyio.to_thread.run_sync(user_state.dump, packed)
+        packed = await anyio.to_thread.run_sync(snapshots.in_one_piece, state)
+        data = await anyio.to_thread.run_sync(snapshots.dump, packed)
         if self._rebuilds != rebuilds:  # the state was given up meanwhile
             return
-        self.actor.hold_as(partial(user_state.over, then=state, packed=packed))
+        self.actor.hold_as(partial(snapshots.over, then=state, packed=packed))
         snapshot = Snapshot(version, data)
         try:
-            await self._log.save_snapshot(self.stream, snapshot, user_state.SNAPSHOT_FINGERPRINT)
+            await self._log.save_snapshot(self.stream, snapshot, snapshots.SNAPSHOT_FINGERPRINT)
         except EventLogError as error:  # the next activation reads more events, that is all
             user = hashed(user_of(self.stream))
             _logger.warning("snapshot not kept", user=user, error=reason(error))
-        await self.indexes.save_words()
+        await self.indexes.save()
 
     async def check_replay(self) -> None:
         """Compare the state with a replay of the whole stream. For tests: it reads everything.
@@ -319,7 +320,7 @@ class LiveUser:
         replayed, _ = await replay(
             self._log, self._decider, self.stream, until=version, dropped="mark"
         )
-        if user_state.fingerprint(replayed) != user_state.fingerprint(state):
+        if snapshots.fingerprint(replayed) != snapshots.fingerprint(state):
             raise StateDivergedError(f"live state and replay differ at version {version}")
 
     # --- activation
@@ -349,7 +350,7 @@ class LiveUser:
             is served; but what a damaged one said is not known, and without it answers would be
             wrong.
         """
-        state, version = await user_state.fold_start(self._log, self.stream, erased)
+        state, version = await snapshots.fold_start(self._log, self.stream, erased)
         self._snapshot_version = version
         try:
             state, version = await replay(
@@ -361,7 +362,7 @@ class LiveUser:
             return poison.state, poison.version, poison
         self._written = version - self._snapshot_version
         if self._written >= SNAPSHOT_EVERY_MEMORIES:
-            state = await anyio.to_thread.run_sync(user_state.in_one_piece, state)
+            state = await anyio.to_thread.run_sync(snapshots.in_one_piece, state)
         return state, version, None
 
     async def _replayed(self) -> tuple[UserState, int]:

@@ -46,6 +46,18 @@ def test_a_set_is_scored_beside_the_baselines_in_one_run(tmp_path: Path) -> None
     assert report["ok"] is (done.exit_code == 0)
 
 
+def test_other_systems_are_asked_the_same(tmp_path: Path) -> None:
+    path = a_set(tmp_path / "tiny.json")
+    options = ["recall", str(path), "--embedder", "hashed", "--dir", str(tmp_path), "--json"]
+    done = CliRunner().invoke(main, [*options, "--peer", "rank_bm25"], catch_exceptions=False)
+    by_set = json.loads(done.stdout)["tables"][0]["rows"]
+    assert [row[1] for row in by_set] == ["ours", "cosine", "BM25", "sum", "rank_bm25"]
+    assert by_set[4][3] == 1.0
+    refused = CliRunner().invoke(main, [*options, "--peer", "memory"])
+    assert refused.exit_code == 2
+    assert "no peer memory; there are memory-actors, chroma" in refused.stderr
+
+
 def test_a_question_that_names_a_memory_nobody_has_is_refused(tmp_path: Path) -> None:
     asked = [{"text": "?", "evidence": ["gone"], "category": ""}]
     user = {"id": "Ada", "memories": [{"id": "m0", "text": "likes tea"}], "questions": asked}

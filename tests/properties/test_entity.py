@@ -18,7 +18,7 @@ from memory_actors.kinds import entity
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntitiesPruned, EntityDeleted
 from memory_actors.kinds.entity.graph import RelationshipRow
-from memory_actors.kinds.kind import version_of
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 
 LIMITS = Limits(entities=6, relationships=8, entity_bytes=300)
@@ -311,7 +311,7 @@ class EntityMachine(RuleBasedStateMachine):
     def the_graph_equals_a_recount(self) -> None:
         rows = self.state.graph.held.rows.values()
         bounds = {source: dict(by) for source, by in self.state.graph.ended_us.items()}
-        assert self.state.graph == graph.Graph.of(rows, bounds)
+        assert self.state.graph == graph.RelationshipGraph.of(rows, bounds)
         assert set(bounds) <= set(self.state.graph.outgoing)
         for row in rows:
             if row.valid_to_us is not None:

@@ -13,7 +13,6 @@ from support.given import recorded
 from memory_actors.base.errors import MemoryActorsError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import episodic
-from memory_actors.kinds.compacting import Compressed, passages_of
 from memory_actors.kinds.episodic import (
     AddStep,
     CompressEpisodes,
@@ -32,8 +31,9 @@ from memory_actors.kinds.episodic.events import (
     EpisodeStarted,
     StepAdded,
 )
-from memory_actors.kinds.episodic.state import Row
+from memory_actors.kinds.episodic.state import EpisodeRow
 from memory_actors.kinds.kind import Tally
+from memory_actors.kinds.summaries import Compressed, passages_of
 
 LIMITS = Limits(episodes=3, episode_steps=4, episodic_bytes=150)
 LOWERED = Limits(episodes=2, episode_steps=2, episodic_bytes=60)
@@ -151,7 +151,7 @@ class EpisodicMachine(RuleBasedStateMachine):
             for row in rows
         ]  # fmt: skip
 
-    def check_left(self, event: EpisodeStarted, left: list[Row]) -> None:
+    def check_left(self, event: EpisodeStarted, left: list[EpisodeRow]) -> None:
         candidates = [
             row
             for row in self.state.held.of_group(event.agent_id)
@@ -162,7 +162,7 @@ class EpisodicMachine(RuleBasedStateMachine):
             assert row in candidates
             assert (row.status, row.occurred_at_us) == (best[0].status, best[0].occurred_at_us)
 
-    def check_steps_left(self, row: Row, event: StepAdded) -> None:
+    def check_steps_left(self, row: EpisodeRow, event: StepAdded) -> None:
         left = {marker.number for marker in event.evicted}
         between = row.steps[1:]
         errors = [step.number for step in between if step.failed]
@@ -302,7 +302,7 @@ class EpisodicMachine(RuleBasedStateMachine):
             if command.summary.memory_id in self.state.held.rows:
                 assert not episodic.KIND.decide(command, self.state, self.limits), "never twice"
 
-    def fields(self, rows: list[Row], size: int) -> dict[str, Any]:
+    def fields(self, rows: list[EpisodeRow], size: int) -> dict[str, Any]:
         return {
             "memory_id": f"s{len(self.log)}", "content": "said", "size_bytes": size,
             "digest": b"s", "passages": passages_of("said"),

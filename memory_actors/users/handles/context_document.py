@@ -26,11 +26,11 @@ from memory_actors.base.validation import (
     text_bytes,
 )
 from memory_actors.kinds import context
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, FREE_MAX, FREE_MIN
 from memory_actors.kinds.context.markdown import entry_text
-from memory_actors.kinds.context.state import Row, blocks, in_order, text, under_sections
-from memory_actors.kinds.kind import Command
+from memory_actors.kinds.context.state import BlockRow, blocks, in_order, text, under_sections
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.search import retrieval
 from memory_actors.search.query import Query
@@ -144,7 +144,7 @@ class ContextDocument(ContextWriting):
         """
         text = check_text(text, "text")
         state = await self._scope.state()
-        sizes.check_text(self.name, text, state.context, self._scope.limits(state))
+        sizes.check_bytes(self.name, len(text.encode()), state.context, self._scope.limits(state))
 
     def new_entry_id(self) -> str:
         """Return an id that was never used, for an `InsertBlock`."""
@@ -275,7 +275,7 @@ class ContextDocument(ContextWriting):
 
     # --- how
 
-    async def _blocks(self) -> list[Row]:
+    async def _blocks(self) -> list[BlockRow]:
         return blocks((await self._scope.state()).context, self.name)
 
     async def _changed_mine(
@@ -292,7 +292,7 @@ class ContextDocument(ContextWriting):
                 raise NotFoundError(f"no entry {entry_id!r} in {self.name}: it is in {name}")
         return await self._changed(self.name, operation, command, entry_ids)
 
-    async def _read(self, rows: Sequence[Row]) -> list[ContextEntry]:
+    async def _read(self, rows: Sequence[BlockRow]) -> list[ContextEntry]:
         """Return archived entries, their texts from the log."""
         found = [Found(context.KIND, row) for row in rows]
         events = await texts(self._scope.services.log, self._scope.stream, found)
@@ -332,7 +332,7 @@ class ContextDocument(ContextWriting):
         return text_digest("\n".join(sorted(f"{row.memory_id} {row.version}" for row in rows)))
 
 
-def _entry(row: Row, section: str, raw: str) -> ContextEntry:
+def _entry(row: BlockRow, section: str, raw: str) -> ContextEntry:
     return ContextEntry(
         entry_id=row.memory_id,
         section=section,
@@ -344,7 +344,7 @@ def _entry(row: Row, section: str, raw: str) -> ContextEntry:
     )
 
 
-def _entry_under(row: Row, heading: Row | None) -> ContextEntry:
+def _entry_under(row: BlockRow, heading: BlockRow | None) -> ContextEntry:
     return _entry(row, "" if heading is None else heading.heading or "", row.raw or "")
 
 

@@ -30,6 +30,7 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import context
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.context import commands, sizes
 from memory_actors.kinds.context.commands import FREE, DocumentRoom, RestoreEntries
 from memory_actors.kinds.context.events import (
@@ -41,8 +42,8 @@ from memory_actors.kinds.context.events import (
 )
 from memory_actors.kinds.context.markdown import check_one, entry_text, title_of
 from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
-from memory_actors.kinds.context.state import ContextState, Row, blocks, text
-from memory_actors.kinds.kind import Command, Kind
+from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, text
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.handle import Adding, After, Handle, taken
 from memory_actors.users.live_user import LiveUser
@@ -74,12 +75,12 @@ class ContextWriting(Handle):
         command = self._adding(DEFAULT_DOCUMENT, item, auto_archive=makes_room)
         return self._receipt(command.memory_id, "add", await self._write(command))
 
-    def _check_pinnable(self, _row: Row) -> None:
+    def _check_pinnable(self, _row: BlockRow) -> None:
         raise InvalidInputError("context memory cannot be pinned so: use user.context.pin")
 
     def _updating(
         self,
-        row: Row,
+        row: BlockRow,
         content: str | None,
         metadata: dict[str, Any] | None,
         _pinned: bool | None,

@@ -10,6 +10,7 @@ import msgspec
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
+from memory_actors.base.paths import SortKey, ordering
 from memory_actors.base.records import Document, Metadata, Receipt, Time
 from memory_actors.base.validation import (
     LONG_BYTES_MAX,
@@ -21,14 +22,14 @@ from memory_actors.base.validation import (
     plain,
 )
 from memory_actors.kinds import structured
-from memory_actors.kinds.kind import Command, Kind
-from memory_actors.kinds.ordering import SortKey, ordering
+from memory_actors.kinds.commands import Command
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.kinds.structured import (
     DocumentPut,
+    DocumentRow,
     DocumentUpdated,
-    Row,
     Structured,
     document_text,
     value_json,
@@ -39,7 +40,7 @@ from memory_actors.users.handles.handle import Adding, Handle, taken
 
 DEFAULT_COLLECTION = "default"
 
-Valued = tuple[Row, Any]
+Valued = tuple[DocumentRow, Any]
 
 
 class Documents(Handle):
@@ -175,7 +176,11 @@ class Documents(Handle):
         return await self.put(DEFAULT_COLLECTION, document, **given, auto_prune=adding.auto_prune)
 
     def _updating(
-        self, row: Row, content: str | None, metadata: dict[str, Any] | None, pinned: bool | None
+        self,
+        row: DocumentRow,
+        content: str | None,
+        metadata: dict[str, Any] | None,
+        pinned: bool | None,
     ) -> tuple[Command, list[str]]:
         value, said, texts = None, "", []
         if content is not None:
@@ -206,7 +211,7 @@ class Documents(Handle):
         return await anyio.to_thread.run_sync(choose), state
 
 
-def _row(state: Structured, collection: str, key: str) -> Row:
+def _row(state: Structured, collection: str, key: str) -> DocumentRow:
     row = state.held.named(check_name(collection, "collection"), check_name(key, "key"))
     row = row or structured.KIND.find(state, key)
     if row is None:
@@ -215,7 +220,10 @@ def _row(state: Structured, collection: str, key: str) -> Row:
 
 
 def _chosen(
-    rows: Sequence[Row], values: Sequence[Any], matches: Predicate | None, by: SortKey | None
+    rows: Sequence[DocumentRow],
+    values: Sequence[Any],
+    matches: Predicate | None,
+    by: SortKey | None,
 ) -> list[Valued]:
     """Return the matching documents, sorted. Slow for many: in a thread."""
     found = list(zip(rows, values, strict=True))
@@ -227,7 +235,7 @@ def _chosen(
     return found
 
 
-def _document(row: Row, value: object, provenance: Provenance) -> Document:
+def _document(row: DocumentRow, value: object, provenance: Provenance) -> Document:
     own = {name: getattr(row, name) for name in Document.__struct_fields__ if hasattr(row, name)}
     said = json_copy(msgspec.to_builtins(value), "value")
     metadata = json_copy(row.metadata, "metadata")

@@ -28,10 +28,11 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import entity
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.entity import graph
 from memory_actors.kinds.entity.events import EntityAdded, RelationshipAdded
 from memory_actors.kinds.entity.graph import relation_key
-from memory_actors.kinds.kind import Command, Kind
+from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.phrasing import fact_text, name_text, observation_text, text_digest
 from memory_actors.kinds.rows import derived
 from memory_actors.users.handles.handle import Adding, Handle, New, taken
@@ -167,8 +168,8 @@ class EntityGraph(Handle):
             auto_prune=self._scope.prunes(auto_prune),
         )
         written = await self._write(command, [text])
-        was = entity.said(written.reply.before.entity, relationship)
-        row = entity.said(written.reply.state.entity, relationship)
+        was = entity.known_as(relationship, written.reply.before.entity.graph)
+        row = entity.known_as(relationship, written.reply.state.entity.graph)
         return self._receipt_of_put(new.memory_id, was, row, written, RELATIONSHIPS)
 
     async def end(self, relationship_id: str, at: Time | None = None) -> Receipt:

@@ -29,7 +29,7 @@ from memory_actors.kinds.episodic.events import (
     StepMarker,
     StepTexts,
 )
-from memory_actors.kinds.episodic.state import MARKERS_MAX, Row
+from memory_actors.kinds.episodic.state import MARKERS_MAX, EpisodeRow
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.users.handles.handle import Adding, Written, taken
 from memory_actors.users.handles.summaries import Summarized, SummaryData, checked_summary
@@ -195,7 +195,7 @@ class Episodes(Summarized):
         """Return the agent that is meant: the one named, the handle's, or the default one."""
         return check_optional_name(agent_id, "agent_id") or self._scope.on.agent_id or DEFAULT_AGENT
 
-    def _whose(self, row: Row) -> str | None:
+    def _whose(self, row: EpisodeRow) -> str | None:
         """Return the agent."""
         return row.agent_id
 

@@ -39,7 +39,8 @@ from memory_actors.base.validation import (
     plain,
     time_us,
 )
-from memory_actors.kinds.kind import Add, Command, Condition, Kind, Pruned, Restore, Row
+from memory_actors.kinds.commands import Add, Command, Condition, Restore
+from memory_actors.kinds.kind import Kind, Pruned, Row
 from memory_actors.kinds.phrasing import text_digest
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.embedding.in_flight import EmbeddingRequest

@@ -25,15 +25,15 @@ from memory_actors.base.validation import (
     time_us,
 )
 from memory_actors.kinds import long_term
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.extracting import Extract, UndoExtraction
-from memory_actors.kinds.kind import Command
 from memory_actors.kinds.long_term import (
     AddMemories,
     MemoryAdded,
+    MemoryRow,
     MemorySeen,
     MemorySuperseded,
-    Row,
     SummaryAdded,
     UpdateMemory,
 )
@@ -134,7 +134,7 @@ class LongTermMemory(Summarized):
 
     def _updating(
         self,
-        row: Row,
+        row: MemoryRow,
         content: str | None,
         metadata: dict[str, Any] | None,
         pinned: bool | None,
@@ -145,10 +145,10 @@ class LongTermMemory(Summarized):
             texts = passages(content, row.role)
         return msgspec.structs.replace(command, same=same), texts
 
-    def _found_by(self, row: Row, content: str) -> str:
+    def _found_by(self, row: MemoryRow, content: str) -> str:
         return spoken(content, row.role)
 
-    def _updated(self, row: Row, written: Written) -> Receipt:
+    def _updated(self, row: MemoryRow, written: Written) -> Receipt:
         marks = superseding.marks([recorded.data for recorded in written.reply.events])
         receipt = super()._updated(row, written)
         return msgspec.structs.replace(receipt, **superseding.told(row.memory_id, marks))

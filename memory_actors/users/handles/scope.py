@@ -25,7 +25,7 @@ from memory_actors.base.records import MemoryType
 from memory_actors.base.settings import Settings
 from memory_actors.base.streams import recall_stream_of, stream_of
 from memory_actors.base.validation import check_optional_name
-from memory_actors.kinds.kind import Command
+from memory_actors.kinds.commands import Command
 from memory_actors.kinds.user_state import LimitsByTier, UserState
 from memory_actors.observing.metrics import LatencyWatch, Metrics
 from memory_actors.observing.monitor import MemoryMonitor

@@ -112,5 +112,5 @@ class ShortTermMemory(Handle):
             return check_name(session_id, "session_id")
         return self._scope.on.session_id or DEFAULT_SESSION
 
-    def _whose(self, row: short_term.Row) -> str | None:
+    def _whose(self, row: short_term.MessageRow) -> str | None:
         return row.session_id

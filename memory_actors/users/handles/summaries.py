@@ -11,15 +11,10 @@ from eventlog.core.records import to_us
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Memory, Receipt
 from memory_actors.base.validation import check_name, content_bytes, own_metadata, plain
-from memory_actors.kinds.compacting import (
-    AnySummaryAdded,
-    CompactedKind,
-    Compressed,
-    Summary,
-    passages_of,
-)
+from memory_actors.kinds.compacting import CompactedKind
 from memory_actors.kinds.kind import Row
 from memory_actors.kinds.phrasing import text_digest
+from memory_actors.kinds.summaries import Compressed, Summary, SummaryPut, passages_of
 from memory_actors.users.handles.handle import Handle, Written
 
 
@@ -87,7 +82,7 @@ class Summarized(Handle):
         return self._receipt(memory.memory_id, "add", written, whose=whose)
 
     @abstractmethod
-    def _checked_summary(self, memory: Memory) -> AnySummaryAdded:
+    def _checked_summary(self, memory: Memory) -> SummaryPut:
         """Return a summary as an export has it, ready to be added.
 
         :raises InvalidInputError: it does not say what it was made of.
@@ -108,7 +103,7 @@ def summary_text(content: str) -> dict[str, Any]:
 
 
 def checked_summary(memory: Memory, said: type[D]) -> tuple[D, dict[str, Any]]:
-    """Return the exported data of a summary, and the fields of the `AnySummaryAdded` of it.
+    """Return the exported data of a summary, and the fields of the `SummaryPut` of it.
 
     :raises InvalidInputError: it does not say what it was made of.
     """

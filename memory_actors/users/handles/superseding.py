@@ -24,15 +24,16 @@ from memory_actors.actors.asking import Reply
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import LEVELS, least
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import is_summary, label
+from memory_actors.kinds.kind import is_summary
 from memory_actors.kinds.long_term import (
     MemoryAdded,
+    MemoryRow,
     MemorySuperseded,
     MemoryUpdated,
     Pair,
-    Row,
     SupersedeMemories,
 )
+from memory_actors.kinds.passages import label
 from memory_actors.kinds.phrasing import USER
 from memory_actors.kinds.provenance import Provenance
 from memory_actors.search.indexes.memory_index import MemoryIndex
@@ -57,7 +58,7 @@ _logger = get_logger("memory_actors.user")
 
 
 class _Compared(NamedTuple):
-    row: Row
+    row: MemoryRow
     said: Statement
 
 
@@ -134,12 +135,12 @@ def may_supersede(role: str | None, size_bytes: int) -> bool:
     return role is None or (role.casefold() == USER and size_bytes <= TURN_BYTES_MAX)
 
 
-def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
+def _near(live: LiveUser, row: MemoryRow, reach: Reach) -> list[tuple[MemoryRow, float]]:
     """Return the facts to compare a memory that is new with, and their cosines, nearest first."""
     index = live.indexes.get(long_term.KIND) if reach.count_max else None
     if index is None:
         return []
-    near, state = list[tuple[Row, float]](), live.state.long_term
+    near, state = list[tuple[MemoryRow, float]](), live.state.long_term
     for one, cosine in _nearest(index, row, reach):
         if cosine < reach.similarity_min:
             break
@@ -151,9 +152,9 @@ def _near(live: LiveUser, row: Row, reach: Reach) -> list[tuple[Row, float]]:
     return near[: min(reach.count_max, NEAR_MAX)]
 
 
-def _nearest(index: MemoryIndex, row: Row, reach: Reach) -> Iterable[tuple[int, float]]:
+def _nearest(index: MemoryIndex, row: MemoryRow, reach: Reach) -> Iterable[tuple[int, float]]:
     """Return the labels of memories that may be meant, and their cosines, nearest first."""
-    own = index.dense.row_of(label(row.version))
+    own = index.rows.row_of(label(row.version))
     if own is None:  # it has gone meanwhile
         return ()
     if reach.older_has is None or index.traits.last_us_max() > long_term.age(row)[0]:
@@ -169,7 +170,7 @@ def _nearest(index: MemoryIndex, row: Row, reach: Reach) -> Iterable[tuple[int, 
 
 
 async def _read(
-    scope: Scope, live: LiveUser, row: Row, text: str, near: Sequence[tuple[Row, float]]
+    scope: Scope, live: LiveUser, row: MemoryRow, text: str, near: Sequence[tuple[MemoryRow, float]]
 ) -> list[_Compared]:
     """Return a memory that is new, and behind it those near it, with their texts."""
     found = [Found(long_term.KIND, one) for one, _ in near]

@@ -299,7 +299,7 @@ async def test_a_read_is_told_of_a_payload_dropped_meanwhile(tmp_path: Path):
         await log.archive("s", range(1, 11))
         with log._env.read() as txn:
             await log.drop_archived(FOREVER)
-            log._archive._loop_thread = None
+            log._files.archive._loop_thread = None
             with pytest.raises(PayloadDropped):
                 log._reading.stream_versions(txn, "s", [3])
 

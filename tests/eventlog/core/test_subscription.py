@@ -148,7 +148,7 @@ async def test_waiting_with_a_timeout_leaves_nothing_behind(tmp_path: Path):
             with anyio.move_on_after(0.0001):
                 await log.wait_beyond(0)
 
-        assert len(log._intake._tail_waiters) == 0
+        assert len(log._intake.end._waiting) == 0
 
 
 @pytest.mark.parametrize("batch", [0, -1])

@@ -412,7 +412,7 @@ async def test_a_repeated_append_reads_as_asked(
         await fill(log)
         monkeypatch.setattr(frame, "pack", pack)
         with monkeypatch.context() as patched:
-            patched.setattr(ledger.Ledger, "_put_request", lambda *_: 1 / 0)
+            patched.setattr(ledger.EventRows, "add", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 await log.append("s", [Noted("first")], 6)
         await log.append("s", [Noted("second")], 6)

@@ -23,7 +23,7 @@ from eventlog import (
     StorageFailed,
 )
 from eventlog.files.pages import check_file
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 
 TABLES = ("one", "two")
 KEY = b"key"

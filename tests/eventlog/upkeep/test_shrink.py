@@ -33,8 +33,9 @@ from eventlog import (
 )
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.files import datafile
-from eventlog.lmdb import copying, environment
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb import environment
+from eventlog.lmdb import file as lmdb_file
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.opening import ENCRYPTED_FORMAT, STORE_FORMAT, FormatRecord
 from eventlog.lmdb.tables import TABLES
 
@@ -150,7 +151,7 @@ def test_it_goes_on_being_written_and_shrunk(path: Path):
 
 def test_a_large_copy_is_made_of_many_transactions(path: Path, monkeypatch: pytest.MonkeyPatch):
     """A transaction holds its pages in memory until it is committed."""
-    monkeypatch.setattr(copying, "TRANSACTION_BYTES", 40_000)
+    monkeypatch.setattr(lmdb_file, "TRANSACTION_BYTES", 40_000)
     with opened(path) as env:
         fill(env, 2000)
         fill(env, 20, 90_000, "two")
@@ -441,9 +442,9 @@ def test_a_table_missing_rows_is_not_copied(
     with opened(path) as env:
         fill(env)
         before = path.read_bytes()
-        copy = environment.copy_table
+        copy = lmdb_file.copy_table
         monkeypatch.setattr(
-            environment, "copy_table", lambda source, *rest: copy(Lying(source), *rest)
+            lmdb_file, "copy_table", lambda source, *rest: copy(Lying(source), *rest)
         )
 
         with pytest.raises(CorruptLog):

@@ -20,7 +20,7 @@ from eventlog import (
 )
 from eventlog.core import frame
 from eventlog.core.rows import key_id, seal, seal_record, unseal_record
-from eventlog.lmdb.environment import Transaction
+from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.tables import TABLES, U64, StreamRecord
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memory_actors.base import filters
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.kinds.ordering import ordering
+from memory_actors.base.paths import ordering
 
 
 def match(document: Any, wanted: Any) -> bool:

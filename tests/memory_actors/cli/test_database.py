@@ -22,7 +22,7 @@ from support.foreign import mem0_json
 from support.postgres import lent_url
 from support.programs import WITH_FAKE_MODEL
 
-from eventlog.postgres import database, leases, side_tables, store
+from eventlog.postgres import database, leases, store
 from memory_actors import InvalidInputError, Settings, Tier
 from memory_actors.cli import App, main
 from memory_actors.sharing.address import has_password, shown
@@ -186,7 +186,7 @@ def test_a_url_is_shown_without_its_password(url: str, told: str) -> None:
 def test_no_error_says_a_password(
     shared: Shared, monkeypatch: pytest.MonkeyPatch, url: str, line: str
 ) -> None:
-    for module in (database, leases, side_tables, store):  # nobody will ever listen there
+    for module in (database, leases, store):  # nobody will ever listen there
         monkeypatch.setattr(module, "CONNECT_S", 0.2)
     result = shared(*line.split(), url=url)
     assert result.exit_code == 1

@@ -8,7 +8,7 @@ import pytest
 from support.compacting import LONG_AGO, outcomes, summaries
 
 from memory_actors import Item
-from memory_actors.compaction.series import Entries, entries, joined, may_be_entries
+from memory_actors.compaction.series import SeriesEntries, entries, joined, may_be_entries
 
 ENGLISH = (
     "fix login bug", "add user tests", "update the README", "refactor the payment module",
@@ -115,7 +115,7 @@ def test_a_cluster_that_hardly_repeats_itself_is_of_no_series() -> None:
 
 
 def test_a_series_has_room_in_half_of_a_summary() -> None:
-    def long(letter: str, words: int) -> Entries | None:
+    def long(letter: str, words: int) -> SeriesEntries | None:
         return entries(*cluster(["Commit 1: " + " ".join([letter] * (words - 2))] * 6))
 
     assert joined([long("a", 125), long("b", 125)]) == [[0, 1]]

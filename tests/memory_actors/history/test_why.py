@@ -10,7 +10,7 @@ from support.given import pro
 
 from memory_actors import Limits, NotFoundError, UserMemory, Why
 from memory_actors.history.why import sentence
-from memory_actors.kinds.events import Effect, KindRegistry, effect
+from memory_actors.kinds.effects import Effect, KindRegistry, effect
 from memory_actors.kinds.user_state import event_registry
 
 pytestmark = pytest.mark.anyio

@@ -777,6 +777,14 @@ async def test_claude(imported, tmp_path: Path) -> None:
     assert sum(got.said().values()) == 3  # an attachment, a thought, a tool
 
 
+async def test_a_part_whose_type_is_no_text_is_left_behind(imported, tmp_path: Path) -> None:
+    said = {"sender": "human", "content": [{"type": ["text"], "text": "hello"}], "text": "hi"}
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([{"uuid": "1", "chat_messages": [said]}]))
+    got = await imported("claude", path)
+    assert got.report.added == 1
+
+
 @pytest.mark.parametrize("program", ["chatgpt", "claude"])
 async def test_an_archive_of_something_else_is_refused(tmp_path: Path, program: str) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:

@@ -10,8 +10,6 @@ from eventlog import Dropped
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
-from memory_actors.kinds.compacting import passages_of
-from memory_actors.kinds.kind import Passage, label
 from memory_actors.kinds.long_term import (
     AddMemories,
     AddSummary,
@@ -27,6 +25,8 @@ from memory_actors.kinds.long_term import (
     UndoCompaction,
     UpdateMemory,
 )
+from memory_actors.kinds.passages import Passage, label
+from memory_actors.kinds.summaries import passages_of
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
 

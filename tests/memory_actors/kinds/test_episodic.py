@@ -30,7 +30,8 @@ from memory_actors.kinds.episodic.events import (
     StepTexts,
 )
 from memory_actors.kinds.episodic.state import MARKERS_MAX
-from memory_actors.kinds.kind import Tally, index_of, version_of
+from memory_actors.kinds.kind import Tally
+from memory_actors.kinds.passages import index_of, version_of
 
 
 def started(

@@ -9,7 +9,6 @@ from support.given import Given, fold, recorded
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import version_of
 from memory_actors.kinds.long_term import (
     AddMemories,
     DeleteMemory,
@@ -21,6 +20,7 @@ from memory_actors.kinds.long_term import (
     RestoreMemories,
     UpdateMemory,
 )
+from memory_actors.kinds.passages import version_of
 
 
 def added(name: str, *, at: int = 0, size: int = 10, pinned: bool = False) -> MemoryAdded:

@@ -42,10 +42,10 @@ def test_the_relationship_that_says_it_is_known_whatever_its_id() -> None:
         relate("s", "ann", "works_at", name, 7, exclusive=True) for name in ("bob", "cid")
     )
     for command, memory_id in ((again, "r"), (new, "s")):
-        row = entity.said(after(given, command), command.relationship)
+        row = entity.known_as(command.relationship, after(given, command).graph)
         assert row is not None
         assert row.memory_id == memory_id
-    assert entity.said(given.state, new.relationship) is None
+    assert entity.known_as(new.relationship, given.state.graph) is None
 
 
 def test_said_again_it_takes_a_new_fact_and_merges_metadata() -> None:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from memory_actors.kinds.long_term import Row
-from memory_actors.kinds.rows import Draft, Held, oldest
+from memory_actors.kinds.long_term import MemoryRow
+from memory_actors.kinds.rows import Draft, HeldRows, oldest
 
 
 def row(name: str, at: int = 0, *, size: int = 10, pinned: bool = False, version: int = 1) -> Any:
-    return Row(
+    return MemoryRow(
         memory_id=name, version=version, size_bytes=size, stored_bytes=size + 1, created_at_us=0,
         occurred_at_us=at, metadata={}, digest=b"", pinned=pinned, session_id=None,
         role=None, began=version,
@@ -55,7 +55,7 @@ def test_of_fewer_than_ten_one_goes_at_a_time() -> None:
 
 
 def test_sums_follow_rows_that_come_change_and_go() -> None:
-    held = Held.of([row("a"), row("b", size=5)])
+    held = HeldRows.of([row("a"), row("b", size=5)])
     assert (len(held), held.size_bytes, held.stored_bytes) == (2, 15, 17)
     draft = Draft(held)
     draft.put(row("a", size=7))
@@ -65,5 +65,5 @@ def test_sums_follow_rows_that_come_change_and_go() -> None:
 
 
 def test_rows_stand_in_the_order_of_their_versions() -> None:
-    held = Held.of([row("b", version=2), row("c"), row("a", version=2)])
+    held = HeldRows.of([row("b", version=2), row("c"), row("a", version=2)])
     assert [one.memory_id for one in held.in_order()] == ["c", "a", "b"]

@@ -6,7 +6,7 @@ from support.given import Given, fold
 from memory_actors.base.errors import NotFoundError, QuotaExceededError
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import short_term
-from memory_actors.kinds.kind import version_of
+from memory_actors.kinds.passages import version_of
 from memory_actors.kinds.short_term import (
     SECOND_US,
     AddMessage,

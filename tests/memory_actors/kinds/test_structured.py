@@ -10,7 +10,8 @@ from support.proposing import proposing
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
 from memory_actors.base.quota import MIB, Limits
 from memory_actors.kinds import structured
-from memory_actors.kinds.kind import Passage, Tally, label
+from memory_actors.kinds.kind import Tally
+from memory_actors.kinds.passages import Passage, label
 from memory_actors.kinds.structured import (
     TEXT_CHARS_MAX,
     DeleteDocument,

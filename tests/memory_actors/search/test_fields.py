@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_actors.base.filters import parsed, predicate
-from memory_actors.search.indexes import fields
+from memory_actors.search.indexes import field_columns as fields
 from memory_actors.search.indexes.field_columns import Candidates, as_numbers
 
 Rows = dict[int, dict[str, Any]]
 
 
-class FieldIndex(fields.FieldIndex[int]):
+class FieldIndex(fields.FieldIndex):
     """An index with its rows, that is asked with filters as callers write them."""
 
     def __init__(self, **bounds: int):
@@ -32,9 +32,13 @@ class FieldIndex(fields.FieldIndex[int]):
     def drop(self, key: int) -> None:
         self.follow(key, self.held.pop(key, None), None)
 
-    def candidates(self, filters: Any) -> Candidates[int] | None:
+    def candidates(self, filters: Any) -> Candidates | None:
         part = parsed(filters)
-        return None if part is None else super().candidates(part)
+        if part is None:
+            return None
+        for _ in self.prepared(part):
+            pass
+        return super().candidates(part)
 
 
 def index_of(rows: Mapping[int, Mapping[str, Any]], **bounds: int) -> FieldIndex:

@@ -44,30 +44,26 @@ CHANGES = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(-20, 20)),
         st.tuples(st.just("remove"), st.integers(-20, 20)),
-        st.tuples(st.just("extend"), st.lists(st.integers(-20, 20), max_size=5)),
     ),
     max_size=60,
 )
 
 
 @settings(max_examples=200)
-@given(CHANGES, st.integers(0, 5))
-def test_a_label_leads_to_its_living_row(changes: list, recent_max: int) -> None:
+@given(CHANGES, st.integers(0, 5), st.integers(0, 9))
+def test_a_label_leads_to_its_living_row(changes: list, recent_max: int, begun: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_labels, "RECENT_MAX", recent_max)
-        labels, living, count = Labels(), dict[int, int](), 0
+        labels = Labels(np.arange(5, 5 - begun, -1))
+        living, count = {5 - row: row for row in range(begun)}, begun
         for what, said in changes:
             if what == "remove":
                 assert labels.remove(said) == living.pop(said, None)
                 continue
-            fresh = list(dict.fromkeys([said] if what == "append" else said))
-            fresh = [one for one in fresh if one not in living]
-            if what == "append":
-                assert [labels.append(one) for one in fresh] == [count] * len(fresh)
-            else:
-                labels.extend(np.array(fresh, np.int64))
-            living |= {one: row for row, one in enumerate(fresh, count)}
-            count += len(fresh)
+            if said not in living:
+                labels.append(said)
+                living[said] = count
+                count += 1
     assert (labels.count, labels.living) == (count, len(living))
     assert {label: labels.row_of(label) for label in range(-20, 21) if label in labels} == living
     assert labels.there() == sorted(living, key=living.__getitem__)

@@ -23,7 +23,7 @@ from memory_actors import (
 )
 from memory_actors.base.weights import Weights
 from memory_actors.kinds import long_term
-from memory_actors.search import ranking, retrieval
+from memory_actors.search import candidates, retrieval
 from memory_actors.search.embedding.rows import ROWS, TABLES
 from memory_actors.search.indexes import dense
 
@@ -223,7 +223,7 @@ async def test_min_score_and_a_budget_bound_what_is_found(open_memory) -> None:
 async def test_as_many_are_found_as_were_asked_for(open_memory, monkeypatch) -> None:
     monkeypatch.setattr(dense, "EXACT_MAX", 600)
     monkeypatch.setattr(dense, "PROPOSED_MIN", 100)
-    monkeypatch.setattr(ranking, "PROPOSED", 100)
+    monkeypatch.setattr(candidates, "PROPOSED", 100)
     async with open_memory() as memory:
         user = memory.user("u")
         await user.add_many([Item(content=f"fact {n}") for n in range(500)])
@@ -272,7 +272,7 @@ async def test_deleted_memories_never_come_back(open_memory, monkeypatch) -> Non
         assert found == {m.memory_id for m in await user.list_memories(limit=1_000)}
         rows = index.dense.view().labels.tolist()
         assert rows == index.words.score_all("")[0].tolist(), "one order of rows"
-        assert len(index.late) == len(index.words) == len(index.dense) == 170
+        assert len(index.late) == index.rows.living == 170
 
 
 async def test_signs_and_words_propose_for_one_ranking(open_memory, monkeypatch) -> None:

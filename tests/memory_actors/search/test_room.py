@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 
-from memory_actors.search.indexes.room import _HAS_PRIVATE, PAGES_BYTES_MIN, grown, zeros
+from memory_actors.search.indexes.labels import _HAS_PRIVATE, PAGES_BYTES_MIN, grown, zeros
 
 
 @pytest.mark.parametrize("rows", [0, 10, PAGES_BYTES_MIN])

@@ -156,7 +156,7 @@ def test_one_request_too_many_is_told_to_come_again(tmp_path: Path) -> None:
         with ThreadPoolExecutor() as threads:
             held = [threads.submit(service, "GET", path, service.alice) for _ in range(2)]
             admission = service.server.config.app
-            until(lambda: admission._in_flight == 2)
+            until(lambda: admission._in_work.taken == 2)
             answer = service("GET", path, service.alice)
             problem(answer, 503, "unavailable")
             assert answer.headers["retry-after"] == "1"
@@ -165,7 +165,7 @@ def test_one_request_too_many_is_told_to_come_again(tmp_path: Path) -> None:
             for one in held:
                 problem(one.result(), 404, "not-found")
         problem(service("GET", path, service.alice), 404, "not-found")
-        until(lambda: admission._in_flight == 0)
+        until(lambda: admission._in_work.taken == 0)
 
 
 # --- quotas
@@ -395,7 +395,7 @@ def test_work_ends_when_its_client_hangs_up(tmp_path: Path, method: str) -> None
         line.close()
         until(lambda: memory.waiting == 0)
         admission = service.server.config.app
-        until(lambda: admission._in_flight == 0)
+        until(lambda: admission._in_work.taken == 0)
 
 
 def test_event_streams_of_one_key_leave_streams_for_the_others(service: Service) -> None:

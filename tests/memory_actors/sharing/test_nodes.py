@@ -323,7 +323,7 @@ async def test_index_files_say_the_chain_that_they_are_of(nodes, url):
     await one.user("ada").retrieve("skiing")
     services, stream = node_of(one).memory._services, stream_of("ada")
     async with services.runtime.use(stream) as live:
-        await live.indexes.save()
+        await live.indexes.save(always=False)
         version = live.actor.version
     directory = node_of(one).memory._erasing._directory
     path = words_beside(of_kind(index_path(directory, stream), "long_term"))

@@ -13,8 +13,10 @@ import pytest
 from eventlog import Environment, LogLocked, LogUnavailable
 from eventlog.core.rows import seal_record, unseal_record
 from eventlog.lmdb.ledger import ROW, TotalsRecord
-from eventlog.lmdb.snapshots import SnapshotRecord
-from eventlog.lmdb.tables import TABLES
+from eventlog.lmdb.tables import (
+    TABLES,
+    SnapshotRecord,
+)
 from memory_actors import Item, MemorySystem, verify_store
 from memory_actors.base.compressing import decompressed
 

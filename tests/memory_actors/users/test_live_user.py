@@ -11,7 +11,7 @@ from support.given import pro
 from eventlog import CorruptLog, Environment, EventLog, Snapshot
 from eventlog.lmdb.tables import TABLES, U64
 from memory_actors import Item, Limits, QuarantinedError
-from memory_actors.kinds import long_term, user_state
+from memory_actors.kinds import long_term, snapshots, user_state
 from memory_actors.kinds.entity.events import EntityUpdated
 from memory_actors.search.indexes import memory_index, parts
 from memory_actors.search.superseding.protocol import Reach
@@ -74,13 +74,13 @@ async def test_a_user_with_a_damaged_event_is_refused(open_memory, tmp_path) -> 
         assert await ada.list_memories() == []
 
 
-@pytest.mark.parametrize("data", [b"junk", b"", user_state.dump(user_state.UserState())[:-3]])
+@pytest.mark.parametrize("data", [b"junk", b"", snapshots.dump(user_state.UserState())[:-3]])
 async def test_a_snapshot_that_does_not_load_is_passed_over(open_memory, tmp_path, data) -> None:
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
 
     async def damage(log: EventLog) -> None:
-        await log.save_snapshot("user:ada", Snapshot(1, data), user_state.SNAPSHOT_FINGERPRINT)
+        await log.save_snapshot("user:ada", Snapshot(1, data), snapshots.SNAPSHOT_FINGERPRINT)
 
     await in_the_log(tmp_path, damage)
     async with open_memory() as memory:
@@ -151,7 +151,7 @@ async def test_an_index_file_that_is_behind_or_ahead_is_brought_in_step(
     async with open_memory() as memory, memory._services.runtime.use("user:ada") as live:
         ahead = live.indexes.get(long_term.KIND)
         ahead._version = lambda: 10**6
-        await ahead.save_words()
+        await ahead.save()
     async with open_memory() as memory:
         assert len(await memory.user("ada").retrieve("tea chess tomatoes")) == 3
 

@@ -1,4 +1,4 @@
-"""Learned numbers of the ranking, by `python -m bench learn`: see weights.py."""
+"""Learned numbers of the ranking, by `python -m bench learn`: see mixtures.py."""
 
 from typing import Final
 

@@ -1,0 +1,71 @@
+"""The newer of two texts about the same thing.
+
+Where the present is asked, a newer text about the same thing goes before an older one whose words
+may fit better: "I'm back on coffee" before "I stopped drinking coffee". The more alike both are,
+the more the newer one may gain, in the unit of scores. If two are nearly the same but for one
+thing ("is a citizen of Spain", "is a citizen of Denmark"), the newer one gains at any time.
+Replies, questions and summaries gain nothing; turns between people only where nearly the same.
+"""
+
+from typing import Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from memory_actors.kinds.phrasing import REPLYING
+from memory_actors.search.candidates import EmbeddedQuery, FirstStage
+from memory_actors.search.indexes.parts import ASKING
+from memory_actors.search.query import is_about_past
+
+Numbers = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+NEWEST_OF: Final = 16  # of the best passages
+ALIKE_MIN: Final = 0.3  # cosine of two that are about the same thing
+SAME_MIN: Final = 0.7
+ALIKE_GAIN: Final = 4.0
+SAME_GAIN: Final = 2.0
+BRIEF_WORDS: Final = (10, 20)
+"""The words of a text, stop words left out: up to so many it says one thing; from so many on,
+several."""
+LATER_US: Final = 1_000_000  # what was said in one breath does not replace its own parts
+_LIFT: Final = 1e-3
+
+
+def gains_of_newer(
+    first: FirstStage, rows: Rows, order: Rows, scores: Numbers, question: EmbeddedQuery
+) -> Numbers:
+    """Return the gains of newer passages: as much as puts them before those that they replace."""
+    columns, mixture, query = first.columns, first.mixture, question.query
+    gained = np.zeros(len(scores), np.float32)
+    best = order[:NEWEST_OF]
+    may = ~columns.summaries[rows[best]] & (columns.asks[rows[best]] < ASKING)
+    if first.reply is not None:
+        may &= ~cast("Flags", first.parts.traits.are_of(REPLYING, columns.speakers[rows[best]]))
+    best = best[may]
+    if len(best) < 2 or mixture.foreign == 1 or mixture.statement:
+        return gained
+    times = columns.occurred_us[rows[best]]
+    by_age = best[np.argsort(times, kind="stable")]
+    times = columns.occurred_us[rows[by_age]]
+    if times[-1] - times[0] < LATER_US:
+        return gained
+    vectors = first.parts.dense.vectors(rows[by_age])
+    alike = vectors @ vectors.T
+    present = 0.0 if is_about_past(query.text) else 1 - mixture.people
+    gains = SAME_GAIN * np.clip((alike - SAME_MIN) / (1 - SAME_MIN), 0, 1)
+    one_thing, several = BRIEF_WORDS
+    lengths = first.parts.words.lengths(first.parts.size)[rows[by_age]]
+    brief = np.clip((several - lengths) / (several - one_thing), 0, 1)
+    likeness = np.clip((alike - ALIKE_MIN) / (1 - ALIKE_MIN), 0, 1)
+    gains += present * ALIKE_GAIN * likeness * np.minimum.outer(brief, brief)
+    gains *= 1 - mixture.foreign
+    own = scores[by_age]
+    raised = own.copy()
+    for older in range(len(by_age)):
+        newer = times >= times[older] + LATER_US
+        newer &= (raised < raised[older]) & (raised[older] - own < gains[older])
+        raised[newer] = raised[older] + _LIFT
+    gained[by_age] = raised - own
+    return gained
