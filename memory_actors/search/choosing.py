@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.core.records import to_datetime
-from memory_actors.base.records import Hit, Memory, MemoryType
+from memory_actors.base.records import Hit, Memory
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds import long_term, passages
 from memory_actors.kinds.long_term import LongTerm, MemoryRow
@@ -41,8 +41,6 @@ NEAR_DUPLICATES_MAX = 100  # named in a hit
 SPEAKERS_MAX = 1_000  # whose gists are kept
 ALIKE = 0.8  # cosine of two texts about the same thing, most often; more is no more alike
 _LEAST_SPREAD = 1e-6
-_TEXTS = frozenset({MemoryType.SHORT_TERM, MemoryType.LONG_TERM})
-_KEYED = frozenset({MemoryType.WORKING, MemoryType.STRUCTURED})
 _NOTHING = frozenset({"", "a", "an", "the"})
 _MARKS = ".,;:!()[]{}\"'`*…“”‘’«»。、！"  # noqa: RUF001 - they are meant. "?" is left: it asks.
 
@@ -153,7 +151,7 @@ class Folding:
 
     def is_new(self, memory: Memory) -> bool:
         """Say whether none before it says the same, and take note of it."""
-        if memory.memory_type in _KEYED:
+        if memory.key is not None:
             return True
         word = last_word(memory.content)
         if word not in self._alone:
@@ -180,7 +178,7 @@ class Folding:
         if first is None:
             self._said[said] = own
             return True
-        if first.memory_type == own.memory_type not in _TEXTS:
+        if memory.data is not None and first.memory_type == own.memory_type:
             return True
         alike = self._alike.setdefault(first.memory_id, [])
         if len(alike) < NEAR_DUPLICATES_MAX:
