@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bench.closest import closest
+from bench.closest import add, closest, maintained, remove
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, facts, percentile, scratch
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes import dense
 from memory_actors.search.indexes.dense import DenseIndex
+from memory_actors.search.indexes.labels import Labels
 from memory_actors.search.indexes.rows import centre
 
 K = 10
@@ -85,7 +86,7 @@ class Churn:
         self._runs = runs
         self._centres = centres_for(rows, rng)
         self._asked = around(self._centres, queries, rng)
-        self._index = DenseIndex(DIMENSION)
+        self._index = DenseIndex.empty(Labels(), DIMENSION)
         self._labels: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._vectors: Vectors = np.empty((0, DIMENSION), np.float32)
         self._next = 0
@@ -98,7 +99,7 @@ class Churn:
         labels = np.arange(self._next, self._next + count)
         self._next += count
         for label, vector in zip(labels.tolist(), vectors, strict=True):
-            self._index.add(label, vector)
+            add(self._index, label, vector)
         self._labels = np.concatenate([self._labels, labels])
         self._vectors = np.concatenate([self._vectors, vectors])
 
@@ -106,7 +107,7 @@ class Churn:
         """Delete a random share of what lives; return how many that were."""
         gone = self._rng.random(len(self._labels)) < share
         for label in self._labels[gone].tolist():
-            self._index.remove(label)
+            remove(self._index, label)
         self._labels, self._vectors = self._labels[~gone], self._vectors[~gone]
         return int(gone.sum())
 
@@ -121,7 +122,7 @@ class Churn:
         change()
         before = self._measured(name, BEFORE, None)
         started_s = perf_counter()
-        self._index = maintain(self._index)
+        self._index = maintained(self._index)
         return [before, self._measured(name, AFTER, perf_counter() - started_s)]
 
     def _measured(self, name: str, background: str, rebuild_s: float | None) -> Step:
@@ -163,14 +164,6 @@ class Churn:
             top = np.argpartition(-scores, min(K, len(scores)) - 1)[:K]
             best.append(self._labels[top].tolist())
         return best
-
-
-def maintain(index: DenseIndex) -> DenseIndex:
-    """Run an index's background maintenance."""
-    if index.wants_maintenance:
-        view = index.view()
-        index = index.adopted(dense.compacted(view), view)
-    return index
 
 
 def _unit(rows: Vectors) -> Vectors:

@@ -15,17 +15,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bench.closest import closest_of
+from bench.closest import closest_of, index_of
 from bench.clusters import DIMENSION, around, centres_for, mixed
 from bench.recall_sets import read_set
 from bench.report import Options, Report, Table, facts, median, scratch
 from memory_actors.search.candidates import PROPOSED
-from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.default import DefaultEmbedder
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes import dense
-from memory_actors.search.indexes.dense import DenseIndex, Rows
+from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.graph import Graph
+from memory_actors.search.indexes.labels import Rows
 from memory_actors.search.indexes.rows import centre
 
 K = 10
@@ -116,8 +116,7 @@ def _measure(
         vectors, asked = around(centres, size, rng), around(centres, queries, rng)
     else:
         vectors, asked = mixed(sentences[queries:], size, rng), sentences[:queries]
-    codes, steps = coded_units(vectors)
-    index = DenseIndex.over(codes, np.arange(size), steps)
+    index = index_of(vectors)
     background = np.zeros(DIMENSION, np.float32)
     mu = centre(background, index.sample.vectors.decoded())
     about = Asked(index, Graph(), mu, asked)

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.churn import maintain
-from bench.closest import closest
+from bench.closest import add, closest, index_of
 from bench.clusters import DIMENSION, around, centres_for
 from bench.report import Options, Report, Table, disk_bytes, facts, percentile, scratch
-from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.protocol import Vectors
 from memory_actors.search.indexes.dense import EXACT_MAX, DenseIndex
+from memory_actors.search.indexes.labels import Labels
 from memory_actors.search.indexes.rows import centre
 
 K = 10
@@ -171,10 +170,9 @@ class Ours(Subject):
     def build(self, vectors: Vectors) -> None:
         """Add row by row, then do what the background would do."""
         self.vectors = vectors
-        self._index = DenseIndex(DIMENSION)
+        self._index = DenseIndex.empty(Labels(), DIMENSION)
         for label, vector in enumerate(vectors):
-            self._index.add(label, vector)
-        self._index = maintain(self._index)
+            add(self._index, label, vector)
         self._centre = centre(np.zeros(DIMENSION, np.float32), self._index.sample.vectors.decoded())
 
     def search(self, query: Vectors) -> list[int]:
@@ -192,9 +190,7 @@ class Ours(Subject):
 
     def load(self, folder: Path) -> None:
         """Read them."""
-        vectors = coded_units(np.load(folder / "vectors.npy"))
-        labels = np.arange(len(vectors.codes), dtype=np.int64)
-        self._index = DenseIndex.over(vectors.codes, labels, vectors.steps)
+        self._index = index_of(np.load(folder / "vectors.npy"))
 
 
 class Exact(Subject):

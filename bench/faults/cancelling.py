@@ -211,7 +211,7 @@ async def _index_amiss(memory: MemorySystem, user_id: str) -> str:
             index = live.indexes.get(kind)
             rows = kind.rows(live.state.of(kind))
             wanted = {passage.label for row in rows for passage in indexed(kind, row)}
-            labels = set() if index is None else set(index.dense.labels())
+            labels = set() if index is None else set(index.rows.there())
             if index is not None and labels != wanted:
                 return f"the index of {kind.NAME} has {sorted(labels ^ wanted)} too many or too few"
     return ""

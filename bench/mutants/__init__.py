@@ -26,9 +26,9 @@ WHOLE = (
 )  # fmt: skip
 COMPRESSED = f"{UNIT}/test_compacting.py"
 ENTITIES = (f"{UNIT}/test_entity.py", f"{UNIT}/test_relationship.py", f"{UNIT}/test_graph.py",
-            "tests/properties/test_entity.py", *WHOLE)  # fmt: skip
+            "tests/properties/test_kinds.py", *WHOLE)  # fmt: skip
 EPISODES = (f"{UNIT}/test_episodic.py", f"{UNIT}/test_episodic_compacting.py",
-            "tests/properties/test_episodic.py", *WHOLE)  # fmt: skip
+            "tests/properties/test_kinds.py", *WHOLE)  # fmt: skip
 DOCUMENTS = (f"{UNIT}/test_context.py", "tests/memory_actors/api/test_context_refusals.py",
              "tests/properties/test_context.py", *WHOLE)  # fmt: skip
 ACTOR = ("tests/memory_actors/actors", "tests/memory_actors/users/test_quotas.py",
@@ -44,13 +44,13 @@ TESTS = {
     f"{KINDS}/long_term/__init__.py": (f"{UNIT}/test_long_term.py", COMPRESSED, *WHOLE),
     f"{KINDS}/keyed.py": (f"{UNIT}/test_structured.py", f"{UNIT}/test_long_term.py", *WHOLE),
     f"{KINDS}/compacting.py": (COMPRESSED, *EPISODES),
-    f"{KINDS}/rows.py": (f"{UNIT}/test_rows.py", f"{UNIT}/test_structured.py", *WHOLE),
+    f"{KINDS}/rows.py": (f"{UNIT}/test_structured.py", *WHOLE),
     f"{KINDS}/entity/decide.py": ENTITIES,
     f"{KINDS}/entity/relationships.py": ENTITIES,
     f"{KINDS}/entity/room.py": ENTITIES,
     f"{KINDS}/episodic/__init__.py": EPISODES,
     f"{KINDS}/structured.py": (
-        f"{UNIT}/test_structured.py", "tests/properties/test_structured.py", *WHOLE,
+        f"{UNIT}/test_structured.py", "tests/properties/test_kinds.py", *WHOLE,
     ),
     f"{KINDS}/context/decide.py": DOCUMENTS,
     f"{KINDS}/context/sizes.py": DOCUMENTS,

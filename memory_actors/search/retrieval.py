@@ -26,8 +26,8 @@ from eventlog import EventStore
 from memory_actors.base.records import Hit
 from memory_actors.base.tokens import most
 from memory_actors.kinds import long_term
-from memory_actors.kinds.kind import Kind, Passage, Row, index_of, version_of
-from memory_actors.kinds.passages import shown
+from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.passages import Passage, index_of, shown, version_of
 from memory_actors.kinds.phrasing import spoken
 from memory_actors.kinds.user_state import KINDS, UserState
 from memory_actors.search.candidates import EmbeddedQuery
@@ -204,7 +204,7 @@ async def _warmed(services: Source, live: Searched, query: Query) -> list[_Searc
             was_whole = await _warm(services, live, index, passages)
             passes = row_test(query, live.state.provenance)
             labels = [label for label, (one, _) in passages.items() if passes(one.row)]
-            known = _InStep(now, index.dense, np.sort(index.dense.rows_of(labels)))
+            known = _InStep(now, index.dense, np.sort(index.rows.rows_of(labels)))
             if was_whole and not query.is_narrow:
                 index.in_step = known
         parts.append(_Searchable(kind, state, index.parts, known.rows, lambda _row: True))

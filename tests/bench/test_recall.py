@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.__main__ import main
-from bench.calibration import auroc, bins, calibration_error
+from bench.calibration import bins, calibration_error
 from bench.recall_sets import read_set
 
 
@@ -65,23 +65,9 @@ def test_a_question_that_names_a_memory_nobody_has_is_refused(tmp_path: Path) ->
         read_set(a_set(tmp_path / "tiny.json", users=[user]))
 
 
-def test_what_is_no_set_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "no.json"
-    for content in ("{", '{"name": 1}', "\udcff".encode("utf-8", "surrogateescape")):
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        with pytest.raises(click.ClickException, match="no set of memories"):
-            read_set(path)
-
-
 def test_calibration_error_is_mean_distance_of_score_and_share() -> None:
     """The calibration error is the mean distance of score and share."""
     scores, answers = [0.75] * 4 + [0.15] * 4, [True, True, True, False] + [False] * 4
     assert calibration_error(scores, answers) == pytest.approx(0.075)
     assert [(one.results, one.answers) for one in bins(scores, answers)] == [(4, 0.0), (4, 0.75)]
     assert calibration_error([], []) == 0
-
-
-def test_the_auroc_counts_pairs_and_halves_ties() -> None:
-    assert auroc([0.9, 0.5], [0.1, 0.2]) == 1.0
-    assert auroc([0.5], [0.5, 0.1]) == 0.75
-    assert auroc([0.1], [0.9]) == 0.0

@@ -142,12 +142,13 @@ class Batcher:
         """True once texts that can wait have to wait for the next opening."""
         self._closed = False
 
-    def hangs(self, *, background: bool = False) -> bool:
-        """Say whether the thread is at one call for longer than a caller may wait."""
-        return self._hang(self._background if background else self._urgent)
+    def hangs(self, queue: deque[_Wanted] | None = None) -> bool:
+        """Say whether those that serve a queue are at one call for longer than a caller may wait.
 
-    def _hang(self, queue: deque[_Wanted]) -> bool:
-        return all(lane.thread.busy_s > self._deadline_s for lane in self._lanes_of(queue))
+        By default the queue of texts that cannot wait.
+        """
+        serving = self._lanes_of(self._urgent if queue is None else queue)
+        return all(lane.thread.busy_s > self._deadline_s for lane in serving)
 
     def _lanes_of(self, queue: deque[_Wanted]) -> list[_Lane]:
         return [lane for lane in self._lanes if lane.serves(queue)]
@@ -272,7 +273,7 @@ class Batcher:
             return EmbedderError(
                 f"{QUEUE_TEXTS_MAX:,} texts are waiting to be embedded: try again later"
             )
-        return late(self._deadline_s) if self._hang(queue) else None
+        return late(self._deadline_s) if self.hangs(queue) else None
 
     def _want(
         self, text: str, queue: deque[_Wanted], *, query: bool, refusal: EmbedderError | None
@@ -311,19 +312,15 @@ class Batcher:
                     del self._wanted[want.text]
                 else:
                     batch.append(want)
-            if batch and self._handed_over(lane, batch):
-                return
-
-    def _handed_over(self, lane: _Lane, batch: list[_Wanted]) -> bool:
-        """Give the thread a batch and say whether it took it; if not, tell its callers why."""
-        try:
-            done = partial(self._end_batch, lane, batch)
-            lane.thread.submit(partial(self._computed, batch), done)
-        except Exception as error:
-            self._settle(batch, error)
-        else:
-            lane.is_busy = True
-        return lane.is_busy
+            if batch:
+                try:
+                    done = partial(self._end_batch, lane, batch)
+                    lane.thread.submit(partial(self._computed, batch), done)
+                except Exception as error:
+                    self._settle(batch, error)
+                else:
+                    lane.is_busy = True
+                    return
 
     def _end_batch(
         self, lane: _Lane, batch: list[_Wanted], computed: list[Outcome] | Exception

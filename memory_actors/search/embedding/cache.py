@@ -84,14 +84,14 @@ class EmbeddingCache:
             del self._unkept[oldest]
             self._known.pop(oldest, None)  # who has the text next computes and keeps it
 
-    def unkept(self, embedded: Mapping[bytes, Embedded], owner: Owner) -> dict[bytes, Embedded]:
-        """Filter the embeddings to those that are not on disk, by digest."""
-        return {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
-
-    def note_kept(self, digests: Iterable[bytes], owner: Owner) -> None:
-        """Take note that embeddings which were not on disk are written to it."""
-        for digest in digests:
+    def take_unkept(
+        self, embedded: Mapping[bytes, Embedded], owner: Owner
+    ) -> dict[bytes, Embedded]:
+        """Return the embeddings that are not on disk, by digest: they are written to it now."""
+        unkept = {d: one for d, one in embedded.items() if owner.prefix + d in self._unkept}
+        for digest in unkept:
             del self._unkept[owner.prefix + digest]
+        return unkept
 
     def forget(self, digests: Iterable[bytes], owner: Owner) -> None:
         """Forget what is known of texts."""

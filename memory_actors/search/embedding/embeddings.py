@@ -1,41 +1,217 @@
-"""The embeddings of one user: calls of the service about what is theirs."""
+"""The embeddings of one user, or of everybody: from memory, from disk, or from the model.
 
-from collections.abc import Collection, Mapping, Sequence
+If the log keeps derived data (shared.py), the disk is a cache: before texts of the log are
+embedded, `fetch` loads the data from beside the user's stream.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+import numpy as np
+import numpy.typing as npt
+
+from eventlog import EventLogError
+from eventlog.core.logs import get_logger
+from memory_actors.base.errors import EmbedderError
+from memory_actors.kinds.phrasing import RECIPE, text_digest
+from memory_actors.search.dot_products import Bytes, Coded
+from memory_actors.search.embedding.in_flight import EmbeddingRequest, Outcome, Outcomes
 from memory_actors.search.embedding.key_scopes import Owner
-from memory_actors.search.embedding.protocol import Embedded
+from memory_actors.search.embedding.protocol import Embedded, Embedder, Vectors, codebook_of
+from memory_actors.search.embedding.rows import Numbers
 from memory_actors.search.embedding.shared import SharedDerived
+from memory_actors.search.embedding.token_states import RECIPE as TOKENS_RECIPE
+from memory_actors.search.embedding.token_states import Codebook, states_of
+from memory_actors.search.embedding.vector_table import WRITE_BEHIND_S, TakeTokens, VectorTable
 
 if TYPE_CHECKING:
+    from memory_actors.search.embedding.cache import EmbeddingCache
     from memory_actors.search.embedding.service import EmbeddingService
+
+_logger = get_logger("memory_actors.search.embedding")
 
 
 class Embeddings:
-    """The embeddings of one user, or of everybody: calls of the service about what is theirs."""
+    """The embeddings of one user, or of everybody."""
 
     def __init__(self, service: "EmbeddingService", owner: Owner, shared: SharedDerived | None):
+        self.embedder: Embedder = service.embedder
+        self.owner = owner
         self.shared = shared
         """The pieces beside the user's stream, where the log keeps them."""
         self._service = service
-        self.embedder = service.embedder
-        self.recipe = service.recipe
-        self.codebook = service.codebook
-        self.owner = owner
-        self.embed = partial(service.embed, owner=owner)
-        self.request = partial(service.request, owner=owner)
-        self.embed_each = partial(service.embed_each, owner=owner)
-        self.tokens = partial(service.tokens, owner=owner)
-        self.stored = partial(service.stored, owner=owner)
-        self.matrix = partial(service.matrix, owner=owner)
-        self.numbers = partial(service.numbers, owner=owner)
-        self.erase = partial(service.erase, owner=owner)
+        self._table: VectorTable = service.disk
+        self._cache: EmbeddingCache = service.cache
+
+    @property
+    def recipe(self) -> str:
+        """Name all that an embedding depends on: the model, what it is given, the projection."""
+        return f"{self.embedder.fingerprint} {RECIPE} {TOKENS_RECIPE}"
+
+    def codebook(self) -> Codebook:
+        """Return the codebook that packs token states. It may load the model."""
+        return codebook_of(self.embedder)
 
     @property
     def table(self) -> bytes:
-        """The identity of the table that `numbers` are of."""
-        return self._service.table
+        """The identity of the table on disk: what its `numbers` are good for."""
+        return self._table.identity
+
+    # --- computed, or known
+
+    async def embed(self, texts: Sequence[str], *, background: bool = False) -> list[Embedded]:
+        """Return the embedding of each text. It leaves no trace on disk: see `keep`.
+
+        `background` texts wait for others.
+
+        :raises EmbedderError: the model failed or took too long.
+        """
+        digests = [text_digest(text) for text in texts]
+        wanted = dict(zip(digests, texts, strict=True))
+        found = await self.request(wanted, background=background).all()
+        return [found[digest] for digest in digests]
+
+    async def embed_each(self, texts: Mapping[bytes, str], *, background: bool = False) -> Outcomes:
+        """Return embeddings by the digests given with the texts, and why the others have none."""
+        return await self.request(texts, background=background).each()
+
+    def request(self, texts: Mapping[bytes, str], *, background: bool = False) -> EmbeddingRequest:
+        """Return a request for embeddings, by digest.
+
+        Known ones are looked up now, the others computed once it begins.
+        """
+        found = self.known(list(texts))
+        if self._table.waiting:  # rows of an older store are written for having been read
+            self._service.flush_soon(WRITE_BEHIND_S)
+        compute = partial(self._service.compute, background=background)
+        return EmbeddingRequest(texts, found, compute, self._taken)
+
+    async def embed_query(self, text: str) -> Embedded:
+        """Return the embedding of a query, with its token states as they were before coding.
+
+        :raises EmbedderError: the model failed or took too long.
+        """
+        text = f"{getattr(self.embedder, 'query_prefix', '')}{text}"
+        digest = text_digest(text)
+        known = self._cache.find_query(digest, self.owner)
+        if known is not None:
+            self._service.from_memory += 1
+            await asyncio.sleep(0)  # who waits for the model lets the others have a turn, too
+            return known
+        (one,) = await self._service.compute([text], query=True)
+        if isinstance(one, EmbedderError):
+            raise one
+        self._cache.note_unkept([digest], self.owner)
+        if one.tokens is not None and one.states is None:  # its embedder gives coded states only
+            one = one._replace(states=states_of(one.tokens, self.codebook()))
+        self._cache.remember({digest: one}, self.owner)
+        return one
+
+    def _taken(self, outcomes: Mapping[bytes, Outcome]) -> Outcomes:
+        """Remember what was computed; return it, and why the others have nothing."""
+        failed = {d: one for d, one in outcomes.items() if isinstance(one, EmbedderError)}
+        # Only a query is compared by what was not coded, and that takes more than all the rest.
+        fresh = {
+            d: one._replace(states=None)
+            for d, one in outcomes.items()
+            if not isinstance(one, EmbedderError)
+        }
+        self._cache.note_unkept(fresh, self.owner)
+        self._cache.remember(fresh, self.owner)
+        return fresh, failed
+
+    def known(self, digests: Sequence[bytes]) -> dict[bytes, Embedded]:
+        """Return the embeddings that need no model, by digest of their text."""
+        found = self._cache.find(digests, self.owner)
+        self._service.from_memory += len(found)
+        missing = [digest for digest in digests if digest not in found]
+        if missing:
+            try:
+                stored = self._table.get(missing, self.embedder.dimension, self.owner)
+            except EventLogError as error:  # derived data: as good as absent
+                _logger.warning("embeddings not read", count=len(missing), error=str(error))
+                stored = {}
+            if hasattr(self.embedder, "encode"):  # one without token states is half there
+                stored = {d: one for d, one in stored.items() if one.tokens is not None}
+            self._service.from_disk += len(stored)
+            self._cache.remember(stored, self.owner)
+            found |= stored
+        return found
+
+    # --- kept
+
+    def keep(self, embedded: Mapping[bytes, Embedded]) -> None:
+        """Write the embeddings of texts, by digest, to the disk, soon: those that were computed.
+
+        Only for texts in the log, since an erasure of the user finds them there. The store gets
+        all of them, since a crash may have lost some of its writes.
+        """
+        if self.shared is not None:
+            self.shared.put(embedded)
+        if self._service.apart and self.owner.is_everybody:
+            return
+        unkept = self._cache.take_unkept(embedded, self.owner)
+        if unkept:
+            full = self._table.put(unkept, self.owner)
+            self._service.flush_soon(0 if full else WRITE_BEHIND_S)
+
+    async def forget(self, digests: Sequence[bytes]) -> None:
+        """Delete what is known of texts. Another user who still has such a text embeds it again."""
+        if self.shared is not None:
+            self.shared.put(dict.fromkeys(digests))
+        self._cache.forget(digests, self.owner)
+        await anyio.to_thread.run_sync(self._table.delete, digests, self.owner)
+
+    async def erase(self, digests: Set[bytes]) -> int:
+        """Delete what is known of texts, of any model, and every byte of it; return how many.
+
+        Cached query embeddings are deleted too, since their owner is unknown.
+
+        :raises EventLogError: the file could not be written or copied; all of it can be repeated.
+        """
+        self._cache.clear()
+        return await anyio.to_thread.run_sync(self._table.erase, digests, self.owner)
+
+    def tokens(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return packed token states by digest, from memory or disk; from any thread."""
+        held = self._cache.tokens(digests, self.owner)
+        missing = [digest for digest in digests if digest not in held]
+        return held | self._table.tokens(missing, self.embedder.dimension, self.owner)
+
+    def stored(self, digests: Sequence[bytes]) -> dict[bytes, Vectors]:
+        """Return vectors from disk, past the cache, by digest. For a thread."""
+        stored = self._table.get(digests, self.embedder.dimension, self.owner)
+        return {digest: one.vector for digest, one in stored.items()}
+
+    def matrix(
+        self,
+        digests: Sequence[bytes],
+        take: TakeTokens | None = None,
+        numbers: Numbers | None = None,
+        into: Bytes | None = None,
+    ) -> tuple[Coded, npt.NDArray[np.bool_]]:
+        """Return vectors as rows, [n, d], and which are known; the others are zeros.
+
+        `take` is given the token states of those that are there. See `VectorTable.matrix`.
+        """
+        dimension = self.embedder.dimension
+        return self._table.matrix(digests, dimension, self.owner, take, numbers, into)
+
+    def numbers(self, digests: Sequence[bytes]) -> Numbers:
+        """Return the numbers of rows on disk by which they are found sooner. For a thread.
+
+        0 for one that has none, or cannot be looked for.
+        """
+        try:
+            return self._table.numbers(digests, self.owner)
+        except EventLogError as error:  # derived data: digests find them as well
+            _logger.warning("numbers of embeddings not read", error=str(error))
+            return np.zeros(len(digests), np.uint32)
+
+    # --- beside the user's stream
 
     def own(self, epoch: int) -> None:
         """Save what is kept beside the user's stream too: this node has it, under an epoch."""
@@ -52,30 +228,30 @@ class Embeddings:
         if self.shared is not None:
             await self.shared.drop()
 
-    def keep(self, embedded: Mapping[bytes, Embedded]) -> None:
-        """Keep the embeddings of texts that the log has, by digest: here what was computed.
-
-        The store gets all of them, since a crash may have lost some of its writes.
-        """
-        self._service.keep(embedded, self.owner)
-        if self.shared is not None:
-            self.shared.put(embedded)
-
-    async def forget(self, digests: Sequence[bytes]) -> None:
-        """Delete what is known of texts. Another user who still has such a text embeds it again."""
-        if self.shared is not None:
-            self.shared.put(dict.fromkeys(digests))
-        await self._service.forget(digests, self.owner)
-
     async def fetch(self, digests: Collection[bytes]) -> None:
         """Bring to the disk what the store has of texts of a live user. It may be nothing."""
-        if self.shared is not None and digests:
-            await self._service.fetch(digests, self.owner, self.shared)
+        _, values = await self._beside(digests)
+        if values:
+            await anyio.to_thread.run_sync(self._table.take, values)
 
     async def recall(self, digests: Collection[bytes]) -> None:
         """Load the store's embeddings into memory only.
 
         For callers that may outlive the user's erasure.
         """
-        if self.shared is not None and digests:
-            await self._service.recall(digests, self.owner, self.shared)
+        keys, values = await self._beside(digests)
+        opened = self._table.opened(values, keys, self.embedder.dimension, self.owner)
+        self._cache.remember(opened, self.owner)
+
+    async def _beside(
+        self, digests: Collection[bytes]
+    ) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        """Return the keys of texts that are not here, with their digests, and what lies there."""
+        if self.shared is None or not digests:
+            return {}, {}
+        try:
+            keys = await anyio.to_thread.run_sync(self._table.lacking, digests, self.owner)
+            return keys, await self.shared.embeddings(keys) if keys else {}
+        except EventLogError as error:  # derived data: as good as absent
+            _logger.warning("embeddings not fetched", count=len(digests), error=str(error))
+            return {}, {}

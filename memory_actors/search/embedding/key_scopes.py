@@ -65,40 +65,25 @@ class _EncryptedScope(KeyScope):
             return None
 
 
-_IN_THE_CLEAR: Final = KeyScope()
-
-
 class Owner:
-    """The owner of rows: everybody, whose rows are shared and lie in the clear."""
+    """The owner of rows that lie in the clear: everybody, or one user, under a `name`."""
 
-    prefix = b""
-    """Keeps rows of different owners apart in memory."""
     is_encrypted = False
     """True if nobody can read the rows without the user's key."""
 
-    @property
-    def is_everybody(self) -> bool:
-        """Say whether rows are shared and lie in the clear."""
-        return not self.prefix
+    def __init__(self, name: str | None = None):
+        self.is_everybody = name is None
+        """True if rows are shared."""
+        self.prefix = b"" if name is None else stream_id(name)
+        """Keeps rows of different owners apart in memory."""
+        self._scope = KeyScope() if name is None else _UsersScope(self.prefix)
 
     def scope(self) -> KeyScope | None:
         """Return where the rows are, None if there can be none."""
-        return _IN_THE_CLEAR
-
-    def scope_to_write(self) -> KeyScope:
-        """Return where rows go."""
-        return _IN_THE_CLEAR
-
-
-class _User(Owner):
-    def __init__(self, name: str):
-        self.prefix = stream_id(name)
-        self._scope = _UsersScope(self.prefix)
-
-    def scope(self) -> KeyScope | None:
         return self._scope
 
     def scope_to_write(self) -> KeyScope:
+        """Return where rows go."""
         return self._scope
 
 
@@ -106,14 +91,13 @@ class _EncryptedUser(Owner):
     is_encrypted = True
 
     def __init__(self, keys: Keys, name: str):
-        self.prefix = stream_id(name)
+        super().__init__(name)
         self._keys = keys
         self._name = name
 
     def scope(self) -> KeyScope | None:
-        return (
-            _EncryptedScope(self._keys.cipher(self._name)) if self._keys.has(self._name) else None
-        )
+        has = self._keys.has(self._name)
+        return _EncryptedScope(self._keys.cipher(self._name)) if has else None
 
     def scope_to_write(self) -> KeyScope:
         return _EncryptedScope(self._keys.make(self._name))
@@ -129,4 +113,4 @@ def owner_of(keys: Keys | None, stream: str, *, apart: bool = False) -> Owner:
     """
     if keys is not None:
         return _EncryptedUser(keys, derived_of(stream))
-    return _User(derived_of(stream)) if apart else EVERYBODY
+    return Owner(derived_of(stream)) if apart else EVERYBODY

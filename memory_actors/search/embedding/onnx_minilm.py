@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import EmbedderError, InvalidInputError
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.model.install import Progress, install_model
+from memory_actors.search.model.install import install_model
 from memory_actors.search.model.installed import (
     GRAPH_FILE,
     TOKENIZER_FILE,
@@ -72,27 +72,21 @@ class Encoding:
 class OnnxEmbedder:
     """Runs an installed model, in the thread that calls; several may at once.
 
-    `folder` is what `install_model` returned. `threads` is what one call may use: one by default,
-    since a second gains nothing on short texts and takes a core from the application. Raises
-    EmbedderError where the folder holds no working model.
+    `folder` is what `install_model` returned. A call uses one thread: a second gains nothing on
+    short texts and takes a core from the application. Raises EmbedderError where the folder holds
+    no working model.
     """
 
-    def __init__(self, folder: Path, *, threads: int = 1) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._manifest = _manifest(folder)
         with ThreadPoolExecutor(1, "session") as other:  # each takes as long as the other
-            session = other.submit(_session, folder / GRAPH_FILE, threads)
+            session = other.submit(_session, folder / GRAPH_FILE)
             self._tokenizer = _tokenizer(folder / TOKENIZER_FILE, self._manifest.tokens_max)
             self._session = session.result()
 
     @classmethod
-    def load(
-        cls,
-        precision: Precision = "int8",
-        cache_dir: Path | None = None,
-        threads: int = 1,
-        progress: Progress | None = None,
-    ) -> Self:
+    def load(cls, precision: Precision = "int8", cache_dir: Path | None = None) -> Self:
         """Open the model, installing it on first use.
 
         Raises ModelInstallError, EmbedderError, InvalidInputError.
@@ -100,10 +94,8 @@ class OnnxEmbedder:
         folder = model_path(precision, cache_dir)
         if folder is None:
             _log.warning("installing the embedding model", fingerprint=fingerprint(precision))
-            folder = install_model(
-                precision=precision, cache_dir=cache_dir, progress=progress, when_due=True
-            )
-        return cls(folder, threads=threads)
+            folder = install_model(precision=precision, cache_dir=cache_dir, when_due=True)
+        return cls(folder)
 
     @property
     def fingerprint(self) -> str:
@@ -238,10 +230,10 @@ def _tokenizer(path: Path, tokens_max: int) -> Tokenizer:
     return tokenizer
 
 
-def _session(path: Path, threads: int) -> Any:
+def _session(path: Path) -> Any:
     try:
         path = path.resolve()  # the runtime refuses a link to another directory
-        options = _options(threads)
+        options = _options()
         options.add_session_config_entry(_CONSTANTS_FOLDER, str(path.parent))
         return onnxruntime.InferenceSession(
             without_constants(path), options, providers=["CPUExecutionProvider"]
@@ -252,9 +244,9 @@ def _session(path: Path, threads: int) -> Any:
         ) from error
 
 
-def _options(threads: int) -> onnxruntime.SessionOptions:
+def _options() -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     # Threads that wait must not burn the application's cores.

@@ -152,9 +152,8 @@ class VectorTable:
         """Return the embeddings that are there, by digest."""
         found = self._waiting_of(digests, owner)
         rows = self._stored([d for d in digests if d not in found], dimension, owner)
-        if not rows:
-            return found
-        return found | dict(zip(rows, embedded_in(list(rows.values()), dimension), strict=True))
+        embedded = embedded_in([*rows.values()], dimension) if rows else []
+        return found | dict(zip(rows, embedded, strict=True))
 
     def tokens(
         self, digests: Sequence[bytes], dimension: int, owner: Owner = EVERYBODY
@@ -234,10 +233,9 @@ class VectorTable:
     def numbers(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> Numbers:
         """Return the numbers of the rows of texts; 0 for one that has none. Blocks."""
         self.flush()
-        scope = owner.scope()
-        if scope is None:
-            return np.zeros(len(digests), np.uint32)
         numbers = np.zeros(len(digests), np.uint32)
+        if (scope := owner.scope()) is None:
+            return numbers
         for start in range(0, len(digests), MATRIX_ROWS):  # a look-up holds up the interpreter
             chunk = digests[start : start + MATRIX_ROWS]
             keys = [self._model + scope.row(digest) for digest in chunk]
@@ -250,33 +248,25 @@ class VectorTable:
 
     def _stored(self, digests: Sequence[bytes], dimension: int, owner: Owner) -> dict[bytes, bytes]:
         """Return the stored rows of this dimension that are whole, by digest."""
-        scope = owner.scope()
-        if scope is None:
+        if (scope := owner.scope()) is None:
             return {}
-        keys = {digest: self._model + scope.row(digest) for digest in digests}
+        keys = {self._model + scope.row(digest): digest for digest in digests}
         codebook = self._codebook() if self._is_old else None
         with self._env.read() as txn:
-            found = self._rows(txn, keys.values(), scope, dimension)
-            rows = {digest: found[key] for digest, key in keys.items() if key in found}
-            for digest in [d for d in keys if d not in rows] if self._is_old else []:
-                row = self._old_row(txn, keys[digest], scope, codebook)
+            with txn.cursor(self._env.tables[PLACES]) as cursor:  # read in the order they lie in
+                places = sorted((number, key) for key, number in cursor.getmulti(sorted(keys)))
+            numbers, known = [number for number, _ in places], [key for _, key in places]
+            found = rows_at(self._env, txn, numbers, known, scope, dimension) if known else []
+            rows = {keys[key]: row for key, row in zip(known, found, strict=True) if row}
+            for key, digest in keys.items() if self._is_old else ():
+                if digest in rows:
+                    continue
+                row = self._old_row(txn, key, scope, codebook)
                 if row is not None and codebook is not None:
                     self._waiting.setdefault(owner.prefix + digest, _Unwritten(owner, digest, None))
                 if row is not None and fits(row, dimension):
                     rows[digest] = row
         return rows
-
-    def _rows(
-        self, txn: Transaction, keys: Collection[bytes], scope: KeyScope, dimension: int
-    ) -> dict[bytes, bytes]:
-        """Return the rows of this dimension that are whole, by key: in the order they lie in."""
-        with txn.cursor(self._env.tables[PLACES]) as cursor:
-            places = sorted((number, key) for key, number in cursor.getmulti(sorted(keys)))
-        if not places:
-            return {}
-        numbers, known = [number for number, _ in places], [key for _, key in places]
-        rows = rows_at(self._env, txn, numbers, known, scope, dimension)
-        return {key: row for key, row in zip(known, rows, strict=True) if row is not None}
 
     def _read(self, txn: Transaction, table: str, key: bytes, scope: KeyScope) -> bytes | None:
         value = txn.get(key, db=self._env.tables[table])
@@ -302,18 +292,14 @@ class VectorTable:
         self, embedded: Mapping[bytes, Embedded | None], owner: Owner
     ) -> dict[bytes, bytes | None]:
         """Return embeddings as they lie on disk, by key; None stays None. Slow: for a thread."""
-        scope = owner.scope()
-        if scope is None:
+        if (scope := owner.scope()) is None:
             return {}
         keys = {self._model + scope.row(digest): one for digest, one in embedded.items()}
-        return {
-            k: None if one is None else written(row_of(one), k, scope) for k, one in keys.items()
-        }
+        return {k: one and written(row_of(one), k, scope) for k, one in keys.items()}
 
     def lacking(self, digests: Collection[bytes], owner: Owner) -> dict[bytes, bytes]:
         """Return the keys of those texts that nothing is known of here, with their digests."""
-        scope = owner.scope()
-        if scope is None:
+        if (scope := owner.scope()) is None:
             return {}
         unknown = [d for d in digests if owner.prefix + d not in self._waiting]
         keys = {self._model + scope.row(digest): digest for digest in unknown}
@@ -327,8 +313,7 @@ class VectorTable:
         owner: Owner,
     ) -> dict[bytes, Embedded]:  # fmt: skip
         """Decode such values, by digest; `digests` are those of their keys."""
-        scope = owner.scope()
-        if scope is None:
+        if (scope := owner.scope()) is None:
             return {}
         rows = zip(values, read_rows(values.values(), values, scope), strict=True)
         whole = {digests[key]: row for key, row in rows if row and fits(row, dimension)}
@@ -374,20 +359,16 @@ class VectorTable:
     def delete(self, digests: Sequence[bytes], owner: Owner = EVERYBODY) -> None:
         """Delete embeddings, where they are there. Blocks: call it off the loop."""
         for start in range(0, len(digests), DELETE_ROWS):
+            some, scope = digests[start : start + DELETE_ROWS], owner.scope()
             with self._lock:
-                self._delete(digests[start : start + DELETE_ROWS], owner)
-
-    def _delete(self, digests: Sequence[bytes], owner: Owner) -> None:
-        for digest in digests:
-            self._waiting.pop(owner.prefix + digest, None)
-        scope = owner.scope()
-        if scope is None:
-            return
-        keys = sorted(self._model + scope.row(digest) for digest in digests)
-        try:
-            self._env.write(partial(delete_keys, self._env, BY_DIGEST, keys))
-        except EventLogError as error:  # derived data: what stays is only in the way
-            _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
+                for digest in some:
+                    self._waiting.pop(owner.prefix + digest, None)
+                keys = sorted(self._model + scope.row(digest) for digest in some) if scope else []
+                try:
+                    if keys:
+                        self._env.write(partial(delete_keys, self._env, BY_DIGEST, keys))
+                except EventLogError as error:  # derived data: what stays is only in the way
+                    _logger.warning("embeddings not deleted", count=len(keys), error=str(error))
 
     def erase(self, digests: Set[bytes], owner: Owner = EVERYBODY) -> int:
         """Delete the embeddings of texts under every model, and every byte of them; count them.
@@ -404,7 +385,9 @@ class VectorTable:
                 for place in [place for place in self._waiting if place.startswith(prefix)]:
                     self._waiting.pop(place, None)
             for name in BY_DIGEST:
-                keys = self._keys_of(name, rows.keys())
+                with self._env.read() as txn, txn.cursor(self._env.tables[name]) as cursor:
+                    every = cursor.iternext(keys=True, values=False)
+                    keys = [key for key in every if key[MODEL_BYTES:] in rows]
                 known |= {rows[key[MODEL_BYTES:]] for key in keys}
                 self._env.write(partial(delete_keys, self._env, [name], keys))
             self._env.shrink()
@@ -427,11 +410,6 @@ class VectorTable:
             self.identity = self._new_identity()  # numbers begin anew
             self._env.write(drop)
             self._env.shrink()
-
-    def _keys_of(self, table: str, rows: Set[bytes]) -> list[bytes]:
-        with self._env.read() as txn, txn.cursor(self._env.tables[table]) as cursor:
-            keys = cursor.iternext(keys=True, values=False)
-            return [key for key in keys if key[MODEL_BYTES:] in rows]
 
     def shrink(self) -> None:
         """Make the file smaller, where a good part of it is free. Blocks: call it off the loop."""
@@ -461,11 +439,8 @@ class VectorTable:
 
     def set_fact(self, name: str, value: bytes) -> None:
         """Store a small fact. Blocks: call it off the loop."""
-
-        def put(txn: Transaction) -> None:
-            txn.put(name.encode(), seal(value), db=self._env.tables[FACTS])
-
-        self._env.write(put)
+        table = self._env.tables[FACTS]
+        self._env.write(lambda txn: txn.put(name.encode(), seal(value), db=table))
 
     def close(self) -> None:
         """Write pending rows and close the file."""

@@ -18,7 +18,7 @@ looked up only for the rows that are best without them, eight times as many as a
 best 300 of 30,000 rows, 298 are found.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -52,65 +52,14 @@ class Term(NamedTuple):
         return self.idf * (K1 + 1)
 
 
-class _ChainStep(NamedTuple):
-    """A step along all chains at once."""
-
-    rows: int
-    """The number of rows back that are gone, most often."""
-    regular: Counts | None
-    """1 for each row, from the first that there can be, that has that row before it; None: all."""
-    others: Rows
-    """The rows that have another one."""
-    before: npt.NDArray[np.int32]
-
-
-class SessionSteps:
-    """The ways from all rows along their chains: kept until a chain changes, for any thread."""
-
-    def __init__(self, chains: Chains):
-        self._chains = chains
-        self._kept = (-1, -1), list[_ChainStep]()
-        """The change and the number of rows that they are of."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory held."""
-        columns = (
-            one for step in self._kept[1] for one in (step.regular, step.others, step.before)
-        )
-        return sum(one.nbytes for one in columns if one is not None)
-
-    def of(self, count: int) -> Sequence[_ChainStep]:
-        """Return the ways of so many rows: to those before them, and to those before these."""
-        now, (then, steps) = (self._chains.changes, count), self._kept
-        if now != then:
-            steps = list(_steps(self._chains.links.before, count))
-            self._kept = now, steps
-        return steps
-
-
-def _steps(links: npt.NDArray[np.int32], count: int) -> Iterator[_ChainStep]:
-    """Yield the way to the rows before all rows, then to those before these."""
-    rows = np.arange(count, dtype=np.int32)
-    before = rows
-    for step in range(1, 1 + ROWS_BEFORE):
-        before = links[before]
-        regular = before == rows - step
-        others = np.flatnonzero(~regular & (before >= 0) & (before < count))
-        some = None if regular[step:].all() else regular[step:].astype(np.uint8)
-        yield _ChainStep(step, some, others, before[others])
-
-
 class Windows:
     """The scores of rows for the words of one query, the rarest first.
 
     A window is a row and so many rows `before` it. Scores are in [0, 1]; a removed row has 0.
     """
 
-    def __init__(
-        self, chains: Chains, steps: SessionSteps, terms: Iterable[Term], before: int = ROWS_BEFORE
-    ):
-        count = self._count = chains.count
+    def __init__(self, chains: Chains, terms: Iterable[Term], before: int = ROWS_BEFORE):
+        count = self._count = chains.rows.count
         self._alive, self._links = chains.rows.alive[:count], chains.links
         # Rows may have come since: they are left out.
         known = ((one, int(one.rows.searchsorted(count))) for one in terms)
@@ -119,7 +68,7 @@ class Windows:
         self._rows_before = before
         self._sizes = self._links.spans if before else self._links.lengths
         self._mean_size = np.float32(max(chains.mean_size(of_windows=before > 0), 1e-9))
-        self._is_linked, self._steps = chains.is_linked, steps
+        self._chains, self._is_linked = chains, chains.is_linked
         self._total = np.zeros(len(self._sizes), np.float32)
         self._found = np.zeros(len(self._sizes), np.uint8)
 
@@ -220,7 +169,7 @@ class Windows:
         own = np.zeros(self._count, np.uint8)
         own[term.rows] = term.counts
         found = own.copy()
-        steps = self._steps.of(self._count) if self._is_linked else ()
+        steps = self._chains.steps(self._count) if self._is_linked else ()
         for step in steps[: self._rows_before]:
             behind = own[: -step.rows]
             found[step.rows :] += behind if step.regular is None else behind * step.regular

@@ -4,199 +4,149 @@ A score is the centred cosine (`rows.py`) of a row and a query. `candidates.py` 
 
 - `proposed` for the rows that may be among the closest, where there are more than `EXACT_MAX`:
   those that a graph (`graph.py`) finds, from `GRAPH_MIN` rows on; without one, those whose signs
-  (below) differ least from the query's. And those that neither has yet (the tail). Up to there,
-  scoring all is as quick.
+  differ least from the query's. And those that neither has yet (the tail). Up to there, scoring all
+  is as quick.
 - `scores` of some rows, as those that were proposed or that a filter lets through, or of all: of
   10,000 they take 0.14 ms.
 
 Rows are in the order in which they were added. `scores` has a removed one at -inf, until the rows
 are made anew without it.
 
-Threads. `add` and `remove` belong to the loop. Reading may run anywhere: a row that is added
-meanwhile may or may not be there, and those that were keep their places. `compacted` runs in a
-worker thread, and the loop then takes over what it made (`adopted`).
+Threads. `append` and `resample` belong to the loop. Reading may run anywhere: a row that is added
+meanwhile may or may not be there, and those that were keep their places, for the arrays that a
+search took at its start never move.
 """
 
-from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, Coded, Floats, coded_units
+from memory_actors.search.dot_products import Coded
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.graph import (
-    GRAPH_MIN,
-    GRAPH_TAIL_MAX,
-    Graph,
-    SavedSegment,
-    hnswlib,
+from memory_actors.search.indexes.graph import GRAPH_MIN, GRAPH_TAIL_MAX, Graph, hnswlib
+from memory_actors.search.indexes.labels import (
+    CAPACITY_MIN,
+    GROWTH,
+    Labels,
+    Rows,
+    grown,
+    in_order,
+    zeros,
 )
-from memory_actors.search.indexes.labels import CAPACITY_MIN, in_order
 from memory_actors.search.indexes.rows import (
+    SAMPLE_MAX,
     Sample,
-    VectorRows,
+    Signs,
     View,
     cosines,
     direction_of,
     distances,
-    room_for,
+    sample_order,
 )
-
-# --- the signs of vectors, one bit a coordinate: a first look at more rows than can be scored
-#
-# Theory. A coordinate of v - mu is above zero or not, and how many of these signs two vectors share
-# tells about the angle between them. The rows whose signs differ least from those of a query are
-# therefore few among all, and have nearly all that are close to it. Share of the closest by cosine,
-# among 8,800 real sentences and 91,000 mixed of them, 384 dimensions:
-#
-#     rows taken    of the 10 closest   of 100    of 300
-#     1,000         0.998               0.967     0.867
-#     2,000         0.999               0.992     0.954
-#     4,000         1.000               0.998     0.988
-#
-# The centre must be away first: what all vectors have in common decides most signs as they are.
-#
-# Signs lie in columns, the first 64 of each row, then the next: so numpy counts without a loop over
-# rows. 100,000 rows of 384 dimensions take 4.8 MB and 0.3 ms a query, 17 ms to be made of codes; a
-# product with them takes 3 ms.
-
-_WORD_BITS: Final = 64
-_CHUNK_ROWS: Final = 1 << 14
-"""Looked at together: 128 KB of a column, so that what is counted stays in the cache."""
-_MADE_ROWS: Final = 1 << 12
-"""Decoded together, to 6 MB: of four times as many each array comes from the system anew, and that
-takes as long again as all the rest."""
-
-Differences = npt.NDArray[np.uint16]
-_Words = npt.NDArray[np.uint64]
-
-
-class Signs:
-    """The signs of v - centre for the first `count` rows of some vectors. It never changes."""
-
-    def __init__(self, centre: Vectors, words: _Words | None = None):
-        self.centre = centre
-        width = -(-len(centre) // _WORD_BITS)
-        self._words = np.empty((width, 0), np.uint64) if words is None else words
-
-    @property
-    def count(self) -> int:
-        """Rows."""
-        return int(self._words.shape[1])
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory held."""
-        return self._words.nbytes
-
-    def extended(self, vectors: Coded) -> "Signs":
-        """Return the signs of all of these vectors, of which the first are here."""
-        starts = range(self.count, len(vectors.codes), _MADE_ROWS)
-        chunks = (vectors.at(slice(start, start + _MADE_ROWS)) for start in starts)
-        words = [_signs(chunk.decoded(), self.centre) for chunk in chunks]
-        return Signs(self.centre, np.concatenate([self._words, *words], axis=1))
-
-    def differences(self, query: Vectors) -> Differences:
-        """Return in how many signs each row differs from a query, uint16 [count]."""
-        wanted = _signs(query[None], self.centre)
-        found = np.zeros(self.count, np.uint16)
-        buffer = np.empty(_CHUNK_ROWS, np.uint64)  # made once: each would cost as much again
-        for start in range(0, self.count, _CHUNK_ROWS):
-            some = found[start : start + _CHUNK_ROWS]
-            other = buffer[: len(some)]
-            for column, word in zip(
-                self._words[:, start : start + _CHUNK_ROWS], wanted, strict=True
-            ):
-                some += np.bitwise_count(np.bitwise_xor(column, word, out=other))
-        return found
-
-
-def _signs(vectors: Vectors, centre: Vectors) -> _Words:
-    """Return the signs of v - centre, a column of words for each 64 coordinates."""
-    packed = np.packbits(vectors > centre, axis=1)
-    padding = -packed.shape[1] % (_WORD_BITS // 8)
-    words = np.pad(packed, ((0, 0), (0, padding))).view(np.uint64)
-    return np.ascontiguousarray(words.T)
-
-
-# --- the index
 
 EXACT_MAX = 20_000  # rows: up to here every row is scored, in 0.3 ms
 PROPOSED_MIN = 1_500  # rows by their signs: of 100,000 these and one in 200 have what matters
 PROPOSED_ONE_IN = 200
 PROPOSED_SIGNS = 384  # a row has, where so many are enough; of fewer signs more rows
 TAIL_MAX = 512  # rows without signs before these are extended, which copies all
-DEAD_SHARE_MAX = 0.2  # of all rows before they are made anew
-DEAD_MIN = 64
+ROOMY_ROWS: Final = 1_000
+"""From here on twice as many have room: what was never written takes none in memory, and moving a
+hundred thousand rows takes 20 ms of the loop."""
 _FAR = np.iinfo(np.uint16).max
 
-Rows = npt.NDArray[np.intp]
+
+def room_for(count: int) -> int:
+    """Return for how many rows an array is made that has so many."""
+    return (2 * count if count >= ROOMY_ROWS else int(GROWTH * count)) + CAPACITY_MIN
 
 
 class _Centred(NamedTuple):
     """The lengths of v - centre for the first rows: the centre changes seldom."""
 
-    rows: VectorRows
     centre: Vectors
     lengths: Vectors
 
 
 class DenseIndex:
-    """The vectors of one user's memories, by label."""
+    """The unit vectors of one user's memories, in an order of `rows` that others share."""
 
-    def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
-        self._rows = VectorRows(dimension, capacity)
+    def __init__(self, rows: Labels, vectors: Coded):
+        """Take the vectors of all rows; the codes may have room for more."""
+        self.rows = rows
+        self._codes, self._steps = vectors.codes, grown(vectors.steps, len(vectors.codes))
+        self._sample: Sample | None = None
         self._signs: Signs | None = None
         self.graph: Graph | None = None
         self._centred: _Centred | None = None
 
+    @classmethod
+    def empty(cls, rows: Labels, dimension: int) -> "DenseIndex":
+        """Return an index of no vectors, of this dimension."""
+        return cls(rows, Coded(zeros((CAPACITY_MIN, dimension), np.int8), zeros(0, np.float32)))
+
     def __len__(self) -> int:
-        return len(self._rows)
-
-    def __contains__(self, label: int) -> bool:
-        return label in self._rows
-
-    def labels(self) -> list[int]:
-        """Return the searchable labels."""
-        return self._rows.labels()
+        return self.rows.living
 
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        made = (self._rows, self._signs, self.graph)
-        return sum(part.size_bytes for part in made if part is not None)
+        made = (self._signs, self.graph)
+        each = self._codes.shape[1] + self._steps.itemsize
+        size: int = each * self.rows.count + sum(one.size_bytes for one in made if one is not None)
+        return size
 
-    def add(self, label: int, vector: Vectors, coded: Coded | None = None) -> None:
-        """Make a vector searchable under a label. Constant time.
+    def append(self, label: int, vector: Coded) -> None:
+        """Add the vector of the next row, which has this label. Constant time."""
+        self.extend(vector)
+        self.resample(label)
 
-        `coded` is the same vector as `coded_units` gives it, where that is known.
-        """
-        if label not in self._rows:
-            self._rows.append(label, coded or coded_units(vector[None]))
+    def extend(self, vectors: Coded) -> None:
+        """Add the vectors of the next rows, [n, d]."""
+        first, until = self.rows.count, self.rows.count + len(vectors.steps)
+        if until > len(self._steps):
+            room = room_for(until)
+            self._codes, self._steps = grown(self._codes, room), grown(self._steps, room)
+        self._codes[first:until], self._steps[first:until] = vectors
 
-    def remove(self, label: int) -> None:
-        """Make a label unsearchable. Constant time."""
-        self._rows.remove(label)
+    def resample(self, label: int) -> None:
+        """Let the sample be taken anew if a label that came or went may be of it."""
+        if self._sample is not None and self._sample.may_have(label):
+            self._sample = None
+
+    @property
+    def sample(self) -> Sample:
+        """The living rows whose labels come first in `sample_order`: what `centre` is made of."""
+        if self._sample is None:
+            # Of a copy: what is counted in place must not change meanwhile.
+            living = np.flatnonzero(self.rows.alive.copy())
+            order = sample_order(self.rows.labels[living])
+            first = np.arange(len(order))
+            if len(order) > SAMPLE_MAX:  # sorting a hundred thousand takes 2 ms
+                first = np.argpartition(order, SAMPLE_MAX)[:SAMPLE_MAX]
+            first = first[np.argsort(order[first])]
+            self._sample = Sample(order[first], Coded(self._codes, self._steps).at(living[first]))
+        return self._sample
+
+    def view(self) -> View:
+        """Return the rows as they are now."""
+        # The `alive` column may change in place, so a view has a copy: one moment for all of it.
+        n, living = self.rows.count, self.rows.living
+        alive = self.rows.alive[:n].copy()
+        return View(Coded(self._codes[:n], self._steps[:n]), self.rows.labels[:n], alive, living)
 
     @property
     def row_labels(self) -> npt.NDArray[np.int64]:
         """The label of each row."""
-        return self._rows.row_labels
-
-    @property
-    def sample(self) -> Sample:
-        """Some living rows: what `centre` is made of."""
-        return self._rows.sample
+        return self.rows.labels
 
     def scores(self, query: Vectors, centre: Vectors, chosen: Rows | None = None) -> Vectors:
         """Return the scores of the chosen rows, or of all; -inf for a removed one.
 
         It takes as long again as all rows do where the same `centre` is not given again.
         """
-        rows, direction = self._rows, direction_of(query, centre)
-        view = rows.view()
-        vectors, alive, lengths = view.vectors, view.alive, self._lengths(rows, view, centre)
+        view, direction = self.view(), direction_of(query, centre)
+        vectors, alive, lengths = view.vectors, view.alive, self._lengths(view, centre)
         if chosen is not None:
             vectors, alive, lengths = vectors.at(chosen), alive[chosen], lengths[chosen]
         scores = cosines(vectors, direction, centre, lengths)
@@ -211,7 +161,7 @@ class DenseIndex:
         """
         if len(self) <= EXACT_MAX:
             return None
-        view = self._rows.view()
+        view = self.view()
         rows = self._by_graph(view, query, k)
         return _proposed(view, self._signed(view, centre), query, k) if rows is None else rows
 
@@ -230,7 +180,7 @@ class DenseIndex:
 
         To 0.001, best first. Takes 0.2 ms at 10,000 rows.
         """
-        view, signs, rows = self._rows.view(), self._signs, None
+        view, signs, rows = self.view(), self._signs, None
         if view.living > EXACT_MAX:
             rows = self._by_graph(view, vector, k)
             if rows is None and signs is not None:
@@ -242,19 +192,19 @@ class DenseIndex:
 
     def nearest_of(self, rows: Rows, to: int, k: int) -> tuple[list[int], list[float]]:
         """Return the living rows among `rows` that are closest to another row."""
-        view = self._rows.view()
+        view = self.view()
         return _best(view, rows, view.vectors.at(rows).cosines(view.vectors, to), k)
 
-    def _lengths(self, rows: VectorRows, view: View, centre: Vectors) -> Vectors:
+    def _lengths(self, view: View, centre: Vectors) -> Vectors:
         """Return the length of v - centre for each row; of rows that were there, as kept."""
         kept = self._centred
         lengths = np.empty(0, np.float32)
-        if kept is not None and kept.rows is rows and kept.centre is centre:
+        if kept is not None and kept.centre is centre:
             lengths = kept.lengths
         if len(lengths) < len(view.labels):
             fresh = distances(view.vectors.at(slice(len(lengths), None)), centre)
             lengths = np.concatenate([lengths, fresh])
-            self._centred = _Centred(rows, centre, lengths)
+            self._centred = _Centred(centre, lengths)
         return lengths[: len(view.labels)]
 
     def _signed(self, view: View, centre: Vectors) -> Signs:
@@ -268,81 +218,27 @@ class DenseIndex:
 
     def vector_of(self, label: int) -> Vectors:
         """Return the vector of a label, [d]; zeros if it has gone."""
-        view, row = self._rows.view(), self._rows.row_of(label)
+        view, row = self.view(), self.rows.row_of(label)
         if row is None:
-            return np.zeros(self._rows.dimension, np.float32)
+            return np.zeros(self._codes.shape[1], np.float32)
         vector: Vectors = view.vectors.at(slice(row, row + 1)).decoded()[0]
         return vector
 
     def vectors(self, rows: Rows) -> Vectors:
         """Return the vectors of rows, [n, d]."""
-        return self._rows.view().vectors.at(rows).decoded()
-
-    def row_of(self, label: int) -> int | None:
-        """Return the row of a label, None if it is not there."""
-        return self._rows.row_of(label)
-
-    def rows_of(self, labels: Collection[int]) -> Rows:
-        """Return the rows of those labels that are there."""
-        return self._rows.rows_of(labels)
-
-    def rows_of_all(self, labels: Collection[int]) -> Rows:
-        """Return the row of each label, -1 for one that is not there."""
-        return self._rows.rows_of_all(labels)
-
-    # --- made anew
-
-    @property
-    def wants_maintenance(self) -> bool:
-        """True if so many rows are dead that making them anew pays."""
-        return self._rows.dead > max(DEAD_MIN, DEAD_SHARE_MAX * self._rows.count)
+        return self.view().vectors.at(rows).decoded()
 
     @property
     def wants_graph(self) -> bool:
         """True if many rows are in no graph, where there should be one."""
-        lacking = self._rows.count - (0 if self.graph is None else self.graph.count)
+        lacking = self.rows.count - (0 if self.graph is None else self.graph.count)
         return lacking > GRAPH_TAIL_MAX and len(self) > GRAPH_MIN and hnswlib() is not None
 
-    def restored_graph(self, saved: Sequence[SavedSegment]) -> Graph:
-        """Return a graph of these rows as far as it was saved."""
-        return Graph.restored(saved, self._rows)
-
-    def view(self) -> View:
-        """Return the rows as they are now."""
-        return self._rows.view()
-
-    def adopted(self, fresh: VectorRows, then: View) -> "DenseIndex":
-        """Return an index of rows that were `compacted`, with what happened since. On the loop.
-
-        It is another index: searches that hold this one continue with the rows, and the order of
-        rows, that they began with.
-        """
-        view, seen = self._rows.view(), len(then.labels)
-        for label in fresh.view().labels.tolist():
-            if label not in self._rows:
-                fresh.remove(label)
-        since = seen + np.flatnonzero(view.alive[seen:])
-        fresh.extend(view.labels[since], view.vectors.at(since))
-        made = DenseIndex(self._rows.dimension)
-        made._rows = fresh
-        return made
-
-    @classmethod
-    def over(cls, codes: Bytes, labels: npt.NDArray[np.int64], steps: Floats) -> "DenseIndex":
-        """Return an index over an array of codes with room for more.
-
-        Its first `len(labels)` rows are taken.
-        """
-        index = cls(codes.shape[1])
-        index._rows = VectorRows.over(codes, labels, steps)
-        return index
-
-
-def compacted(view: View) -> VectorRows:
-    """Return new rows with the living ones only, in the same order. Slow: for a thread."""
-    fresh = VectorRows(view.vectors.codes.shape[1], room_for(view.living))
-    fresh.extend(view.labels[view.alive], view.vectors.at(view.alive))
-    return fresh
+    def taken(self, kept: Rows, rows: Labels) -> "DenseIndex":
+        """Return an index of some rows only, for `rows` of their own. Slow: for a thread."""
+        codes = zeros((room_for(len(kept)), self._codes.shape[1]), np.int8)
+        self._codes.take(kept, axis=0, out=codes[: len(kept)], mode="clip")
+        return DenseIndex(rows, Coded(codes, self._steps.take(kept)))
 
 
 def _proposed(view: View, signs: Signs, query: Vectors, k: int) -> Rows | None:

@@ -17,7 +17,7 @@ checksum does not fit, or the table is another one, the digest finds the row.
 import os
 import zlib
 from contextlib import suppress
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,13 +35,12 @@ from memory_actors.search.embedding.embeddings import Embeddings
 from memory_actors.search.embedding.key_scopes import EVERYBODY, Owner
 from memory_actors.search.embedding.shared import SharedDerived
 from memory_actors.search.indexes import graph
-from memory_actors.search.indexes.dense import DenseIndex, Rows
+from memory_actors.search.indexes.dense import DenseIndex, room_for
 from memory_actors.search.indexes.graph import Graph, SavedSegment
-from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens, TokensThen
+from memory_actors.search.indexes.labels import Rows, zeros
+from memory_actors.search.indexes.late import Fetch, LateIndex, SavedTokens
 from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex, Saved
 from memory_actors.search.indexes.parts import Parts
-from memory_actors.search.indexes.room import zeros
-from memory_actors.search.indexes.rows import room_for
 from memory_actors.search.indexes.traits import SavedTraits, Traits, digests_in
 
 RECIPE: Final = "words/5 traits/4"
@@ -103,16 +102,17 @@ _PACKED: Final = b"\x93"
 """Begins what `_Packed` is written as, and neither MessagePack of a file nor what is compressed."""
 
 
+def _with_ids(file: IndexFile, term_ids: bytes, token_ids: bytes) -> IndexFile:
+    replace, tokens = msgspec.structs.replace, file.tokens
+    words = replace(file.words, term_ids=term_ids)
+    return replace(file, words=words, tokens=tokens and replace(tokens, token_ids=token_ids))
+
+
 def _packed(file: IndexFile) -> bytes:
-    words, tokens = file.words, file.tokens
-    rest = msgspec.structs.replace(
-        file,
-        words=msgspec.structs.replace(words, term_ids=b""),
-        tokens=None if tokens is None else msgspec.structs.replace(tokens, token_ids=b""),
-    )
-    token_ids = b"" if tokens is None else tokens.token_ids
+    token_ids = b"" if file.tokens is None else file.tokens.token_ids
     encode = msgspec.msgpack.encode
-    return encode(_Packed(compressed(encode(rest)), words.term_ids, token_ids))
+    rest = compressed(encode(_with_ids(file, b"", b"")))
+    return encode(_Packed(rest, file.words.term_ids, token_ids))
 
 
 def _unpacked(data: bytes) -> IndexFile:
@@ -123,13 +123,7 @@ def _unpacked(data: bytes) -> IndexFile:
     if not data.startswith(_PACKED):
         return _decoded(decompressed(data))
     packed = msgspec.msgpack.decode(data, type=_Packed)
-    file = _decoded(decompressed(packed.file))
-    words, tokens = file.words, file.tokens
-    return msgspec.structs.replace(
-        file,
-        words=msgspec.structs.replace(words, term_ids=packed.term_ids),
-        tokens=tokens and msgspec.structs.replace(tokens, token_ids=packed.token_ids),
-    )
+    return _with_ids(_decoded(decompressed(packed.file)), packed.term_ids, packed.token_ids)
 
 
 def _decoded(data: bytes) -> IndexFile:
@@ -169,19 +163,23 @@ def read_whole(path: Path, owner: Owner = EVERYBODY) -> IndexFile | None:
 
 def _whole(data: bytes, name: str, owner: Owner) -> IndexFile | None:
     """Decode the bytes of a file, or return None if they are damaged."""
-    plain = _plain(data, name, owner)
     try:
-        return None if plain is None else _unpacked(plain)
+        return _unpacked(_plain(data, name, owner))
     except ValueError:
         return None
 
 
-def _plain(data: bytes, name: str, owner: Owner) -> bytes | None:
-    """Return the content of a file, None if its checksum or its key does not fit."""
+def _plain(data: bytes, name: str, owner: Owner) -> bytes:
+    """Return the content of a file.
+
+    :raises ValueError: its checksum or its key does not fit.
+    """
     scope = owner.scope()
-    if scope is None or zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
-        return None
-    return scope.read(data[4:], name.encode())
+    whole = zlib.crc32(data[4:]).to_bytes(4, "big") == data[:4]
+    plain = scope.read(data[4:], name.encode()) if whole and scope is not None else None
+    if plain is None:
+        raise ValueError("a file of an index is damaged, or its key has gone: build it anew")
+    return plain
 
 
 class Kept(NamedTuple):
@@ -189,11 +187,10 @@ class Kept(NamedTuple):
 
     version: int
     waiting: tuple[str, ...]
+    parts: Parts
     words: Saved
-    traits: Traits
     rows: Rows
     """The living ones."""
-    tokens: TokensThen
     chain: bytes
     """The chain of the event at `version`."""
 
@@ -260,44 +257,33 @@ class IndexFiles:
 
     def load(self, file: IndexFile | None) -> Loaded:
         """Return what there is; passages that lack a part are left out of all. Slow."""
-        if file is None:
-            return self._loaded(IndexFile(""), None)
-        try:
-            return self._loaded(file, file.version)
-        except ValueError:
-            return self._loaded(IndexFile(""), None)
-
-    def _loaded(self, file: IndexFile, version: int | None) -> Loaded:
-        words, late = LexicalIndex.restored(file.words), self._late()
-        traits = Traits() if file.traits is None else Traits.restored(file.traits)
         self._table = self._embeddings.table
+        if file is not None and file.traits is not None and file.tokens is not None:
+            with suppress(ValueError):
+                return self._loaded(file, file.traits, file.tokens)
+        dimension, codebook = self._embeddings.embedder.dimension, self._embeddings.codebook
+        return Loaded(Parts.empty(dimension, self._fetch, codebook), None, frozenset())
+
+    def _loaded(self, file: IndexFile, traits_then: SavedTraits, tokens: SavedTokens) -> Loaded:
+        words = LexicalIndex.restored(file.words)
+        rows = words.rows
+        traits = Traits.restored(traits_then, rows)
         if file.table == self._table:
             traits.number(
                 slice(None), np.cumsum(np.frombuffer(file.numbers, np.uint32), dtype=np.uint32)
             )
-        labels = np.array(words.labels(), np.int64)
-        if len(labels) != traits.count:
-            raise ValueError("the parts of an index do not fit each other: build it anew")
-        if file.tokens is not None:
-            late.restore(file.tokens)
-        count, dimension = len(labels), self._embeddings.embedder.dimension
-        codes = zeros((room_for(count), dimension), np.int8)
+        late = LateIndex.restored(tokens, rows, self._fetch, self._embeddings.codebook)
+        codes = zeros((room_for(rows.count), self._embeddings.embedder.dimension), np.int8)
         vectors, there = self._embeddings.matrix(
-            traits.digests(),
-            take=lambda rows, packed, skipped: late.hold(labels[rows], packed, skipped),
-            numbers=traits.numbers(),
-            into=codes[:count],
+            traits.digests(), take=late.hold, numbers=traits.numbers(), into=codes[: rows.count]
         )
-        dense = DenseIndex.over(codes, labels, vectors.steps)
-        parts = Parts(count, dense, words, late, traits)
+        dense = DenseIndex(rows, vectors._replace(codes=codes))
+        parts = Parts(rows.count, rows, dense, words, late, traits)
         lacking = np.flatnonzero(~there).tolist()
-        doubtful = frozenset([*file.waiting, *map(parts.owner_at, lacking)])
+        doubtful = frozenset([*file.waiting, *map(traits.owner_at, lacking)])
         for row in lacking:
-            parts.forget(int(labels[row]))
-        return Loaded(parts, version, doubtful)
-
-    def _late(self) -> LateIndex:
-        return LateIndex(self._fetch, self._embeddings.codebook)
+            parts.forget(int(rows.labels[row]))
+        return Loaded(parts, file.version, doubtful)
 
     async def save_words(self, kept: Kept) -> None:
         """Write the words file, here and where others find it.
@@ -313,25 +299,25 @@ class IndexFiles:
 
     async def _number(self, kept: Kept) -> None:
         """Note where the embeddings lie that nothing is noted of, in the table of now."""
-        rows, table = kept.rows, self._embeddings.table
+        rows, traits, table = kept.rows, kept.parts.traits, self._embeddings.table
         if table == self._table:
-            rows = rows[kept.traits.numbers(rows) == 0]
+            rows = rows[traits.numbers(rows) == 0]
         if len(rows):
             numbers = await anyio.to_thread.run_sync(
-                lambda: self._embeddings.numbers(kept.traits.digests(rows))
+                lambda: self._embeddings.numbers(traits.digests(rows))
             )
-            kept.traits.number(rows, numbers)
+            traits.number(rows, numbers)
         self._table = table
 
     def _write_words(self, kept: Kept) -> bytes:
         for older in (self._path, self._path.with_suffix(".graph")):  # of an older version
             with suppress(OSError):
                 older.unlink(missing_ok=True)
-        traits, tokens = kept.traits.saved(kept.rows), kept.tokens.saved()
-        numbers = np.diff(kept.traits.numbers(kept.rows), prepend=np.uint32(0))
+        traits, rows = kept.parts.traits, kept.rows
+        numbers = np.diff(traits.numbers(rows), prepend=np.uint32(0))
         file = IndexFile(
-            self._recipe, kept.version, kept.waiting, kept.words, traits, tokens,
-            self._table, numbers.tobytes(), kept.chain,
+            self._recipe, kept.version, kept.waiting, kept.words, traits.saved(rows),
+            kept.parts.late.saved(rows), self._table, numbers.tobytes(), kept.chain,
         )  # fmt: skip
         return write_index(self._words_path, file, self._embeddings.owner)
 
@@ -349,37 +335,25 @@ class IndexFiles:
         saved: list[SavedSegment] = []
         while (one := self._read_segment(self._segment_path(len(saved)))) is not None:
             saved.append(one)
-        return dense.restored_graph(saved)
+        return Graph.restored(saved, dense.rows, dense.view())
 
     def _read_segment(self, path: Path) -> SavedSegment | None:
         try:
-            plain = _plain(read_bytes(path), path.name, self._embeddings.owner)
-            if plain is None:
-                return None
-            saved = msgspec.msgpack.decode(decompressed(plain), type=SavedSegment)
+            plain = decompressed(_plain(read_bytes(path), path.name, self._embeddings.owner))
+            saved = msgspec.msgpack.decode(plain, type=SavedSegment)
         except (OSError, ValueError):
             return None
         return saved if saved.recipe == self._graph_recipe else None
 
-    async def save_graph(self, dense: DenseIndex) -> None:
-        """Write the segments that have grown much. Whoever is cancelled waits."""
-        await to_the_end(anyio.to_thread.run_sync(self._write_graph, dense))
-
-    def _write_graph(self, dense: DenseIndex) -> None:
-        segments = () if dense.graph is None else dense.graph.segments
-        for number, segment in enumerate(segments):
+    def write_graph(self, graph: Graph, dense: DenseIndex) -> None:
+        """Write the segments that have grown much. Slow: for a thread."""
+        for number, segment in enumerate(graph.segments):
             if segment.wants_writing:
                 if not segment.written:  # those behind it are of another graph
-                    self._remove_segments(number + 1)
+                    for path in takewhile(Path.exists, map(self._segment_path, count(number + 1))):
+                        path.unlink()
                 until = segment.count
                 saved = segment.saved(self._graph_recipe, dense.row_labels)
                 data = compressed(msgspec.msgpack.encode(saved))
                 _write(self._segment_path(number), data, self._embeddings.owner)
                 segment.written = until
-
-    def _remove_segments(self, first: int) -> None:
-        for number in count(first):
-            try:
-                self._segment_path(number).unlink()
-            except FileNotFoundError:
-                return

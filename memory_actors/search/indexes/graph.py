@@ -28,7 +28,8 @@ import numpy.typing as npt
 from eventlog.core.logs import get_logger
 from memory_actors.search.dot_products import Floats, float_dots
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.rows import VectorRows, View
+from memory_actors.search.indexes.labels import Labels, Rows
+from memory_actors.search.indexes.rows import View
 
 GRAPH_MIN: Final = 50_000  # rows: why, says the table in docs/internals/retrieval.md
 GRAPH_TAIL_MAX: Final = 512  # rows that are not in a graph before it grows
@@ -52,7 +53,6 @@ _ARRAYS: Final = {"element_levels": np.int32, "link_lists": np.int8}
 _BUILDS: Final = "chroma-hnswlib", "hnswlib"
 _UNREADABLE: Final = KeyError, RuntimeError, TypeError, ValueError
 
-Rows = npt.NDArray[np.intp]
 _logger = get_logger("memory_actors.search.indexes")
 
 
@@ -255,11 +255,10 @@ class Graph:
             return segment.closest(query, k)
 
     @classmethod
-    def restored(cls, saved: Sequence[SavedSegment], index: VectorRows) -> "Graph":
+    def restored(cls, saved: Sequence[SavedSegment], index: Labels, view: View) -> "Graph":
         """Return the graph of those rows that are still there; an empty one of too few. Slow."""
         graph, labels = cls(), [np.frombuffer(one.labels, np.int64) for one in saved]
         rows = index.rows_of_all(np.concatenate([np.empty(0, np.int64), *labels]))
-        view = index.view()
         there = np.append(~view.alive, False)  # one that has gone is not missed
         there[rows[rows >= 0]] = True
         count = int(np.argmin(there))  # rows behind it may be in another order than then

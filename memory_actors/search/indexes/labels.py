@@ -1,30 +1,69 @@
-"""Labels of the rows of a growing table, with tombstones, and the way back from label to row.
+"""The rows that all parts of an index share: their labels, with tombstones, and room for more.
 
-Rows are only appended, and a removed row is only marked. The way back is a sorted array, which
-takes 12 bytes a row where a dictionary takes 100, and a small dictionary of the rows since. The row
-it finds may have been removed, or added again, since: so it is asked last, and the mark decides.
+Rows are only appended, and a removed row is only marked. The way back from a label to its row is a
+sorted array, which takes 12 bytes a row where a dictionary takes 100, and a small dictionary of the
+rows since. The row it finds may have been removed, or added again, since: so it is asked last, and
+the mark decides.
+
+Large columns lie in pages of their own. The C library's heap keeps what was freed and hands it out
+again. A large array made of that has all of its pages in memory at once, those for rows to come
+too, and one that grows leaves its former place behind, where only a smaller one fits. Both double
+what an index takes. Pages that come from the system are in memory from the first write to them on,
+and go back as soon as nobody has the array.
 """
 
+import math
+import mmap
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.indexes.room import grown, zeros
-
 CAPACITY_MIN: Final = 16
 GROWTH: Final = 1.25
 RECENT_MAX: Final = 1_024  # rows in the dictionary, before they are sorted with the others: 1 ms
+DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
+DEAD_MIN: Final = 64
 _RECENT_BYTES: Final = 100
 _ROWS_TO_SORT: Final = 20  # rows of a table for each that is wanted: beyond, sorting is quicker
 NONE: Final = -1
 """No row."""
+PAGES_BYTES_MIN: Final = 1 << 18
+"""An array of fewer bytes is left to the heap: a process may have 65,530 mappings, and with these a
+gigabyte of indexes has some 4,000 at most."""
+HUGE_BYTES_MIN: Final = 1 << 22
+"""From here on in pages of 2 MB, as numpy has it: without them, an activation at 10,000 memories
+takes a tenth longer. The last one that is begun may be nearly empty."""
+_HAS_PRIVATE: Final = hasattr(mmap, "MAP_PRIVATE")
+
+_NO_LABELS: Final = np.empty(0, np.int64)
 
 Rows = npt.NDArray[np.intp]
 C = TypeVar("C", bound=npt.NDArray[Any])
+
+
+def zeros(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return an array of zeros; what is never written of a large one takes no memory."""
+    dtype = np.dtype(kind)
+    size = math.prod((shape,) if isinstance(shape, int) else shape) * dtype.itemsize
+    if size < PAGES_BYTES_MIN or not _HAS_PRIVATE:
+        return np.zeros(shape, dtype)
+    pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= HUGE_BYTES_MIN and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype).reshape(shape)
+
+
+def grown(column: C, count: int) -> C:
+    """Return a copy of a column with room for so many rows."""
+    wider = zeros((count, *column.shape[1:]), column.dtype)
+    wider[: len(column)] = column
+    return cast("C", wider)
 
 
 def with_room(column: C, count: int) -> C:
@@ -49,14 +88,15 @@ def in_order(count: int, *rows: Rows) -> Rows:
 class Labels:
     """The labels of rows in the order they came. Written on the loop; read from any thread."""
 
-    def __init__(self, capacity: int = CAPACITY_MIN):
-        self.count = 0
+    def __init__(self, labels: npt.NDArray[np.int64] = _NO_LABELS):
+        self.count = len(labels)
         """Rows, the removed ones included."""
-        self.living = 0
-        self._labels = zeros(capacity, np.int64)
-        self._alive = zeros(capacity, np.bool_)
-        self._sorted: tuple[array[int], array[int]] = array("q"), array("i")
+        self.living = self.count
+        self._labels = grown(labels, self.count + CAPACITY_MIN)
+        self._alive = zeros(len(self._labels), np.bool_)
+        self._alive[: self.count] = True
         self._recent: dict[int, int] = {}
+        self._sort()
 
     def __contains__(self, label: int) -> bool:
         return self.row_of(label) is not None
@@ -77,31 +117,29 @@ class Labels:
         return found
 
     @property
+    def wants_maintenance(self) -> bool:
+        """True if so many rows are dead that making all anew without them pays."""
+        return self.count - self.living > max(DEAD_MIN, DEAD_SHARE_MAX * self.count)
+
+    @property
     def size_bytes(self) -> int:
         """Memory held."""
         columns = self._labels.nbytes + self._alive.nbytes + 12 * len(self._sorted[0])
         return columns + _RECENT_BYTES * len(self._recent)
 
-    def append(self, label: int) -> int:
-        """Add a row under a label that is not there, and return it."""
+    def append(self, label: int) -> None:
+        """Add a row under a label that is not there.
+
+        All else that is of the row comes first: from here on searches in threads may look at it.
+        """
         row = self.count
-        if row == len(self._labels):
-            self._grow(int(row * GROWTH) + CAPACITY_MIN)
+        self._labels = with_room(self._labels, row + 1)
+        self._alive = with_room(self._alive, row + 1)
         self._labels[row], self._alive[row] = label, True
         self._recent[label] = row
         self.count, self.living = row + 1, self.living + 1
         if len(self._recent) > RECENT_MAX:
             self._sort()
-        return row
-
-    def extend(self, labels: npt.NDArray[np.int64]) -> None:
-        """Add many rows at once, under labels that are not there."""
-        first, until = self.count, self.count + len(labels)
-        if until > len(self._labels):
-            self._grow(until)
-        self._labels[first:until], self._alive[first:until] = labels, True
-        self.count, self.living = until, self.living + len(labels)
-        self._sort()
 
     def remove(self, label: int) -> int | None:
         """Mark a row as removed and return it, None if it was not there."""
@@ -158,6 +196,3 @@ class Labels:
             array("i", rows.astype(np.int32).tobytes()),
         )
         self._recent = {}
-
-    def _grow(self, capacity: int) -> None:
-        self._labels, self._alive = grown(self._labels, capacity), grown(self._alive, capacity)

@@ -23,7 +23,7 @@ Memory. `LateIndex` knows the tokens of all memories, but holds states, as they 
 many as fit `bytes_max`, one behind another; the others are fetched by whoever made the index.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -41,9 +41,8 @@ from memory_actors.search.embedding.token_states import (
     tokens_of,
     unpack,
 )
-from memory_actors.search.indexes.labels import NONE, Labels, Rows, with_room
+from memory_actors.search.indexes.labels import NONE, Labels, Rows, with_room, zeros
 from memory_actors.search.indexes.max_sim import QUERY_TOKENS_MAX, QueryTokens, Scores, max_sim
-from memory_actors.search.indexes.room import zeros
 
 BYTES_MAX: Final = 64 << 20
 """States held in memory for one user: those of some 100,000 memories. With 48 MiB a query read 29
@@ -52,11 +51,9 @@ TELLING_SHARE: Final = 0.93
 """Of a query's weight: the least telling tokens, which make up the rest, are left out. They are a
 third of a question's tokens and of the work; recall on five LoCoMo conversations stays the same."""
 TOKENS_MIN: Final = 8  # of a query: so few are all kept
-_CHUNK_MEMORIES: Final = 512  # held anew at once
+_CHUNK_MEMORIES: Final = 512  # taken anew at once
 SEGMENT_BYTES: Final = 8 << 20
 """Of states: they are let go by segments, and one is not moved as others come."""
-DEAD_SHARE_MAX: Final = 0.2  # of all rows before they are made anew
-DEAD_MIN: Final = 64
 _SEGMENTS_MIN: Final = 4
 _LONG_PART: Final = 32
 """Tokens: of a long text a passage is found, or what the model reads of it. A short one that is a
@@ -70,9 +67,11 @@ _TOKENS: Final = 1 << 16
 FEW_TOKENS_MAX: Final = 4_096
 """Different tokens of all memories: as pairs they take 25 KB; of more, a column of 256 KB does."""
 CHANGES_MAX: Final = 512  # of few tokens, before they are put together with the others: 50 us
-_ROW_BYTES: Final = 39
+_ROW_BYTES: Final = 18
 """Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
+_NO_SIZES: Final = np.empty(0, np.int64)
+_NO_IDS: Final = np.empty(0, np.uint16)
 
 Fetch = Callable[[Sequence[int]], Sequence[bytes | None]]
 """Returns the packed states of labels, None for one that has none."""
@@ -87,24 +86,6 @@ class SavedTokens(msgspec.Struct, frozen=True):
     """int64 a memory: where its stretch of `token_ids` ends."""
     token_ids: bytes
     """uint16, each once a memory."""
-
-
-class TokensThen(NamedTuple):
-    """The tokens of each memory at one moment, as the index had them."""
-
-    labels: npt.NDArray[np.int64]
-    alive: npt.NDArray[np.bool_]
-    ends: npt.NDArray[np.int64]
-    token_ids: TokenIds
-
-    def saved(self) -> SavedTokens:
-        """Return copies of the columns, to be written. Slow: for a thread."""
-        labels, ends, token_ids = self.labels, self.ends, self.token_ids
-        if not self.alive.all():
-            sizes = np.diff(ends, prepend=0)
-            token_ids = token_ids[np.repeat(self.alive, sizes)]
-            labels, ends = labels[self.alive], np.cumsum(sizes[self.alive])
-        return SavedTokens(labels.tobytes(), ends.tobytes(), token_ids.tobytes())
 
 
 class _Few(NamedTuple):
@@ -171,74 +152,151 @@ class _Frequencies:
         return column
 
 
-class _Rows:
-    """The tokens of memories, and the states of some, in columns. Rows are only appended.
+class LateIndex:
+    """The token states of one user's memories, in an order of `rows` that others share.
 
-    Written on the loop; read from any thread, as long as somebody has it.
+    `fetch` returns packed states that do not fit in `bytes_max`, `codebook` what they were packed
+    with: it is asked for with the first query. Writes belong to the loop; `score` may run anywhere.
     """
 
-    def __init__(self, saved: SavedTokens | None = None):
-        self.labels, self.token_ids = Labels(), np.zeros(0, np.uint16)
-        self.ends = np.zeros(0, np.int64)
-        """The end of each row's stretch in the token ids."""
-        if saved is not None:
-            self.labels.extend(np.frombuffer(saved.labels, np.int64))
-            self.ends = np.frombuffer(saved.ends, np.int64)
-            self.token_ids = np.frombuffer(saved.token_ids, np.uint16).copy()
-            if len(self.ends) != self.labels.count or self.start(len(self.ends)) != len(
-                self.token_ids
-            ):
-                raise ValueError("the tokens of an index do not fit each other: build it anew")
-        self.places = np.full(self.labels.count, NONE, np.int64)
+    def __init__(
+        self,
+        rows: Labels,
+        fetch: Fetch | None = None,
+        codebook: Callable[[], Codebook] = lambda: PLAIN,
+        *,
+        bytes_max: int = BYTES_MAX,
+        sizes: npt.NDArray[np.int64] = _NO_SIZES,
+        token_ids: TokenIds = _NO_IDS,
+    ):
+        """Take the different tokens of all rows, so many a row, without their states."""
+        self.rows = rows
+        self._fetch = fetch
+        self._codebook = codebook
+        self._bytes_max = bytes_max
+        self._living = int(np.count_nonzero(sizes))
+        self._token_ids = token_ids
+        self._ends = np.append(0, np.cumsum(sizes))
+        """The end of each row's stretch in the token ids, behind that of the row before it."""
+        self._frequencies = _Frequencies(token_ids)
+        self._places = np.full(len(sizes), NONE, np.int64)
         """The place of the tokens of each row: the number of a segment, and the place in it."""
-        self.sizes = np.zeros(self.labels.count, np.uint16)
-        """The number of tokens of each row."""
-        self.frequencies = _Frequencies(self.token_ids)
-        self.different = len(self.token_ids)
-        """Tokens of living rows, each once a row."""
-        self.segments: dict[int, TokenRows] = {}
+        self._counts = np.zeros(len(sizes), np.uint16)
+        """The number of tokens of each row that is held."""
+        self._segments: dict[int, TokenRows] = {}
         """Tokens with their states, the oldest first. Their numbers never come again."""
-        self.held_bytes = 0
+        self._held_bytes = 0
         self._last_segment = 0
         self._room = tokens_of([]).rows
         """The last segment, with the room for what comes."""
 
+    @classmethod
+    def restored(
+        cls, saved: SavedTokens, rows: Labels, fetch: Fetch, codebook: Callable[[], Codebook]
+    ) -> "LateIndex":
+        """Return the tokens of a copy, without their states.
+
+        :raises ValueError: its columns do not fit each other, or the rows.
+        """
+        places = rows.rows_of_all(np.frombuffer(saved.labels, np.int64))
+        ends = np.frombuffer(saved.ends, np.int64)
+        token_ids = np.frombuffer(saved.token_ids, np.uint16).copy()
+        ordered = (np.diff(places, prepend=NONE) > 0).all()
+        if len(ends) != len(places) or ends[-1:].sum() != len(token_ids) or not ordered:
+            raise ValueError("the tokens of an index do not fit each other: build it anew")
+        sizes = np.zeros(rows.count, np.int64)
+        sizes[places] = np.diff(ends, prepend=0)
+        return cls(rows, fetch, codebook, sizes=sizes, token_ids=token_ids)
+
+    def saved(self, kept: Rows) -> SavedTokens:
+        """Return the tokens of living rows, to be written. Slow: for a thread."""
+        sizes, token_ids = self._gathered(kept)
+        labels = self.rows.labels[kept]
+        return SavedTokens(labels.tobytes(), np.cumsum(sizes).tobytes(), token_ids.tobytes())
+
+    def _gathered(self, rows: Rows) -> tuple[npt.NDArray[np.int64], TokenIds]:
+        """Return how many different tokens rows have, and these."""
+        starts, ends = self._ends[rows], self._ends[rows + 1]
+        sizes = ends - starts
+        places = np.arange(sizes.sum()) + np.repeat(ends - np.cumsum(sizes), sizes)
+        return sizes, self._token_ids[places]
+
+    def __len__(self) -> int:
+        return self._living
+
     @property
     def size_bytes(self) -> int:
         """Memory held, estimated."""
-        ids = self.token_ids.itemsize * self.start(self.labels.count)
-        return self.held_bytes + ids + _ROW_BYTES * self.labels.count + self.frequencies.size_bytes
+        count = self.rows.count
+        ids = self._token_ids.itemsize * int(self._ends[count])
+        return self._held_bytes + ids + _ROW_BYTES * count + self._frequencies.size_bytes
 
-    def start(self, row: int) -> int:
-        """Return where the tokens of a row begin."""
-        return int(self.ends[row - 1]) if row else 0
+    def append(self, packed: bytes | None) -> None:
+        """Add the states of the next row, if it has any; `fetch` must return the same.
 
-    def add(self, label: int, token_ids: TokenIds) -> int:
-        """Add a row with its different tokens; return it."""
-        row = self.labels.count
-        start = self.start(row)
+        :raises ValueError: it is not what `pack` made.
+        """
+        if packed is None:
+            self.append_tokens(_NO_IDS)
+        else:
+            self.append_tokens(_different(packed), tokens_of([packed]))
+
+    def append_tokens(self, token_ids: TokenIds, tokens: Tokens | None = None) -> None:
+        """Add the different tokens of the next row, and all of them with their states."""
+        row, start = self.rows.count, int(self._ends[self.rows.count])
         end = start + len(token_ids)
-        self.token_ids = with_room(self.token_ids, end)
-        self.ends, self.sizes = with_room(self.ends, row + 1), with_room(self.sizes, row + 1)
-        self.places = with_room(self.places, row + 1)
-        self.token_ids[start:end], self.ends[row], self.places[row] = token_ids, end, NONE
-        self.frequencies.count(token_ids, 1)
-        self.different += len(token_ids)
-        return self.labels.append(label)
+        self._token_ids = with_room(self._token_ids, end)
+        self._ends, self._counts = with_room(self._ends, row + 2), with_room(self._counts, row + 1)
+        self._places = with_room(self._places, row + 1)
+        self._token_ids[start:end], self._ends[row + 1], self._places[row] = token_ids, end, NONE
+        self._frequencies.count(token_ids, 1)
+        self._living += bool(len(token_ids))
+        if tokens is not None:
+            self._hold([row], tokens)
 
-    def remove(self, label: int) -> bool:
-        """Mark a row as removed; say whether it was there."""
-        row = self.labels.remove(label)
-        if row is not None:
-            different = self.token_ids[self.start(row) : self.ends[row]]
-            self.frequencies.count(different, -1)
-            self.different -= len(different)
-            self.places[row] = NONE
-        return row is not None
+    def of_row(self, row: int) -> tuple[TokenIds, Tokens | None]:
+        """Return what `append_tokens` takes for a row; its states, if they are held."""
+        held = next(self._held_of(np.array([row])), None)
+        ids = self._token_ids[self._ends[row] : self._ends[row + 1]]
+        return ids, None if held is None else held[1].gathered()
 
-    def hold(self, rows: Rows | Sequence[int], tokens: Tokens, segment_bytes: int) -> None:
+    def remove(self, row: int) -> None:
+        """Count the tokens of a removed row no more."""
+        different = self._token_ids[self._ends[row] : self._ends[row + 1]]
+        self._frequencies.count(different, -1)
+        self._living -= bool(len(different))
+        self._places[row] = NONE
+
+    def taken(self, kept: Rows, rows: Labels) -> "LateIndex":
+        """Return the tokens of some rows, for `rows` of their own. Slow: for a thread."""
+        sizes, ids = self._gathered(kept)
+        made = LateIndex(
+            rows, self._fetch, self._codebook, bytes_max=self._bytes_max, sizes=sizes, token_ids=ids
+        )
+        for start in range(0, len(kept), _CHUNK_MEMORIES):
+            for held, tokens in self._held_of(kept[start : start + _CHUNK_MEMORIES]):
+                made._hold(start + held, tokens.gathered())
+        return made
+
+    # --- states, in segments
+
+    def hold(self, rows: Rows, packed: Sequence[bytes], skipped: int = 0) -> None:
+        """Keep the states of rows in memory, as far as there is room for them.
+
+        See `tokens_of` for what is `skipped`.
+        """
+        has = np.fromiter(map(len, packed), np.int64, len(packed)) > skipped
+        has &= self._ends[rows] < self._ends[rows + 1]
+        if not has.all():
+            kept = np.flatnonzero(has)
+            rows, packed = rows[kept], [packed[place] for place in kept.tolist()]
+        if len(rows):
+            self._hold(rows, tokens_of(packed, skipped))
+
+    def _hold(self, rows: Rows | Sequence[int], tokens: Tokens) -> None:
         """Keep the tokens of rows, which lie one behind another."""
-        last, most = self.segments.get(self._last_segment), segment_bytes // tokens.rows.itemsize
+        most = min(SEGMENT_BYTES, self._bytes_max // _SEGMENTS_MIN) // tokens.rows.itemsize
+        last = self._segments.get(self._last_segment)
         if last is None or len(last) + len(tokens.rows) > most:
             self._last_segment += 1
             last = self._room = tokens.rows[:0]
@@ -248,134 +306,38 @@ class _Rows:
             self._room = zeros(max(end, room), last.dtype)
             self._room[:start] = last
         self._room[start:end] = tokens.rows
-        self.segments[self._last_segment] = self._room[:end]
-        self.sizes[rows] = tokens.counts
-        self.places[rows] = self._last_segment << _PLACE_BITS | (start + tokens.starts)
-        self.held_bytes += tokens.rows.nbytes
+        self._segments[self._last_segment] = self._room[:end]
+        self._counts[rows] = tokens.counts
+        self._places[rows] = self._last_segment << _PLACE_BITS | (start + tokens.starts)
+        self._held_bytes += tokens.rows.nbytes
+        while self._fetch is not None and self._held_bytes > self._bytes_max:
+            self._let_go()
 
-    def let_go(self) -> None:
+    def _let_go(self) -> None:
         """Drop the oldest segment of packed tokens; the index keeps their token ids."""
-        number = next(iter(self.segments))
-        places = self.places[: self.labels.count]
-        places[places >> _PLACE_BITS == number] = NONE
-        self.held_bytes -= self.segments.pop(number).nbytes
+        number = next(iter(self._segments))
+        self._places[self._places >> _PLACE_BITS == number] = NONE
+        self._held_bytes -= self._segments.pop(number).nbytes
 
-    def held_of(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
+    def _held_of(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
         """Yield the tokens of those rows that are held, and which of the rows those are."""
         known = np.flatnonzero(rows != NONE)
-        where, counts = self.places[rows[known]], self.sizes[rows[known]].astype(np.int64)
+        where, counts = self._places[rows[known]], self._counts[rows[known]].astype(np.int64)
         numbers = where >> _PLACE_BITS
         for number in dict.fromkeys(numbers.tolist()):
-            segment = self.segments.get(number)  # none: not held, or let go meanwhile
+            segment = self._segments.get(number)  # none: not held, or let go meanwhile
             if segment is not None:
                 some = np.flatnonzero(numbers == number)
                 yield known[some], Tokens(segment, where[some] & _PLACE_MASK, counts[some])
 
-    def copied(self) -> TokensThen:
-        """Copy which memory has which tokens."""
-        labels, count = self.labels, self.labels.count
-        ids = self.token_ids[: self.start(count)].copy()
-        return TokensThen(labels.labels, labels.alive.copy(), self.ends[:count].copy(), ids)
-
-
-class LateIndex:
-    """The token states of one user's memories, by label.
-
-    `fetch` returns packed states that do not fit in `bytes_max`, `codebook` what they were packed
-    with: it is asked for with the first query. Writes belong to the loop; `score` may run anywhere.
-    """
-
-    def __init__(
-        self,
-        fetch: Fetch | None = None,
-        codebook: Callable[[], Codebook] = lambda: PLAIN,
-        bytes_max: int = BYTES_MAX,
-    ):
-        self._fetch = fetch
-        self._codebook = codebook
-        self._bytes_max = bytes_max
-        self._rows = _Rows()
-
-    def __len__(self) -> int:
-        return self._rows.labels.living
-
-    def __contains__(self, label: int) -> bool:
-        return label in self._rows.labels
-
-    def labels(self) -> list[int]:
-        """Return the searchable labels."""
-        return self._rows.labels.there()
-
-    @property
-    def mean_tokens(self) -> float:
-        """The number of different tokens that a text has."""
-        return self._rows.different / max(len(self), 1)
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory held, estimated."""
-        return self._rows.size_bytes
-
-    def add(self, label: int, packed: bytes) -> None:
-        """Make a memory searchable under a label. `packed` is also what `fetch` must return.
-
-        :raises ValueError: it is not what `pack` made.
-        """
-        if label not in self:
-            self._hold([self._rows.add(label, _different(packed))], tokens_of([packed]))
-
-    def hold(self, labels: Collection[int], packed: Sequence[bytes], skipped: int = 0) -> None:
-        """Keep the states of known labels in memory, as far as there is room for them.
-
-        See `tokens_of` for what is `skipped`.
-        """
-        rows = self._rows.labels.rows_of_all(labels)
-        has = np.fromiter(map(len, packed), np.int64, len(packed)) > skipped
-        if not (has & (rows != NONE)).all():
-            kept = np.flatnonzero(has & (rows != NONE))
-            rows, packed = rows[kept], [packed[place] for place in kept.tolist()]
-        if len(rows):
-            self._hold(rows, tokens_of(packed, skipped))
-
-    def _hold(self, rows: Rows | Sequence[int], tokens: Tokens) -> None:
-        held = self._rows
-        held.hold(rows, tokens, min(SEGMENT_BYTES, self._bytes_max // _SEGMENTS_MIN))
-        while self._fetch is not None and held.held_bytes > self._bytes_max:
-            held.let_go()
-
-    def copied(self) -> TokensThen:
-        """Copy which memory has which tokens. Quick."""
-        return self._rows.copied()
-
-    def restore(self, saved: SavedTokens) -> None:
-        """Take up the memories of a copy, without their states.
-
-        :raises ValueError: its columns do not fit each other.
-        """
-        self._rows = _Rows(saved)
-
-    def remove(self, label: int) -> bool:
-        """Make a label unsearchable; say whether it was there."""
-        removed = self._rows.remove(label)
-        count = self._rows.labels.count
-        if count - len(self) > (max(DEAD_MIN, DEAD_SHARE_MAX * count) if len(self) else 0):
-            self._drop_dead()
-        return removed
-
-    def _drop_dead(self) -> None:
-        """Make all anew without the rows that were removed; who reads goes on with the old."""
-        old, self._rows = self._rows, _Rows(self.copied().saved())
-        rows = old.labels.rows_of_all(self.labels())
-        for start in range(0, len(rows), _CHUNK_MEMORIES):
-            for held, tokens in old.held_of(rows[start : start + _CHUNK_MEMORIES]):
-                self._hold(start + held, tokens.gathered())
+    # --- queries
 
     def query(self, packed: bytes, states: Bytes) -> QueryTokens:
         """Return a query's states with the weights that its tokens have here."""
         return self._weighed(unpack(packed).token_ids, states)
 
     def _weighed(self, token_ids: TokenIds, states: Bytes) -> QueryTokens:
-        n, frequencies = len(self), self._rows.frequencies.of(token_ids)
+        n, frequencies = len(self), self._frequencies.of(token_ids)
         # A search beside an add may see a frequency that is ahead of n.
         weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
         kept = _telling(weights)
@@ -386,10 +348,9 @@ class LateIndex:
     def score(self, query: QueryTokens, labels: Sequence[int] | npt.NDArray[np.int64]) -> Scores:
         """Return the score of each label, float32 [n]; 0 for one that has no states."""
         wanted = np.asarray(labels, np.int64)
-        held, scores = self._rows, np.zeros(len(wanted), np.float32)
-        rows = held.labels.rows_of_all(wanted)
-        missed = rows != NONE
-        for there, tokens in held.held_of(rows):
+        rows, scores = self.rows.rows_of_all(wanted), np.zeros(len(wanted), np.float32)
+        missed = (rows != NONE) & (self._ends[rows] < self._ends[rows + 1])
+        for there, tokens in self._held_of(rows):
             scores[there] = max_sim(query, tokens, self._codebook())
             missed[there] = False
         gaps = np.flatnonzero(missed)
@@ -418,8 +379,7 @@ class LateIndex:
 
     def _tokens(self, label: int) -> TokenRows | None:
         """Return the tokens of a label, held or fetched."""
-        rows = self._rows.labels.rows_of_all([label])
-        for _, tokens in self._rows.held_of(rows):
+        for _, tokens in self._held_of(self.rows.rows_of_all([label])):
             return tokens.gathered().rows
         fetched = self._fetch([label])[0] if self._fetch is not None else None
         return None if fetched is None else tokens_of([fetched]).rows

@@ -24,18 +24,20 @@ import numpy as np
 
 from eventlog import ChainedStore, Dropped, EventStore
 from eventlog.core.logs import get_logger
+from eventlog.core.waiting import to_the_end
 from memory_actors.base.background_tasks import BackgroundTasks
-from memory_actors.kinds.kind import Kind, Passage, Row, is_summary, version_of
+from memory_actors.kinds.kind import Kind, Row, is_summary
+from memory_actors.kinds.passages import Passage, version_of
+from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embeddings import Embeddings
-from memory_actors.search.indexes.dense import DenseIndex, compacted
-from memory_actors.search.indexes.fields import FieldIndex, LivingMetadata
+from memory_actors.search.indexes.field_columns import FieldIndex, LivingMetadata
 from memory_actors.search.indexes.files import IndexFiles, Kept
 from memory_actors.search.indexes.labels import NONE
-from memory_actors.search.indexes.late import LateIndex
-from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed, kept_rows
+from memory_actors.search.indexes.parts import Parts, SessionOrder, indexed
 from memory_actors.search.indexes.pending import EmbeddedText, Pending
-from memory_actors.search.indexes.traits import Trait, Traits, spoken, times, was_said
+from memory_actors.search.indexes.postings import counted
+from memory_actors.search.indexes.traits import Trait, spoken, times, was_said
+from memory_actors.search.indexes.words import words
 
 WAITING_BYTES = 320  # of a passage that is not indexed yet
 _logger = get_logger("memory_actors.search.indexes")
@@ -88,15 +90,16 @@ class MemoryIndex:
         self._lost: set[int] = set()  # labels whose token states were not where they should be
         self._changed = False
         self._saved_version = 0
-        self.dense = DenseIndex(embeddings.embedder.dimension)
-        self.words = LexicalIndex()
-        self.late = LateIndex(self._fetch, embeddings.codebook)
-        self.traits = Traits()
+        dimension, codebook = embeddings.embedder.dimension, embeddings.codebook
+        self._use(Parts.empty(dimension, self._fetch, codebook))
         self._describe_anew()
+
+    def _use(self, parts: Parts) -> None:
+        _, self.rows, self.dense, self.words, self.late, self.traits = parts
 
     def _describe_anew(self) -> None:
         self._metadata = LivingMetadata(self.traits.owners, self._find)
-        self.fields: FieldIndex[int] = FieldIndex(self._metadata)
+        self.fields: FieldIndex = FieldIndex(self._metadata)
         """The metadata of memories, by their number in `traits.owners`."""
 
     def retire(self) -> None:
@@ -107,12 +110,13 @@ class MemoryIndex:
     @property
     def parts(self) -> Parts:
         """The indexes that a query searches: taken on the loop, and read from any thread."""
-        return Parts(self.traits.count, self.dense, self.words, self.late, self.traits)
+        rows = self.rows
+        return Parts(rows.count, rows, self.dense, self.words, self.late, self.traits)
 
     @property
     def size_bytes(self) -> int:
         """Memory held."""
-        parts = (self.dense, self.words, self.late, self.traits, self.fields)
+        parts = (self.rows, self.dense, self.words, self.late, self.traits, self.fields)
         return sum(part.size_bytes for part in parts) + WAITING_BYTES * len(self._waiting)
 
     def owner(self, label: int) -> str | None:
@@ -153,7 +157,7 @@ class MemoryIndex:
     def _await(self, row: Row, passages: Iterable[Passage]) -> None:
         """Take note of those passages that are not indexed."""
         for passage in passages:
-            if passage.label not in self.dense and passage.label not in self._waiting:
+            if passage.label not in self.rows and passage.label not in self._waiting:
                 self._waiting[passage.label] = _Waiting(row.memory_id, passage.place)
                 self.pending.add(passage)
 
@@ -162,7 +166,7 @@ class MemoryIndex:
         self._metadata.is_there(self.traits.owners.of(row.memory_id), there=bool(passages))
         known = times(row)
         for passage in passages:
-            place = self.dense.row_of(passage.label)
+            place = self.rows.row_of(passage.label)
             if place is not None:
                 self.traits.retime(place, known)
 
@@ -229,49 +233,46 @@ class MemoryIndex:
         self.maintain()
 
     def _put(self, passage: Passage, row: Row, text: EmbeddedText) -> None:
-        (label, digest, place), chain = passage, self._kind.chain(row)
-        neighbours = self._order.place(label, place, chain, self.parts)
-        self.dense.add(label, text.embedded.vector, text.embedded.coded)
-        self.words.add(label, text.text, *neighbours)
-        if text.embedded.tokens is not None:
-            self.late.add(label, text.embedded.tokens)
+        (label, digest, place), chain, one = passage, self._kind.chain(row), text.embedded
+        parts = self.parts
         says, summary, said = spoken(text.text), is_summary(row), was_said(row)
-        self.traits.append(
-            Trait(row.memory_id, times(row), chain, place, says, summary, said, digest)
-        )
+        trait = Trait(row.memory_id, times(row), chain, place, says, summary, said, digest)
+        vector = one.coded or coded_units(one.vector[None])
+        beside = self._order.place(label, place, chain, parts)
+        parts.put(label, vector, counted(words(text.text)), one.tokens, trait, beside)
         self._changed = True
 
     # --- for who gives the passages, each with its text: nothing of that is kept on disk
 
     def retain(self, labels: Collection[int]) -> list[int]:
         """Forget all but these passages; return those that are not indexed yet."""
-        for label in self.dense.labels():
+        for label in self.rows.there():
             if label not in labels:
                 self.parts.forget(label)
         self.maintain()
-        return [label for label in labels if label not in self.dense]
+        return [label for label in labels if label not in self.rows]
 
     def insert(self, row: Row, passage: Passage, text: EmbeddedText) -> None:
         """Index a passage of a row."""
-        if passage.label not in self.dense:
+        if passage.label not in self.rows:
             self._put(passage, row, text)
 
     # --- kept quick
 
     def maintain(self) -> None:
         """Start the slow part of keeping the index quick, if it pays."""
-        words = self.words
-        if self.dense.wants_maintenance or words.wants_maintenance or words.wants_lists:
+        if self.rows.wants_maintenance or self.words.postings.wants_lists:
             self._tasks.start(f"maintenance {self._kind.NAME}", self._maintain)
         if self._files is not None and self.dense.wants_graph:
             self._tasks.start(f"graph {self._kind.NAME}", self._grow_graph)
 
     async def _maintain(self) -> None:
-        if self.dense.wants_maintenance or self.words.wants_maintenance:
-            await self._make_anew()
-        if self.words.wants_lists:
-            adopt = await anyio.to_thread.run_sync(self.words.listed)
-            adopt()
+        if self.rows.wants_maintenance:
+            then, kept = self.parts, np.flatnonzero(self.rows.alive)
+            fresh = await anyio.to_thread.run_sync(then.taken, kept)
+            self._use(then.caught_up(fresh, kept))
+        if (postings := self.words.postings).wants_lists:
+            postings.adopt(await anyio.to_thread.run_sync(postings.listed))
         self.maintain()
 
     async def _grow_graph(self) -> None:
@@ -283,17 +284,8 @@ class MemoryIndex:
                 dense.graph = await anyio.to_thread.run_sync(files.read_graph, dense)
             else:
                 await anyio.to_thread.run_sync(dense.graph.grow, dense.view())
-                await files.save_graph(dense)
-
-    async def _make_anew(self) -> None:
-        """Make rows anew in all parts at once, so that their orders stay the same."""
-        view, saved = self.dense.view(), self.words.saved()
-        fresh = await anyio.to_thread.run_sync(compacted, view)
-        words = await anyio.to_thread.run_sync(LexicalIndex.restored, saved)
-        words.catch_up(self.words, saved)
-        self.traits = self.traits.taken(kept_rows(view, self.dense.view()))
-        self.dense = self.dense.adopted(fresh, view)
-        self.words = words
+                writing = anyio.to_thread.run_sync(files.write_graph, dense.graph, dense)
+                await to_the_end(writing)  # whoever is cancelled waits
 
     # --- what did not come with its event
 
@@ -312,7 +304,7 @@ class MemoryIndex:
             return False
         while self._lost:
             label = self._lost.pop()
-            row = self.dense.row_of(label)
+            row = self.rows.row_of(label)
             if row is not None:
                 self.pending.add(Passage(label, self.traits.digest_at(row)))
         self.pending.start()
@@ -339,7 +331,7 @@ class MemoryIndex:
 
     def _states(self, labels: Sequence[int]) -> list[bytes | None]:
         parts = self.parts
-        rows = parts.dense.rows_of_all(labels)
+        rows = parts.rows.rows_of_all(labels)
         there = np.flatnonzero(rows != NONE)
         digests = parts.traits.digests(rows[there])
         tokens = self._embeddings.tokens(digests)
@@ -364,7 +356,7 @@ class MemoryIndex:
             _logger.warning("an index file is of another past: built anew", kind=self._kind.NAME)
             file = None
         loaded = files.load(file) if is_small else await anyio.to_thread.run_sync(files.load, file)
-        self.dense, self.words, self.late, self.traits = loaded.parts[1:]
+        self._use(loaded.parts)
         self._describe_anew()
         self._saved_version = loaded.version or 0
         self._changed = not self.traits.numbers().all()  # a file without them is written anew
@@ -395,14 +387,10 @@ class MemoryIndex:
             version, count = version + len(events), count - len(events)
         return changed
 
-    async def save(self) -> None:
-        """Save the words, if they have changed, or the state has much since."""
-        if self._changed or self._version() - self._saved_version >= SAVE_EVERY_EVENTS:
-            await self.save_words()
-
-    async def save_words(self) -> None:
-        """Save the words, which is quick."""
-        if self._files is not None:
+    async def save(self, *, always: bool = True) -> None:
+        """Save the words; unless `always`, if they changed or the state did much since."""
+        much = self._version() - self._saved_version >= SAVE_EVERY_EVENTS
+        if self._files is not None and (always or self._changed or much):
             self._saved_version = self._version()
             chain = await self._chain_at(self._saved_version)
             await self._files.save_words(self._kept(chain))
@@ -415,6 +403,5 @@ class MemoryIndex:
     def _kept(self, chain: bytes) -> Kept:
         """Copy the current state to be saved. Quick."""
         waiting = tuple({one.memory_id for one in self._waiting.values()})
-        rows = np.flatnonzero(self.dense.view().alive)
-        words, tokens = self.words.saved(), self.late.copied()
-        return Kept(self._saved_version, waiting, words, self.traits, rows, tokens, chain)
+        words, rows = self.words.saved(), np.flatnonzero(self.rows.alive)
+        return Kept(self._saved_version, waiting, self.parts, words, rows, chain)

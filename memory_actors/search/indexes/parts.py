@@ -1,36 +1,40 @@
-"""The four indexes of one kind's passages, in one order of rows and in order of their sessions.
+"""The four indexes of one kind's passages, on the same rows and in order of their sessions.
 
 Four parts take a passage in and let it go together: its vector, its words, its token states, its
 traits. Row n is the same passage in each, so that a query reads them all as arrays. A removed row
 stays in its place, marked, until all parts are rebuilt at once.
 
 In its session a passage belongs between those of lower and of higher place. The places come with
-the state (`kinds.kind.Passage`), so a session reads the same whatever its index lived through:
+the state (`kinds.passages.Passage`), so a session reads the same whatever its index lived through:
 rewordings, embeddings that came late or in another order, restarts, an index that was made anew.
 Most passages go to the end of their session, which is remembered; for any other the whole session
 is looked through.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.kinds.kind import Kind, Passage, Row
+from memory_actors.kinds.kind import Kind, Row
+from memory_actors.kinds.passages import Passage
 from memory_actors.kinds.phrasing import REPLYING, USER
-from memory_actors.search.indexes.dense import DenseIndex, Rows
-from memory_actors.search.indexes.late import LateIndex
-from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.rows import View
-from memory_actors.search.indexes.traits import Traits
+from memory_actors.search.dot_products import Coded
+from memory_actors.search.embedding.token_states import PLAIN, Codebook
+from memory_actors.search.indexes.dense import DenseIndex
+from memory_actors.search.indexes.labels import NONE, Labels, Rows
+from memory_actors.search.indexes.late import Fetch, LateIndex
+from memory_actors.search.indexes.lexical import EMPTY, LexicalIndex
+from memory_actors.search.indexes.postings import Chains, Links
+from memory_actors.search.indexes.traits import Trait, Traits
 
 
 class Neighbours(NamedTuple):
-    """The label of the passage before a place in a session, else of the one behind it."""
+    """The row before a place in a session, else the one behind it."""
 
-    after: int | None = None
-    ahead_of: int | None = None
+    after: int = NONE
+    ahead_of: int = NONE
 
 
 class Held(NamedTuple):
@@ -54,10 +58,22 @@ class Parts(NamedTuple):
     """All four at one moment: the first `size` rows are the same passages in each."""
 
     size: int
+    rows: Labels
     dense: DenseIndex
     words: LexicalIndex
     late: LateIndex
     traits: Traits
+
+    @classmethod
+    def empty(
+        cls, dimension: int, fetch: Fetch | None = None,
+        codebook: Callable[[], Codebook] = lambda: PLAIN,
+    ) -> "Parts":  # fmt: skip
+        """Return parts without rows."""
+        words = LexicalIndex.restored(EMPTY)
+        rows = words.rows
+        dense, late = DenseIndex.empty(rows, dimension), LateIndex(rows, fetch, codebook)
+        return cls(0, rows, dense, words, late, Traits(rows))
 
     def held(self) -> Held:
         """Describe the content by its statements; questions and replies change nothing."""
@@ -88,52 +104,87 @@ class Parts(NamedTuple):
             words=float(self.words.lengths(self.size)[stated].sum()) / count,
         )
 
+    def put(
+        self, label: int, vector: Coded, counts: Mapping[str, int], packed: bytes | None,
+        trait: Trait, beside: Neighbours,
+    ) -> None:  # fmt: skip
+        """Add a passage to each, under a label that is not there.
+
+        :raises ValueError: its token states are not what `pack` made; then nothing is added.
+        """
+        self.late.append(packed)
+        self.dense.append(label, vector)
+        self.words.append(counts, *beside)
+        self.traits.append(trait)
+        self.rows.append(label)
+
     def forget(self, label: int) -> None:
         """Remove a passage from each."""
-        row = self.dense.row_of(label)
+        row = self.rows.remove(label)
         if row is not None:
             self.traits.drop(row)
-        self.dense.remove(label)
-        self.words.remove(label)
-        self.late.remove(label)
+            self.words.remove(row)
+            self.late.remove(row)
+            self.dense.resample(label)
 
-    def beside(self, chain: str, place: int, label: int) -> Neighbours:
-        """Return the labels before and behind a place in a session."""
+    # --- made anew
+
+    def taken(self, kept: Rows) -> "Parts":
+        """Return parts of some rows that lived just now, for `caught_up`. Slow: for a thread."""
+        rows = Labels(self.rows.labels[kept])
+        unlinked = Chains(rows, Links.empty(len(kept)))
+        words = LexicalIndex(unlinked, self.words.postings.taken(kept, rows))
+        dense, late = self.dense.taken(kept, rows), self.late.taken(kept, rows)
+        return Parts(len(kept), rows, dense, words, late, Traits(rows))
+
+    def caught_up(self, made: "Parts", kept: Rows) -> "Parts":
+        """Complete parts that were `taken` of these by what happened since. On the loop.
+
+        They are other indexes: searches that hold these ones continue with the rows, and the order
+        of rows, that they began with.
+        """
+        view, postings = self.dense.view(), made.words.postings
+        for place in np.flatnonzero(~view.alive[kept]).tolist():
+            made.rows.remove(int(view.labels[kept[place]]))
+            postings.forget(place)
+            made.late.remove(place)
+        since = self.size + np.flatnonzero(view.alive[self.size :])
+        for row, label in zip(since.tolist(), view.labels[since].tolist(), strict=True):
+            made.dense.append(label, view.vectors.at(slice(row, row + 1)))
+            postings.append(self.words.postings.words_of(row))
+            made.late.append_tokens(*self.late.of_row(row))
+            made.rows.append(label)
+        every = np.concatenate([kept, since])
+        words = LexicalIndex(self.words.chains.taken(every, made.rows), postings)
+        traits = self.traits.taken(every, made.rows)
+        return made._replace(size=len(every), words=words, traits=traits)
+
+    # --- what is of a passage
+
+    def beside(self, chain: str, here: "Place") -> tuple[Neighbours, "Place | None"]:
+        """Return the rows before and behind a place in a session, and the place of the latter."""
         number = self.traits.number_of(chain)
         if number is None:  # as in most that are new
-            return Neighbours()
-        view = self.dense.view()
-        columns = self.traits.view(len(view.labels))
-        rows = np.flatnonzero(view.alive & (columns.chains == number))
-        labels, places = view.labels[rows], columns.places[rows]
-        earlier = (places < place) | ((places == place) & (labels < label))
-        before, behind = labels[earlier], labels[~earlier]
-        first, last = places[~earlier], places[earlier]
-        return Neighbours(
-            int(before[last == last.max()].max()) if len(before) else None,
-            int(behind[first == first.min()].min()) if len(behind) else None,
-        )
-
-    def place_of(self, label: int) -> int:
-        """Return the place of a passage that is here in its session."""
-        row = self.dense.row_of(label)
-        assert row is not None
-        return int(self.traits.view(row + 1).places[row])
+            return Neighbours(), None
+        columns = self.traits.view(self.size)
+        rows = np.flatnonzero(self.rows.alive & (columns.chains == number))
+        rows = rows[np.lexsort((self.rows.labels[rows], columns.places[rows]))]
+        places, labels = columns.places[rows], self.rows.labels[rows]
+        at = int(((places < here[0]) | ((places == here[0]) & (labels < here[1]))).sum())
+        after = int(rows[at - 1]) if at else NONE
+        if at == len(rows):
+            return Neighbours(after), None
+        return Neighbours(after, int(rows[at])), (int(places[at]), int(labels[at]))
 
     def owner(self, label: int) -> str | None:
         """Return the id of the memory that a passage belongs to, None if it is not here."""
-        row = self.dense.row_of(label)
-        return None if row is None else self.owner_at(row)
-
-    def owner_at(self, row: int) -> str:
-        """Return the id of the memory that the passage of a row belongs to."""
-        return self.traits.owner_at(row)
+        row = self.rows.row_of(label)
+        return None if row is None else self.traits.owner_at(row)
 
     def labels_of(self, numbers: Collection[int]) -> npt.NDArray[np.int64]:
         """Return the labels of memories by their numbers in the traits."""
-        view = self.dense.view()
-        owners = self.traits.view(len(view.labels)).owners
-        return view.labels[view.alive & np.isin(owners, list(numbers))]
+        owners = self.traits.view(self.size).owners
+        return self.rows.labels[self.rows.alive & np.isin(owners, list(numbers))]
 
 
 def indexed(kind: Kind, row: Row | None) -> Sequence[Passage]:
@@ -141,26 +192,17 @@ def indexed(kind: Kind, row: Row | None) -> Sequence[Passage]:
     return () if row is None else [p for p in kind.passages(row) if p.digest]
 
 
-def kept_rows(then: View, now: View) -> Rows:
-    """Return the rows that rows made anew of `then` come from, once they have caught up."""
-    since = len(then.labels)
-    return np.concatenate([np.flatnonzero(then.alive), since + np.flatnonzero(now.alive[since:])])
+# --- in order of their sessions
+
+Place = tuple[int, int]
+"""The place of a passage in its session, and its label, which decides between equal ones."""
 
 
 class _Put(NamedTuple):
-    """The place of a passage in its session: its own place and label, and of the one behind it."""
+    """The place of a passage in its session, and that of the one behind it."""
 
-    at: tuple[int, int]
-    behind: tuple[int, int] | None
-
-    @property
-    def labels(self) -> set[int]:
-        """Of both."""
-        return {label for _, label in (self.at, self.behind or self.at)}
-
-    def is_before(self, here: tuple[int, int]) -> bool:
-        """Return whether a passage there comes right behind this one."""
-        return self.at < here and (self.behind is None or here < self.behind)
+    at: Place
+    behind: Place | None
 
 
 class SessionOrder:
@@ -173,19 +215,18 @@ class SessionOrder:
     def leave(self, label: int, chain: str | None) -> None:
         """Forget a passage that goes."""
         put = None if chain is None else self._latest.get(chain)
-        if chain is not None and put is not None and label in put.labels:
-            del self._latest[chain]
+        if put is not None and label in (put.at[1], (put.behind or put.at)[1]):
+            self._latest.pop(chain or "")
 
     def place(self, label: int, place: int, chain: str | None, parts: Parts) -> Neighbours:
         """Return the place of a passage that comes now."""
         if chain is None:
             return Neighbours()
         here, put = (place, label), self._latest.get(chain)
-        if put is None or put.at[1] not in parts.words or not put.is_before(here):
-            found = parts.beside(chain, place, label)
-            ahead_of = found.ahead_of
-            behind = None if ahead_of is None else (parts.place_of(ahead_of), ahead_of)
+        after = None if put is None else parts.rows.row_of(put.at[1])
+        if put is None or after is None or here < put.at or (put.behind and here > put.behind):
+            found, behind = parts.beside(chain, here)
         else:
-            found, behind = Neighbours(after=put.at[1]), put.behind
+            found, behind = Neighbours(after), put.behind
         self._latest[chain] = _Put(here, behind)
         return found

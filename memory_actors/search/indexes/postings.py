@@ -20,7 +20,7 @@ from memory_actors.search.indexes.labels import (
     with_room,
 )
 
-# --- chains: rows of a growing table, each under a label, linked to those before and after it
+# --- chains: rows of a growing table, linked to those before and after them
 #
 # A chain is a session: what was said just before a memory helps to find it. Rows are only appended.
 # A removed row is marked and taken out of its chain, so its neighbours meet across the gap and its
@@ -55,44 +55,79 @@ class Links(NamedTuple):
         return cls(*rows, *(np.full_like(rows, NONE)))
 
 
-class Chains:
-    """An append-only table of rows in chains, with tombstones."""
+class ChainStep(NamedTuple):
+    """A step along all chains at once."""
 
-    def __init__(self, capacity: int = CAPACITY_MIN):
-        self.rows = Labels(capacity)
-        self.links = Links.empty(capacity)
+    rows: int
+    """The number of rows back that are gone, most often."""
+    regular: Counts | None
+    """1 for each row, from the first that there can be, that has that row before it; None: all."""
+    others: Rows
+    """The rows that have another one."""
+    before: npt.NDArray[np.int32]
+
+
+class Chains:
+    """The links of rows to those beside them in their chains."""
+
+    def __init__(self, rows: Labels, links: Links):
+        self.rows = rows
+        self.links = links
         """Replaced as a whole where they grow: who has them has all of one length."""
-        self.is_linked = False
+        self.is_linked = bool((links.before != NONE).any())
         """False while each row is a chain of its own."""
         self.changes = 0
         """Counted before and behind each change: while it is the same, `links` are."""
-        self._length_sum = self._span_sum = 0  # of the living rows
+        self._steps = (-1, -1), list[ChainStep]()
+        """The ways along all chains, and the change and the number of rows that they are of."""
+        living = np.flatnonzero(rows.alive)
+        self._length_sum = int(links.lengths[living].sum())
+        self._span_sum = int(links.spans[living].sum())
 
-    def __len__(self) -> int:
-        return self.rows.living
-
-    @property
-    def count(self) -> int:
-        """Rows, the removed ones included."""
-        return self.rows.count
-
-    @property
-    def dead(self) -> int:
-        """Rows that are only marked as removed."""
-        return self.count - len(self)
+    @classmethod
+    def of(cls, rows: Labels, lengths: _Ints, before: _Ints) -> Self:
+        """Return the chains of these rows, where each has one row before it, or none."""
+        n, links = rows.count, Links.empty(rows.count + CAPACITY_MIN)
+        links.lengths[:n], links.before[:n] = lengths, before
+        linked = np.flatnonzero(before != NONE)
+        links.after[before[linked]] = linked
+        earlier, links.spans[:n] = before, lengths
+        for _ in range(ROWS_BEFORE):
+            links.spans[:n] += links.lengths[earlier]
+            earlier = links.before[earlier]
+        return cls(rows, links)
 
     def mean_size(self, *, of_windows: bool) -> float:
         """Return the mean number of words of the living rows, or of their windows."""
-        return (self._span_sum if of_windows else self._length_sum) / max(len(self), 1)
+        return (self._span_sum if of_windows else self._length_sum) / max(self.rows.living, 1)
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the columns and of the map beside them."""
-        return sum(column.nbytes for column in self.links) + self.rows.size_bytes
+        """Memory held."""
+        steps = (one for step in self._steps[1] for one in step[1:] if one is not None)
+        return sum(column.nbytes for column in (*self.links, *steps))
 
-    def append(self, label: int, length: int, previous: int = NONE, following: int = NONE) -> int:
-        """Add a row right behind another, else in front of one, else as a chain of its own."""
-        row = self.count
+    def steps(self, count: int) -> Sequence[ChainStep]:
+        """Return the ways from the first rows to those before them, and to those before these.
+
+        Kept until a chain changes; for any thread.
+        """
+        now, (then, steps) = (self.changes, count), self._steps
+        if now != then:
+            links, rows, steps = self.links.before, np.arange(count, dtype=np.int32), []
+            before = rows
+            for step in range(1, 1 + ROWS_BEFORE):
+                before = links[before]
+                regular = before == rows - step
+                others = np.flatnonzero(~regular & (before >= 0) & (before < count))
+                some = None if regular[step:].all() else regular[step:].astype(np.uint8)
+                steps.append(ChainStep(step, some, others, before[others]))
+            self._steps = now, steps
+        return steps
+
+    def append(self, length: int, previous: int = NONE, following: int = NONE) -> None:
+        """Put the next row right behind another, else in front of one, else in its own chain."""
+        row = self.rows.count
         self.changes += 1
         if row + 1 == len(self.links.lengths):
             wider = Links.empty(int(row * GROWTH) + CAPACITY_MIN)
@@ -107,13 +142,9 @@ class Chains:
         self._link(row, following)
         self._measure(row)
         self.changes += 1
-        return self.rows.append(label)  # last: a search may look from another thread
 
-    def remove(self, label: int) -> int | None:
-        """Mark a row as removed and close the gap; return it, None if it was not there."""
-        row = self.rows.remove(label)
-        if row is None:
-            return None
+    def remove(self, row: int) -> None:
+        """Close the gap that a row leaves."""
         self.changes += 1
         links = self.links
         before, after = int(links.before[row]), int(links.after[row])
@@ -123,36 +154,17 @@ class Chains:
         self._span_sum -= int(links.spans[row])
         self._measure(after)
         self.changes += 1
-        return row
 
-    def filled(self, labels: npt.NDArray[np.int64], lengths: _Ints, before: _Ints) -> Self:
-        """Take these living rows for all there are; `before` are rows. The table must be empty."""
-        n, links = len(labels), self.links
-        self.rows.extend(labels)
-        links.lengths[:n], links.before[:n] = lengths, before
-        linked = np.flatnonzero(before != NONE)
-        self.is_linked = bool(len(linked))
-        links.after[before[linked]] = linked
-        rows = before
-        links.spans[:n] = lengths
-        for _ in range(ROWS_BEFORE):
-            links.spans[:n] += links.lengths[rows]
-            rows = links.before[rows]
-        self._length_sum, self._span_sum = int(lengths.sum()), int(links.spans[:n].sum())
-        return self
-
-    def previous(self, label: int) -> int | None:
-        """Return the label before this one in its chain."""
-        return self._beside(label, self.links.before)
-
-    def following(self, label: int) -> int | None:
-        """Return the label behind this one in its chain."""
-        return self._beside(label, self.links.after)
-
-    def _beside(self, label: int, link: _Ints) -> int | None:
-        row = self.rows.row_of(label)
-        other = NONE if row is None else int(link[row])
-        return None if other == NONE else int(self.rows.labels[other])
+    def taken(self, kept: Rows, rows: Labels) -> "Chains":
+        """Return the chains of some rows, all that live among them, for `rows` of their own."""
+        places = np.full(len(self.links.lengths), NONE, np.int32)  # the place of no row is none
+        places[kept] = np.arange(len(kept), dtype=np.int32)
+        links = Links.empty(len(kept) + CAPACITY_MIN)
+        for new, old in zip(links, self.links, strict=True):
+            new[: len(kept)] = old[kept]
+        for column in (links.before, links.after):
+            column[:] = places[column]
+        return Chains(rows, links)
 
     def _link(self, first: int, second: int) -> None:
         self.is_linked |= first != NONE != second
@@ -189,7 +201,6 @@ class Chains:
 COUNT_BITS: Final = 6
 COUNT_MAX: Final = (1 << COUNT_BITS) - 1  # BM25 is flat long before a word comes 63 times
 _POSTING_BITS: Final = 32
-ROWS_MAX: Final = 1 << (_POSTING_BITS - COUNT_BITS)  # 67 million
 OWN_WORDS_MAX: Final = 256
 """Rows whose own words are looked at in one go, which takes as long as a list of words."""
 UNLISTED_MAX: Final = 1 << 14
@@ -215,40 +226,40 @@ class _Listed(NamedTuple):
 class Postings:
     """An inverted index of rows, and the way back from a row to its words."""
 
-    def __init__(self) -> None:
-        self.terms = Names()
-        self._frequencies = np.zeros(CAPACITY_MIN, np.int32)
-        self._row_count = 0
-        self._ends = np.zeros(CAPACITY_MIN, np.int64)
-        self._term_ids = np.zeros(CAPACITY_MIN, np.uint32)
-        self._counts = np.zeros(CAPACITY_MIN, np.uint8)
+    def __init__(
+        self, rows: Labels, terms: Names, ends: npt.NDArray[np.int64], term_ids: Lists,
+        counts: Counts,
+    ):  # fmt: skip
+        """Take the words of all rows; none is in the lists yet."""
+        self.terms = terms
+        self._rows = rows
+        self._ends, self._term_ids, self._counts = ends, term_ids, counts
+        self._frequencies = np.bincount(term_ids, minlength=len(terms)).astype(np.int32)
         self._listed = _Listed(0, np.zeros(1, np.uint32), np.empty(0, np.uint32))
 
-    @classmethod
-    def filled(
-        cls, terms: Names, ends: npt.NDArray[np.int64], term_ids: Lists, counts: Counts
-    ) -> Self:
-        """Return the words of living rows, which are not in the lists yet."""
-        made = cls()
-        made.terms, made._row_count = terms, len(ends)
-        made._ends, made._term_ids, made._counts = ends, term_ids.copy(), counts.copy()
-        made._frequencies = np.bincount(term_ids, minlength=len(terms)).astype(np.int32)
-        return made
+    def taken(self, kept: Rows, rows: Labels) -> "Postings":
+        """Return the words of some rows, for `rows` of their own; words of no row go. Slow."""
+        sizes = np.diff(self._ends, prepend=0)[kept]
+        ends = np.cumsum(sizes)
+        places = np.arange(sizes.sum()) + np.repeat(self._ends[kept] - ends, sizes)
+        used, term_ids = np.unique(self._term_ids[places], return_inverse=True)
+        terms = Names.listed(self.terms[term] for term in used.tolist())
+        return Postings(rows, terms, ends, term_ids.astype(np.uint32), self._counts[places])
 
     @property
     def ends(self) -> npt.NDArray[np.int64]:
         """The end of each row's stretch in the two flat arrays."""
-        return self._ends[: self._row_count]
+        return self._ends[: self._rows.count]
 
     @property
     def term_ids(self) -> Lists:
         """The different terms of each row."""
-        return self._term_ids[: self._start(self._row_count)]
+        return self._term_ids[: self._start(self._rows.count)]
 
     @property
     def counts(self) -> Counts:
         """The number of times that each is there."""
-        return self._counts[: self._start(self._row_count)]
+        return self._counts[: self._start(self._rows.count)]
 
     def frequency(self, term: int) -> int:
         """Return how many living rows have a term."""
@@ -262,13 +273,9 @@ class Postings:
         lists = self._listed.starts.nbytes + self._listed.packed.nbytes
         return forward + lists + self._frequencies.nbytes + self.terms.size_bytes
 
-    def append(self, row: int, counts: Mapping[str, int]) -> None:
-        """Add the words of the next row, `counted`.
-
-        :raises OverflowError: there are more rows than a posting can tell.
-        """
-        if row != self._row_count or row >= ROWS_MAX:
-            raise OverflowError(f"row {row} after {self._row_count} rows, {ROWS_MAX} at most")
+    def append(self, counts: Mapping[str, int]) -> None:
+        """Add the words of the next row, `counted`."""
+        row = self._rows.count
         start = self._start(row)
         end = start + len(counts)
         self._term_ids = with_room(self._term_ids, end)
@@ -278,7 +285,7 @@ class Postings:
         self._frequencies = with_room(self._frequencies, len(self.terms))
         self._term_ids[start:end], self._counts[start:end] = term_ids, list(counts.values())
         self._frequencies[term_ids] += 1
-        self._ends[row], self._row_count = end, row + 1
+        self._ends[row] = end
 
     def forget(self, row: int) -> None:
         """Count the words of a removed row no more."""
@@ -298,7 +305,7 @@ class Postings:
         rarest, *others = sorted(terms, key=self.frequency)
         rows = self._rows_of(rarest)
         while others and len(rows) > OWN_WORDS_MAX:
-            has = np.zeros(self._row_count, np.bool_)
+            has = np.zeros(self._rows.count, np.bool_)
             has[self._rows_of(others.pop(0))] = True
             rows = rows[has[rows]]
         return rows[self._have(rows, others)] if others and len(rows) else rows
@@ -318,12 +325,11 @@ class Postings:
         count, starts, packed = self._listed  # of one moment
         listed = packed[starts[term] : starts[term + 1]] if term + 1 < len(starts) else packed[:0]
         since = count + np.flatnonzero(self.term_ids[count:] == term)
-        return np.concatenate([listed, self._packed_at(since)]) if len(since) else listed
-
-    def _packed_at(self, words: npt.NDArray[np.intp]) -> Lists:
-        """Return the postings of words by their places in the flat arrays."""
-        rows = np.searchsorted(self.ends, words, side="right")
-        return (rows << COUNT_BITS | self._counts[words]).astype(np.uint32)
+        if not len(since):
+            return listed
+        rows = np.searchsorted(self.ends, since, side="right")
+        unlisted = (rows << COUNT_BITS | self._counts[since]).astype(np.uint32)
+        return np.concatenate([listed, unlisted])
 
     def _rows_of(self, term: int) -> Lists:
         return np.asarray(self._packed(term) >> COUNT_BITS, np.uint32)
@@ -343,9 +349,9 @@ class Postings:
     # --- the lists
 
     @property
-    def unlisted(self) -> int:
-        """Words of rows that are not in the lists yet."""
-        return self._start(self._row_count) - self._listed.word_count
+    def wants_lists(self) -> bool:
+        """True if so many words are looked through that listing their rows pays."""
+        return self._start(self._rows.count) - self._listed.word_count > UNLISTED_MAX
 
     def listed(self) -> _Listed:
         """Return lists of all rows there are now. From a thread: 3 ms at 10,000 memories."""
@@ -355,26 +361,20 @@ class Postings:
         rows = np.repeat(np.arange(first, len(ends)), np.diff(ends[first:], prepend=count))
         until = count + len(rows)
         term_ids, counts = self._term_ids[count:until], self._counts[count:until]
-        fresh = (rows << COUNT_BITS | counts).astype(np.uint32)
+        # Sorted as one number each: that takes half as long as finding the order of the terms.
+        keys = term_ids.astype(np.uint64)
+        keys <<= np.uint64(_POSTING_BITS)
+        keys |= (rows << COUNT_BITS | counts).astype(np.uint32)
+        keys.sort()
+        fresh = keys.astype(np.uint32)
         terms = max(len(starts) - 1, 1 + int(term_ids.max(initial=0)))
-        sorted_fresh = _by_term(term_ids, fresh)
         new = np.bincount(term_ids, minlength=terms)
         starts = np.pad(starts, (0, terms + 1 - len(starts)), mode="edge")
         behind = np.repeat(starts[1:].astype(np.intp), new)  # its term's old ones
-        packed = np.insert(packed, behind, sorted_fresh) if len(packed) else sorted_fresh
+        packed = np.insert(packed, behind, fresh) if len(packed) else fresh
         starts[1:] += np.cumsum(new, dtype=np.uint32)
         return _Listed(count + len(term_ids), starts, packed)
 
     def adopt(self, listed: _Listed) -> None:
         """Use lists that were made. On the loop."""
         self._listed = listed
-
-
-def _by_term(term_ids: Lists, packed: Lists) -> Lists:
-    """Return postings by their terms, those of a term in order of row."""
-    # As one number each: sorting these takes half as long as finding the order of the terms.
-    keys = term_ids.astype(np.uint64)
-    keys <<= np.uint64(_POSTING_BITS)
-    keys |= packed
-    keys.sort()
-    return keys.astype(np.uint32)

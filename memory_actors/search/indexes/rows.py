@@ -1,23 +1,16 @@
-"""Vectors in one growing array, each under a label, and the centred cosine that compares them.
+"""How stored vectors are compared with a query: by their centred cosine, and by their signs first.
 
 A vector is kept as int8: a coordinate as a share of the row's largest one, in 127 steps. A cosine
 moves by 0.001, recall by less than can be measured.
-
-Rows are only ever appended, and a removed row is only marked, so a search in another thread may go
-on with the arrays it took at its start: what it holds never moves. The marked rows go when the
-array is made anew (`compacted`).
 """
 
-from collections.abc import Collection
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from memory_actors.search.dot_products import Bytes, Coded, Floats, float_dots
+from memory_actors.search.dot_products import Coded, float_dots
 from memory_actors.search.embedding.protocol import Vectors
-from memory_actors.search.indexes.labels import CAPACITY_MIN, GROWTH, Labels
-from memory_actors.search.indexes.room import grown, zeros
 
 # --- the centred cosine: how close a vector is to a query, without what all have in common
 #
@@ -93,16 +86,6 @@ def distances(vectors: Coded, centre: Vectors) -> Vectors:
 # --- rows
 
 
-ROOMY_ROWS: Final = 1_000
-"""From here on twice as many have room: what was never written takes none in memory, and moving a
-hundred thousand rows takes 20 ms of the loop."""
-
-
-def room_for(count: int) -> int:
-    """Return for how many rows an array is made that has so many."""
-    return (2 * count if count >= ROOMY_ROWS else int(GROWTH * count)) + CAPACITY_MIN
-
-
 class View(NamedTuple):
     """The rows at one moment, safe to read from any thread."""
 
@@ -113,7 +96,7 @@ class View(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Some of the living rows, the same whatever came and went."""
+    """Some of the living rows, `SAMPLE_MAX` at most, the same whatever came and went."""
 
     order: npt.NDArray[np.uint64]
     """Numbers of `sample_order`, ascending."""
@@ -126,125 +109,78 @@ class Sample(NamedTuple):
         return bool(sample_order(np.array([label]))[0] <= self.order[-1])
 
 
-class VectorRows:
-    """An append-only array of unit vectors with labels and tombstones."""
+# --- the signs of vectors, one bit a coordinate: a first look at more rows than can be scored
+#
+# Theory. A coordinate of v - mu is above zero or not, and how many of these signs two vectors share
+# tells about the angle between them. The rows whose signs differ least from those of a query are
+# therefore few among all, and have nearly all that are close to it. Share of the closest by cosine,
+# among 8,800 real sentences and 91,000 mixed of them, 384 dimensions:
+#
+#     rows taken    of the 10 closest   of 100    of 300
+#     1,000         0.998               0.967     0.867
+#     2,000         0.999               0.992     0.954
+#     4,000         1.000               0.998     0.988
+#
+# The centre must be away first: what all vectors have in common decides most signs as they are.
+#
+# Signs lie in columns, the first 64 of each row, then the next: so numpy counts without a loop over
+# rows. 100,000 rows of 384 dimensions take 4.8 MB and 0.3 ms a query, 17 ms to be made of codes; a
+# product with them takes 3 ms.
 
-    def __init__(self, dimension: int, capacity: int = CAPACITY_MIN):
-        self.dimension = dimension
-        self._codes = zeros((capacity, dimension), np.int8)
-        self._steps = zeros(capacity, np.float32)
-        self._labels = Labels(capacity)
-        self._sample: Sample | None = None
+_WORD_BITS: Final = 64
+_CHUNK_ROWS: Final = 1 << 14
+"""Looked at together: 128 KB of a column, so that what is counted stays in the cache."""
+_MADE_ROWS: Final = 1 << 12
+"""Decoded together, to 6 MB: of four times as many each array comes from the system anew, and that
+takes as long again as all the rest."""
 
-    @classmethod
-    def over(cls, codes: Bytes, labels: npt.NDArray[np.int64], steps: Floats) -> Self:
-        """Return rows over an array of codes with room for more.
+Differences = npt.NDArray[np.uint16]
+_Words = npt.NDArray[np.uint64]
 
-        Its first `len(labels)` rows are taken.
-        """
-        rows, capacity = cls(codes.shape[1]), len(codes)
-        rows._codes, rows._steps = codes, grown(steps, capacity)
-        rows._labels = Labels(capacity)
-        rows._labels.extend(labels)
-        return rows
 
-    def __len__(self) -> int:
-        return self._labels.living
+class Signs:
+    """The signs of v - centre for the first `count` rows of some vectors. It never changes."""
 
-    def __contains__(self, label: int) -> bool:
-        return label in self._labels
+    def __init__(self, centre: Vectors, words: _Words | None = None):
+        self.centre = centre
+        width = -(-len(centre) // _WORD_BITS)
+        self._words = np.empty((width, 0), np.uint64) if words is None else words
 
     @property
     def count(self) -> int:
-        """Rows, the removed ones included."""
-        return self._labels.count
-
-    def labels(self) -> list[int]:
-        """Return the labels of the living rows."""
-        return self._labels.there()
-
-    @property
-    def row_labels(self) -> npt.NDArray[np.int64]:
-        """The label of each row."""
-        return self._labels.labels
-
-    @property
-    def dead(self) -> int:
-        """Rows that are only marked as removed."""
-        return self.count - len(self)
+        """Rows."""
+        return int(self._words.shape[1])
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the arrays and of the map beside them."""
-        each = self.dimension + self._steps.itemsize
-        return each * self.count + self._labels.size_bytes
+        """Memory held."""
+        return self._words.nbytes
 
-    def append(self, label: int, vector: Coded) -> None:
-        """Add a row: a vector of length 1."""
-        row = self.count
-        if row == len(self._steps):
-            self._grow(room_for(row + 1))
-        self._codes[row : row + 1], self._steps[row : row + 1] = vector
-        self._labels.append(label)
-        self._resample(label)
+    def extended(self, vectors: Coded) -> "Signs":
+        """Return the signs of all of these vectors, of which the first are here."""
+        starts = range(self.count, len(vectors.codes), _MADE_ROWS)
+        chunks = (vectors.at(slice(start, start + _MADE_ROWS)) for start in starts)
+        words = [_signs(chunk.decoded(), self.centre) for chunk in chunks]
+        return Signs(self.centre, np.concatenate([self._words, *words], axis=1))
 
-    def extend(self, labels: npt.NDArray[np.int64], vectors: Coded) -> None:
-        """Add many rows at once, [n, d], under labels that are not there yet."""
-        first, until = self.count, self.count + len(labels)
-        if until > len(self._steps):
-            self._grow(until)
-        self._codes[first:until], self._steps[first:until] = vectors
-        self._labels.extend(labels)
-        self._sample = None
+    def differences(self, query: Vectors) -> Differences:
+        """Return in how many signs each row differs from a query, uint16 [count]."""
+        wanted = _signs(query[None], self.centre)
+        found = np.zeros(self.count, np.uint16)
+        buffer = np.empty(_CHUNK_ROWS, np.uint64)  # made once: each would cost as much again
+        for start in range(0, self.count, _CHUNK_ROWS):
+            some = found[start : start + _CHUNK_ROWS]
+            other = buffer[: len(some)]
+            for column, word in zip(
+                self._words[:, start : start + _CHUNK_ROWS], wanted, strict=True
+            ):
+                some += np.bitwise_count(np.bitwise_xor(column, word, out=other))
+        return found
 
-    def remove(self, label: int) -> bool:
-        """Mark a row as removed; say whether it was there."""
-        if self._labels.remove(label) is None:
-            return False
-        self._resample(label)
-        return True
 
-    @property
-    def sample(self) -> "Sample":
-        """The living rows whose labels come first in `sample_order`, `SAMPLE_MAX` at most."""
-        if self._sample is None:
-            # Of a copy: what is counted in place must not change meanwhile.
-            living = np.flatnonzero(self._labels.alive.copy())
-            order = sample_order(self._labels.labels[living])
-            first = np.arange(len(order))
-            if len(order) > SAMPLE_MAX:  # sorting a hundred thousand takes 2 ms
-                first = np.argpartition(order, SAMPLE_MAX)[:SAMPLE_MAX]
-            first = first[np.argsort(order[first])]
-            self._sample = Sample(order[first], self._coded.at(living[first]))
-        return self._sample
-
-    def _resample(self, label: int) -> None:
-        """Let the sample be taken anew if a label that came or went may be of it."""
-        if self._sample is not None and self._sample.may_have(label):
-            self._sample = None
-
-    def row_of(self, label: int) -> int | None:
-        """Return the row of a label, None if it is not there."""
-        return self._labels.row_of(label)
-
-    def rows_of(self, labels: Collection[int]) -> npt.NDArray[np.intp]:
-        """Return the rows of those labels that are there now; from any thread."""
-        return self._labels.rows_of(labels)
-
-    def rows_of_all(self, labels: Collection[int]) -> npt.NDArray[np.intp]:
-        """Return the row of each label, -1 for one that is not there; from any thread."""
-        return self._labels.rows_of_all(labels)
-
-    def view(self) -> View:
-        """Return the rows as they are now."""
-        # The `alive` column may change in place, so a view has a copy: one moment for all of it.
-        n, living = self.count, len(self)
-        alive = self._labels.alive[:n].copy()
-        return View(self._coded.at(slice(n)), self._labels.labels[:n], alive, living)
-
-    @property
-    def _coded(self) -> Coded:
-        return Coded(self._codes, self._steps)
-
-    def _grow(self, capacity: int) -> None:
-        self._codes, self._steps = grown(self._codes, capacity), grown(self._steps, capacity)
+def _signs(vectors: Vectors, centre: Vectors) -> _Words:
+    """Return the signs of v - centre, a column of words for each 64 coordinates."""
+    packed = np.packbits(vectors > centre, axis=1)
+    padding = -packed.shape[1] % (_WORD_BITS // 8)
+    words = np.pad(packed, ((0, 0), (0, padding))).view(np.uint64)
+    return np.ascontiguousarray(words.T)

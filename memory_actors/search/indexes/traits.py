@@ -20,7 +20,7 @@ from eventlog.core.records import DAY_US
 from memory_actors.base.interning import Names
 from memory_actors.kinds.kind import last_true_us
 from memory_actors.kinds.phrasing import CHAT_ROLES, DIGEST_BYTES
-from memory_actors.search.indexes.room import grown
+from memory_actors.search.indexes.labels import Labels, Rows, with_room
 
 NONE: Final = -1
 """No session, no speaker."""
@@ -32,15 +32,13 @@ _SENTENCE_ENDS: Final = (".", "!", "\n", "。", "！", *QUESTION_MARKS)  # noqa:
 SPOKEN_TWICE: Final = 2  # a name in front of one text only may be a heading
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _LAST_DAY: Final = date.max.toordinal()
-_CAPACITY_MIN: Final = 16
-_GROWTH: Final = 1.5
 _SPEAKER: Final = re.compile(r"([^\W\d_][\w'.\-]*(?: [\w'.\-]+){0,2}): ")
 _WORD: Final = re.compile(r"\w+")
 _NAME: Final = re.compile(r"(?P<name>[^()\n:;?!]+?)(?P<type> \([^()\n]+\))?")
 _NAME_CHARACTERS_MAX: Final = 80
 _NAME_WORDS_MAX: Final = 4
 
-Rows = npt.NDArray[np.int64]
+_Times = npt.NDArray[np.int64]
 
 
 class Times(NamedTuple):
@@ -73,7 +71,7 @@ class Trait(NamedTuple):
     chain: str | None
     """The session or episode it belongs to."""
     place: int
-    """In that: see `kinds.kind.Passage`."""
+    """In that: see `kinds.passages.Passage`."""
     spoken: SpokenTraits
     summary: bool
     """True if it stands for memories that were compressed."""
@@ -87,13 +85,13 @@ class Columns(NamedTuple):
     """Traits as arrays, one place a row."""
 
     owners: npt.NDArray[np.int32]
-    occurred_us: Rows
-    begins_us: Rows
-    ends_us: Rows
-    last_us: Rows
+    occurred_us: _Times
+    begins_us: _Times
+    ends_us: _Times
+    last_us: _Times
     chains: npt.NDArray[np.int32]
     """A number each; NONE for none."""
-    places: Rows
+    places: _Times
     speakers: npt.NDArray[np.int32]
     asks: npt.NDArray[np.float32]
     summaries: npt.NDArray[np.bool_]
@@ -165,8 +163,6 @@ _COLUMNS: Final = (
     np.dtype((np.void, DIGEST_BYTES)), np.dtype("u4"),
 )  # fmt: skip
 """The types of `Columns`."""
-_SAVED: Final = _COLUMNS[:-1]
-"""Numbers are kept beside the others, with the table that they are of."""
 
 
 class SavedTraits(msgspec.Struct, frozen=True):
@@ -184,13 +180,12 @@ class SavedTraits(msgspec.Struct, frozen=True):
 class Traits:
     """The traits of one index's passages, by row. Written on the loop, read anywhere."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        """Rows, the removed ones included."""
+    def __init__(self, rows: Labels):
+        self.rows = rows
         self.owners = Names()
         self._named = Names()  # sessions and speakers
         self._spoken: dict[int, int] = {}  # how many passages a speaker has
-        self._columns = Columns._make(np.zeros(_CAPACITY_MIN, kind) for kind in _COLUMNS)
+        self._columns = Columns._make(np.zeros(0, kind) for kind in _COLUMNS)
         self._years: dict[int, int] = {}  # how many passages are of a year
         self.held: tuple[Any, Any] = (None, None)
         """The last result of `Parts.held`, and its rows."""
@@ -203,15 +198,13 @@ class Traits:
 
     def append(self, trait: Trait) -> None:
         """Note the traits of the next row."""
-        row = self.count
+        row = self.rows.count
         if row == len(self._columns.asks):
-            room = int(row * _GROWTH) + _CAPACITY_MIN
-            self._columns = Columns._make(grown(column, room) for column in self._columns)
+            self._columns = Columns._make(with_room(one, row + 1) for one in self._columns)
         columns: Any = self._columns
         for column, value in zip(columns, self._values(trait), strict=True):
             column[row] = value
         self._count_year(trait.times.occurred_us, 1)
-        self.count += 1
 
     def saved(self, rows: Rows) -> SavedTraits:
         """Return copies of some rows' columns, to be written.
@@ -222,48 +215,39 @@ class Traits:
         owners, numbers = np.unique(columns.owners, return_inverse=True)
         names = Names.listed(self.owners[owner] for owner in owners.tolist())
         columns = columns._replace(owners=numbers.astype(np.int32))
-        others = columns[: len(_SAVED) - 1]
-        data = zlib.compress(b"".join(column.tobytes() for column in others), 1)
+        data = zlib.compress(b"".join(column.tobytes() for column in columns[:-2]), 1)
         return SavedTraits(names.saved(), self._named.saved(), data, columns.digests.tobytes())
 
     @classmethod
-    def restored(cls, saved: SavedTraits) -> Self:
+    def restored(cls, saved: SavedTraits, rows: Labels) -> Self:
         """Return the traits of a copy.
 
-        :raises ValueError: its parts do not fit each other.
+        :raises ValueError: its parts do not fit each other, or the rows.
         """
-        traits = cls()
+        traits = cls(rows)
         traits.owners = Names.of_bytes(*saved.owners)
         traits._named = Names.of_bytes(*saved.named)
         try:
             data = zlib.decompress(saved.columns) + saved.digests
         except zlib.error as error:
             raise ValueError("the columns of traits are damaged: build them anew") from error
-        traits.count = len(data) // sum(kind.itemsize for kind in _SAVED)
         start, columns = 0, []
-        for kind in _SAVED:
-            columns.append(np.frombuffer(data, kind, traits.count, start).copy())
+        for kind in _COLUMNS[:-1]:  # numbers are kept beside the others, with their table
+            columns.append(np.frombuffer(data, kind, rows.count, start).copy())
             start += columns[-1].nbytes
-        traits._columns = Columns._make([*columns, np.zeros(traits.count, np.uint32)])
-        traits._check()
-        traits._count()
+        traits._columns = Columns._make([*columns, np.zeros(rows.count, np.uint32)])
+        names = {"owners": traits.owners, "chains": traits._named, "speakers": traits._named}
+        of_names = [(getattr(traits._columns, name), len(known)) for name, known in names.items()]
+        fit = all(
+            one.min(initial=NONE) >= NONE and one.max(initial=NONE) < n for one, n in of_names
+        )
+        if start != len(data) or not fit:
+            raise ValueError("the columns of traits do not fit each other: build them anew")
+        speakers, days = traits._columns.speakers, traits._columns.occurred_us // DAY_US
+        traits._spoken = dict(Counter(speakers[speakers != NONE].tolist()))
+        for day, count in Counter(days.tolist()).items():
+            traits._count_year(day * DAY_US, count)
         return traits
-
-    def _check(self) -> None:
-        columns, named = self._columns, len(self._named)
-        for numbers, below in (
-            (columns.owners, len(self.owners)), (columns.chains, named), (columns.speakers, named)
-        ):  # fmt: skip
-            if len(numbers) and not NONE <= numbers.min() <= numbers.max() < below:
-                raise ValueError("the columns of traits do not fit their names: build them anew")
-
-    def _count(self) -> None:
-        """Count speakers and years from the columns."""
-        columns = self._columns
-        for speaker, count in Counter(columns.speakers[columns.speakers != NONE].tolist()).items():
-            self._spoken[speaker] = count
-        for day, count in Counter((columns.occurred_us // DAY_US).tolist()).items():
-            self._count_year(day * DAY_US, count)
 
     def _count_year(self, time_us: int, change: int) -> None:
         day = _EPOCH_DAY + time_us // DAY_US
@@ -286,11 +270,11 @@ class Traits:
 
         :raises ValueError: they are not as many as the rows.
         """
-        self._columns.numbers[: self.count][rows] = numbers
+        self._columns.numbers[: self.rows.count][rows] = numbers
 
     def numbers(self, rows: Rows | slice = slice(None)) -> npt.NDArray[np.uint32]:
         """Return these numbers of some rows; of all of them the column itself."""
-        return self._columns.numbers[: self.count][rows]
+        return self._columns.numbers[: self.rows.count][rows]
 
     def retime(self, row: int, times: Times) -> None:
         """Change the times of a row."""
@@ -309,18 +293,21 @@ class Traits:
 
     def last_us_max(self) -> int:
         """Return when the latest of all memories was true last, one that was removed included."""
-        return int(self._columns.last_us[: self.count].max(initial=0))
+        return int(self._columns.last_us[: self.rows.count].max(initial=0))
 
     def view(self, count: int) -> Columns:
         """Return the traits of the first rows, in their order."""
         return self._columns.at(slice(0, count))
 
-    def taken(self, rows: Rows) -> "Traits":
-        """Return the traits of some rows only, in a new order. Names keep their numbers."""
-        made = Traits()
+    def taken(self, kept: Rows, rows: Labels) -> "Traits":
+        """Return the traits of some rows only, for `rows` of their own. Names keep their numbers.
+
+        All that live are among them.
+        """
+        made = Traits(rows)
         made.owners, made._named = self.owners, self._named
         made._spoken, made._years = self._spoken, self._years
-        made._columns, made.count = self._columns.at(rows), len(rows)
+        made._columns = self._columns.at(kept)
         return made
 
     def owner_at(self, row: int) -> str:
@@ -329,7 +316,7 @@ class Traits:
 
     def digests(self, rows: Rows | slice = slice(None)) -> list[bytes]:
         """Return the digests of the texts of some rows, or of each."""
-        found: list[bytes] = self._columns.digests[: self.count][rows].tolist()
+        found: list[bytes] = self._columns.digests[: self.rows.count][rows].tolist()
         return found
 
     def digest_at(self, row: int) -> bytes:

@@ -175,17 +175,11 @@ class UserIndexes:
         if any(indexed(kind, row) for row in kind.indexed_rows(state)):  # the first says
             await self.made(kind).load(state)
 
-    async def save(self) -> None:
-        """Save the words, where they have changed."""
-        self.index_taken()
-        for index in self._of.values():
-            await index.save()
-
-    async def save_words(self) -> None:
-        """Save the words, which is quick."""
+    async def save(self, *, always: bool = True) -> None:
+        """Save the words, which is quick: of all indexes, or of those that have changed."""
         self.index_taken()
         for index in list(self._of.values()):
-            await index.save_words()
+            await index.save(always=always)
 
     def retire(self) -> None:
         """Drop the references back to the user, so that its memory is free at once."""

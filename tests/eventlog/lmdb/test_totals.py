@@ -61,26 +61,6 @@ def change(path: Path, make: Callable[[Environment, Any], object]) -> None:
 # --- what survives
 
 
-async def test_the_totals_are_there_after_opening_again(tmp_path: Path):
-    async with EventLog.open(tmp_path, registry) as log:
-        await log.append("s", [Noted("a")], 0, counters={"n": 3, "b": 70})
-        await log.append("s", [Noted("b")], 1, counters={"n": -1}, durability="relaxed")
-        await log.append("s", [Noted("c")], 2)
-    assert await opens(tmp_path) == {"n": 2, "b": 70}
-
-    async with EventLog.open(tmp_path, registry) as log:
-        await log.append("s", [Noted("d")], 3, counters={"n": 1})
-        assert log.totals_nowait() == await log.totals() == {"n": 3, "b": 70}
-        assert (await log.verify()).ok
-
-
-async def test_a_key_used_before_opening_again_counts_once(tmp_path: Path):
-    for _ in range(2):
-        async with EventLog.open(tmp_path, registry) as log:
-            await log.append("s", [Noted("a")], 0, idempotency_key="k", counters={"n": 1})
-            assert log.totals_nowait() == {"n": 1}
-
-
 KILLED = """
 import asyncio, os, sys
 import msgspec

@@ -152,20 +152,6 @@ async def test_all_of_a_log_is_moved_and_the_log_is_not_changed(tmp_path, url):
     assert seen == sorted(seen)
 
 
-async def test_an_empty_log_is_moved(tmp_path, url):
-    async with EventLog.open(tmp_path / "log", registry) as log:
-        assert (await log.move_to(url, settings={})).events == 0
-    async with PgEventStore.open(url, registry) as moved:
-        assert await moved.read_all() == []
-
-
-async def test_what_is_moved_already_is_said_again(tmp_path, url):
-    await filled(tmp_path / "log")
-    async with EventLog.open(tmp_path / "log", registry) as log:
-        done = await log.move_to(url, settings={})
-        assert await log.move_to(url, settings={}) == done
-
-
 async def test_a_schema_that_has_a_store_is_refused_and_left_alone(tmp_path, url):
     await filled(tmp_path / "log")
     async with PgEventStore.open(url, registry) as there:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.closest import closest, closest_of
+from bench.closest import add, closest, closest_of, index_of, maintained, remove
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.indexes import dense
-from memory_actors.search.indexes.dense import DenseIndex, compacted
+from memory_actors.search.indexes.dense import DenseIndex
+from memory_actors.search.indexes.labels import Labels
 from memory_actors.search.indexes.rows import SAMPLE_MAX, centre, sample_order
 
 DIMENSION = 128
@@ -51,9 +52,9 @@ def scores_by_definition(held: dict[int, npt.NDArray[np.float32]], query):
 
 
 def build(rows: npt.NDArray[np.float32]) -> DenseIndex:
-    index = DenseIndex(DIMENSION)
+    index = DenseIndex.empty(Labels(), DIMENSION)
     for label, row in enumerate(rows):
-        index.add(label, row)
+        add(index, label, row)
     return index
 
 
@@ -71,18 +72,6 @@ def few_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_MAX", 300)
     monkeypatch.setattr(dense, "PROPOSED_MIN", 50)
     monkeypatch.setattr(dense, "TAIL_MAX", 50)
-
-
-def maintain(index: DenseIndex) -> DenseIndex:
-    if index.wants_maintenance:
-        view = index.view()
-        index = index.adopted(compacted(view), view)
-    return index
-
-
-def of_rows(held: dict[int, npt.NDArray[np.float32]]) -> DenseIndex:
-    codes, steps = coded_units(np.stack(list(held.values())))
-    return DenseIndex.over(codes, np.array(list(held), np.int64), steps)
 
 
 def recall(index: DenseIndex, held: dict[int, npt.NDArray[np.float32]], k: int = 10) -> float:
@@ -114,36 +103,13 @@ def test_without_a_graph_the_best_of_all_rows_are_found(count: int) -> None:
         assert expected[search(index, query, 7)] == pytest.approx(best, abs=2e-4)
 
 
-def test_scores_of_all_rows_are_those_of_each() -> None:
-    index = build(vectors(300))
-    index.remove(5)
-    mu, query = mu_of(index), vectors(1, seed=5)[0]
-    for _ in range(2):  # the second time with what was kept of the first
-        together, each = index.scores(query, mu), index.scores(query, mu, np.arange(300))
-        assert np.isneginf(together).nonzero()[0].tolist() == [5]
-        assert together == pytest.approx(each, abs=1e-6)
-
-
-def test_an_empty_index_finds_nothing() -> None:
-    index, query = DenseIndex(DIMENSION), vectors(1)[0]
-    assert search(index, query, 5) == []
-    assert len(index.scores(query, mu_of(index))) == 0
-
-
-def test_labels_that_are_not_there_have_no_rows() -> None:
-    index = build(vectors(400))
-    index.remove(7)
-    assert index.rows_of([9, 7, 9_999, 3]).tolist() == [9, 3]
-    assert index.rows_of([]).tolist() == []
-
-
 @pytest.mark.usefixtures("few_are_scanned")
 def test_rows_by_signs_and_the_tail_are_close_to_exact() -> None:
     rows = vectors(2_000)
     index = build(rows[:1_900])
     index.proposed(rows[0], mu_of(index), 10)
     for label in range(1_900, 1_945):
-        index.add(label, rows[label])
+        add(index, label, rows[label])
     assert recall(index, dict(enumerate(rows[:1_945]))) >= 0.98
     assert search(index, rows[1_940], 1) == [1_940], "what was just added is found at once"
 
@@ -155,8 +121,8 @@ def test_rows_are_proposed_alike_whenever_they_came() -> None:
     grown = build(rows[:1_000])
     grown.proposed(rows[0], BACKGROUND, 10)
     for label in range(1_000, 2_000):
-        grown.add(label, rows[label])
-    together, mu = of_rows(dict(enumerate(rows))), mu_of(grown)
+        add(grown, label, rows[label])
+    together, mu = index_of(rows), mu_of(grown)
     for query in vectors(20, seed=5):
         expected = together.proposed(query, mu, 10)
         assert grown.proposed(query, mu, 10).tolist() == expected.tolist()
@@ -166,107 +132,38 @@ def test_rows_are_proposed_alike_whenever_they_came() -> None:
 def test_churn_keeps_recall() -> None:
     rows = vectors(3_000)
     held = {}
-    index = DenseIndex(DIMENSION)
+    index = DenseIndex.empty(Labels(), DIMENSION)
     for label, row in enumerate(rows):
-        index.add(label, row)
+        add(index, label, row)
         held[label] = row
         if label >= 1_000 and label % 2:
-            index.remove(label - 1_000)
+            remove(index, label - 1_000)
             del held[label - 1_000]
         if label % 300 == 0:
-            index = maintain(index)
+            index = maintained(index)
     assert recall(index, held) >= 0.98
     for label in list(held)[: int(len(held) * 0.9)]:
-        index.remove(label)
+        remove(index, label)
         del held[label]
     assert recall(index, held) >= 0.98
-    index = maintain(index)
+    index = maintained(index)
     assert recall(index, held) >= 0.98
-    assert sorted(index.labels()) == sorted(held)
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_removed_neighbours_do_not_hide_the_rest() -> None:
-    """Half of all rows are removed, those near the query: the nearest of the others must come."""
-    rows = vectors(2_000)
-    index, held = maintain(build(rows)), dict(enumerate(rows))
-    query = rows[0]
-    for label in by_definition(held, query, 1_000):
-        index.remove(label)
-        del held[label]
-    for label in range(2_000, 2_005):  # which have no signs
-        held[label] = -query
-        index.add(label, held[label])
-    assert len(set(search(index, query, 10)) & set(by_definition(held, query, 10))) >= 9
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_where_few_rows_live_all_are_scanned() -> None:
-    """Where no more live than are scanned, none are proposed."""
-    rows = vectors(1_000)
-    index = build(rows)
-    assert index.proposed(rows[0], mu_of(index), 30) is not None
-    for label in np.random.default_rng(1).permutation(1_000)[:700].tolist():
-        index.remove(label)
-    assert index.proposed(rows[0], mu_of(index), 30) is None
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_few_rows_are_proposed_and_none_removed() -> None:
-    """Few rows are proposed, in order, and none that was removed, of the tail neither."""
-    rows = vectors(2_020)
-    index = build(rows[:2_000])
-    index.proposed(rows[1], BACKGROUND, 100)
-    for label in range(2_000, 2_020):
-        index.add(label, rows[label])
-    for label in range(0, 2_020, 4):
-        index.remove(label)
-    proposed = index.proposed(rows[1], BACKGROUND, 100)
-    assert proposed is not None
-    assert 150 <= len(proposed) <= 300
-    assert not np.any(proposed % 4 == 0)
-    assert proposed.tolist() == sorted(set(proposed.tolist()))
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_rows_that_are_all_alike_are_all_proposed() -> None:
-    index = build(np.repeat(vectors(1), 500, axis=0))
-    assert index.proposed(vectors(1)[0], BACKGROUND, 10).tolist() == list(range(500))
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_what_happens_during_maintenance_is_not_lost() -> None:
-    rows = vectors(1_200)
-    index = build(rows[:1_000])
-    index = maintain(index)
-    for label in range(400):
-        index.remove(label)
-    view = index.view()
-    made = compacted(view)
-    for label in range(1_000, 1_200):
-        index.add(label, rows[label])
-    for label in range(400, 500):
-        index.remove(label)
-    index = index.adopted(made, view)
-    held = {label: rows[label] for label in range(500, 1_200)}
-    assert sorted(index.labels()) == sorted(held)
-    assert recall(index, held) >= 0.98
+    assert sorted(index.rows.there()) == sorted(held)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=120))
 @settings(max_examples=60, deadline=None)
 def test_any_sequence_of_adds_and_removes_leaves_the_living(steps) -> None:
     rows = vectors(31)
-    index, held = DenseIndex(DIMENSION), {}
+    index, held = DenseIndex.empty(Labels(), DIMENSION), {}
     for adds, label in steps:
         if adds and label not in held:
-            index.add(label, rows[label])
+            add(index, label, rows[label])
             held[label] = rows[label]
         elif not adds:
-            index.remove(label)
+            remove(index, label)
             held.pop(label, None)
-        if index.wants_maintenance:
-            index = maintain(index)
+        index = maintained(index)
     query = vectors(1, seed=2)[0]
     assert sorted(search(index, query, 50)) == sorted(held)
     assert len(index) == len(held)
@@ -277,7 +174,7 @@ def test_searches_in_threads_see_whole_moments() -> None:
     """Searches in threads see whole moments while rows come and go."""
     rows = vectors(4_000)
     index = build(rows[:400])
-    index = maintain(index)
+    index = maintained(index)
     everything = list(range(4_000))
     stop = threading.Event()
     failures: list[BaseException] = []
@@ -286,7 +183,7 @@ def test_searches_in_threads_see_whole_moments() -> None:
         while not stop.is_set():
             try:
                 now = index
-                allowed, mu = now.rows_of(everything), mu_of(now)
+                allowed, mu = now.rows.rows_of(everything), mu_of(now)
                 for labels in (
                     closest(now, rows[0], mu, 20), closest_of(now, allowed, rows[0], mu, 20)
                 ):  # fmt: skip
@@ -299,37 +196,12 @@ def test_searches_in_threads_see_whole_moments() -> None:
     for thread in threads:
         thread.start()
     for label in range(400, 4_000):
-        index.add(label, rows[label])
+        add(index, label, rows[label])
         if label % 3 == 0:
-            index.remove(label - 300)
+            remove(index, label - 300)
         if label % 500 == 0:
-            index = maintain(index)
+            index = maintained(index)
     stop.set()
     for thread in threads:
         thread.join()
     assert failures == []
-
-
-def test_an_add_between_looking_and_copying_is_not_there_twice() -> None:
-    rows = vectors(1_000)
-    index = build(rows[:900])
-    for label in range(400):
-        index.remove(label)
-    view = index.view()
-    index.add(950, rows[950])
-    index = index.adopted(compacted(view), view)
-    view = index.view()
-    labels = view.labels[view.alive].tolist()
-    assert labels.count(950) == 1
-    assert len(labels) == len(index) == 501
-
-
-@pytest.mark.usefixtures("few_are_scanned")
-def test_where_many_rows_are_wanted_enough_are_proposed() -> None:
-    """As many rows are proposed as are wanted, or none, which stands for all."""
-    rows = vectors(2_000)
-    rows[:600] = rows[0]
-    index = build(rows)
-    for k in (1, 10, 40, 300, 1_500, 2_000):
-        proposed = index.proposed(rows[0], mu_of(index), k)
-        assert proposed is None or len(proposed) >= k

@@ -15,12 +15,14 @@ import numpy.typing as npt
 import pytest
 from support.fakes import FakeTokenEmbedder
 
+from bench.closest import add, remove
 from memory_actors import Item, MemorySystem
 from memory_actors.kinds import long_term
-from memory_actors.search.dot_products import coded_units
-from memory_actors.search.indexes import dense, graph
+from memory_actors.search.dot_products import Coded, coded_units
+from memory_actors.search.indexes import dense, graph, labels
 from memory_actors.search.indexes.dense import DenseIndex
 from memory_actors.search.indexes.graph import Graph, SavedSegment, Segment
+from memory_actors.search.indexes.labels import Labels
 from memory_actors.search.indexes.memory_index import MemoryIndex
 
 pytest.importorskip("hnswlib")
@@ -35,7 +37,7 @@ Found = npt.NDArray[np.intp]
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph of few rows, in small segments, that grows as soon as rows come."""
     for module, name, value in (
-        (dense, "EXACT_MAX", 300), (dense, "TAIL_MAX", 50), (dense, "DEAD_MIN", 10),
+        (dense, "EXACT_MAX", 300), (dense, "TAIL_MAX", 50), (labels, "DEAD_MIN", 10),
         (dense, "GRAPH_MIN", 400), (graph, "GRAPH_MIN", 400), (dense, "GRAPH_TAIL_MAX", 20),
         (dense, "PROPOSED_MIN", 100), (graph, "SEGMENT_ROWS", 700), (graph, "GROWN_ROWS", 100),
     ):  # fmt: skip
@@ -53,8 +55,7 @@ def vectors(count: int, seed: int = 1) -> npt.NDArray[np.float32]:
 
 
 def index_of(rows: npt.NDArray[np.float32], first: int = 0) -> DenseIndex:
-    codes, steps = coded_units(rows)
-    return DenseIndex.over(codes, np.arange(first, first + len(rows)), steps)
+    return DenseIndex(Labels(np.arange(first, first + len(rows))), coded_units(rows))
 
 
 def grown(index: DenseIndex) -> DenseIndex:
@@ -79,6 +80,10 @@ def recall(index: DenseIndex) -> float:
     return found / (40 * K)
 
 
+def restored(index: DenseIndex, files: list[SavedSegment]) -> Graph:
+    return Graph.restored(files, index.rows, index.view())
+
+
 def saved(index: DenseIndex) -> list[SavedSegment]:
     assert index.graph is not None
     return [one.saved("a recipe", index.row_labels) for one in index.graph.segments]
@@ -91,20 +96,11 @@ def test_nearly_all_of_the_closest_rows_are_proposed() -> None:
     assert [one.count for one in index.graph.segments] == [700, 700, 700, 700, 200]
 
 
-def test_nearest_asks_the_graph() -> None:
-    index, vector = grown(index_of(vectors(3_000))), vectors(3_000)[77]
-    labels, cosines = index.nearest(vector, 5)
-    assert labels[0] == 77
-    assert cosines == sorted(cosines, reverse=True)
-    alone, _ = index_of(vectors(3_000)).nearest(vector, 5)
-    assert labels == alone
-
-
 def test_what_is_not_in_the_graph_yet_is_found() -> None:
     rows = vectors(2_015)
     index = grown(index_of(rows[:2_000]))
     for label in range(2_000, 2_015):
-        index.add(label, rows[label])
+        add(index, label, rows[label])
     assert not index.wants_graph
     proposed = index.proposed(rows[2_010], CENTRE, K)
     assert proposed is not None
@@ -112,34 +108,16 @@ def test_what_is_not_in_the_graph_yet_is_found() -> None:
     assert recall(index) >= 0.98
 
 
-def test_a_graph_that_is_far_behind_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    index = index_of(vectors(3_000))
-    index.graph = Graph()
-    index.graph.grow(index.view())
-    monkeypatch.setattr(Graph, "near", None)
-    assert index.proposed(vectors(1)[0], CENTRE, K) is not None
-
-
 def test_removed_rows_are_never_proposed_and_hide_no_others() -> None:
     """Half of all rows go, those near the queries first."""
     index = grown(index_of(vectors(3_000)))
     query = vectors(1, seed=9)[0]
     for label in np.argsort(-index.scores(query, CENTRE))[:1_500].tolist():
-        index.remove(label)
+        remove(index, label)
     proposed = index.proposed(query, CENTRE, K)
     assert proposed is not None
     assert index.view().alive[proposed].all()
     assert len(np.intersect1d(proposed, exact(index, query))) >= 0.95 * K
-
-
-def test_rows_that_are_all_alike_do_no_harm() -> None:
-    rows = vectors(1_500)
-    rows[:900] = rows[0]
-    index = grown(index_of(rows))
-    for query in (rows[0], rows[1_200]):
-        proposed = index.proposed(query, CENTRE, K)
-        assert proposed is not None
-        assert len(proposed) >= K
 
 
 def test_one_order_of_rows_gives_one_graph_whenever_they_came() -> None:
@@ -148,26 +126,13 @@ def test_one_order_of_rows_gives_one_graph_whenever_they_came() -> None:
     together, slowly = grown(index_of(rows)), grown(index_of(rows[:500]))
     for start in range(500, 2_000, 70):
         for label in range(start, min(start + 70, 2_000)):
-            slowly.add(label, rows[label])
+            add(slowly, label, rows[label])
         grown(slowly)
     for query in vectors(40, seed=9):
         one, other = (index.proposed(query, CENTRE, K) for index in (together, slowly))
         assert one is not None
         assert other is not None
         assert np.array_equal(one, other)
-
-
-def test_a_row_that_is_no_number_does_not_reach_the_graph() -> None:
-    rows = vectors(2_000)
-    index = index_of(rows)
-    index.add(5_000, np.zeros(DIMENSION, np.float32))
-    segment = Segment.of(index.view(), 1_000)
-    wrong = np.full((2, DIMENSION), np.nan, np.float32)
-    assert np.isfinite(segment.projected(wrong)).all()
-    assert np.isfinite(segment.projected(index.view().vectors.decoded())).all()
-    assert recall(grown(index)) >= 0.98
-    assert index.graph is not None
-    assert len(index.graph.near(wrong[0], K, index.view().alive)) >= K
 
 
 def test_no_search_waits_for_more_than_a_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,59 +178,28 @@ def test_searches_while_it_grows_see_whole_moments() -> None:
 # --- saved and read
 
 
-def test_what_was_saved_finds_the_same() -> None:
-    index = grown(index_of(vectors(1_600)))
-    again = index_of(vectors(1_600))
-    again.graph = again.restored_graph(saved(index))
-    assert again.graph.count == 1_600
-    for query in vectors(40, seed=9):
-        one, other = (some.proposed(query, CENTRE, K) for some in (index, again))
-        assert one is not None
-        assert other is not None
-        assert np.array_equal(one, other)
-
-
 def test_rows_that_went_and_came_since_it_was_saved_are_known() -> None:
     """A graph is read for other rows than it was saved for, and grows."""
     rows = vectors(2_400)
     files = saved(grown(index_of(rows[:1_600])))
     kept = np.delete(np.arange(2_400), np.arange(0, 1_600, 10))
     codes, steps = coded_units(rows[kept])
-    index = DenseIndex.over(codes, kept, steps)
-    index.graph = index.restored_graph(files)
+    index = DenseIndex(Labels(kept), Coded(codes, steps))
+    index.graph = restored(index, files)
     assert index.graph.count == 1_440
     assert recall(grown(index)) >= 0.97
     files = saved(index)
-    again = DenseIndex.over(codes, kept, steps)
-    again.graph = again.restored_graph(files)
+    again = DenseIndex(Labels(kept), Coded(codes, steps))
+    again.graph = restored(again, files)
     assert again.graph.count == len(kept)
     assert recall(again) >= 0.97
-
-
-def test_rows_that_went_after_the_index_was_read_are_not_missed() -> None:
-    files = saved(grown(index_of(vectors(1_600))))
-    index = index_of(vectors(1_600))
-    for label in (0, 7, 900):
-        index.remove(label)
-    index.graph = index.restored_graph(files)
-    assert index.graph.count == 1_600
-    assert recall(index) >= 0.97
-
-
-def test_a_graph_that_lacks_many_rows_is_made_anew() -> None:
-    """A fifth of what was saved has gone, or all of it: the rows of another store."""
-    rows, files = vectors(1_600), saved(grown(index_of(vectors(1_600))))
-    kept = np.delete(np.arange(1_600), np.arange(0, 1_600, 4))
-    codes, steps = coded_units(rows[kept])
-    assert DenseIndex.over(codes, kept, steps).restored_graph(files).count == 0
-    assert index_of(rows, first=9_000).restored_graph(files).count == 0
 
 
 def test_a_graph_that_the_library_cannot_read_is_made_anew() -> None:
     files = saved(grown(index_of(vectors(600))))
     about = {name: value for name, value in files[0].about.items() if name != "enterpoint_node"}
     other = msgspec.structs.replace(files[0], about=about)
-    assert index_of(vectors(600)).restored_graph([other]).count == 0
+    assert restored(index_of(vectors(600)), [other]).count == 0
 
 
 # --- in a store
@@ -318,36 +252,6 @@ async def test_it_lies_beside_the_index_and_is_read_again(tmp_path: Path, monkey
         index = await index_in(memory)
         assert index.dense.graph is not None
         assert index.dense.graph.count == 900
-
-
-async def test_a_replay_finds_the_same(tmp_path: Path) -> None:
-    """It has no graph and looks at all rows, by their signs."""
-    await filled(tmp_path)
-    async with MemorySystem.open(tmp_path, embedder=Embedder()) as memory:
-        await asked(memory.user("u"))
-        await index_in(memory)
-        live = await asked(memory.user("u"))
-        async with memory.replay("u") as past:
-            assert await asked(past) == live
-
-
-async def test_rows_made_anew_get_a_graph_of_their_own(tmp_path: Path) -> None:
-    await filled(tmp_path)
-    async with MemorySystem.open(tmp_path, embedder=Embedder()) as memory:
-        user = memory.user("u")
-        await asked(user)
-        listed = await user.list_memories(limit=300)
-        for one in listed:
-            await user.delete(one.memory_id)
-        index = await index_in(memory)
-        while index._tasks.running("maintenance long_term") is not None:
-            await asyncio.sleep(0.01)
-        index = await index_in(memory)
-        assert index.dense.graph is not None
-        rows = len(index.dense.view().labels)
-        assert rows - dense.GRAPH_TAIL_MAX <= index.dense.graph.count <= rows < 900
-        gone = {one.content for one in listed}
-        assert not gone & {content for content, _ in await asked(user)}
 
 
 async def test_erasing_a_user_erases_the_graph(tmp_path: Path) -> None:

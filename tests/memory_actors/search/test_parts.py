@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.fakes import FakeTokenEmbedder
+from support.indexes import beside
 
 from memory_actors import Item, MemorySystem, UserMemory
 from memory_actors.base.filters import parsed
 from memory_actors.kinds import entity, long_term
-from memory_actors.search.indexes import dense, lexical
+from memory_actors.search.indexes import dense, labels
 from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import times
@@ -29,8 +30,7 @@ def embedder() -> FakeTokenEmbedder:
 @pytest.fixture(autouse=True)
 def soon_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few dead rows are enough, and few rows are scanned."""
-    monkeypatch.setattr(dense, "DEAD_MIN", 3)
-    monkeypatch.setattr(lexical, "DEAD_MIN", 3)
+    monkeypatch.setattr(labels, "DEAD_MIN", 3)
     monkeypatch.setattr(dense, "EXACT_MAX", 60)
     monkeypatch.setattr(dense, "PROPOSED_MIN", 20)
     monkeypatch.setattr(dense, "TAIL_MAX", 10)
@@ -49,23 +49,20 @@ def check_order(parts: Parts, state: Any, kind: Any) -> None:
     """In each chain passages stand by place, then by label."""
     chains: dict[str | None, list[tuple[int, int]]] = {}
     for row in kind.rows(state):
-        found = [(p.place, p.label) for p in kind.passages(row) if p.label in parts.words]
+        found = [(p.place, p.label) for p in kind.passages(row) if p.label in parts.rows]
         chains.setdefault(kind.chain(row), []).extend(found)
     for chain, passages in chains.items():
-        labels = [label for _, label in sorted(passages)]
-        before = [None] * len(labels) if chain is None else [None, *labels[:-1]]
-        assert [parts.words.previous(label) for label in labels] == before
+        ordered = [label for _, label in sorted(passages)]
+        before = [None] * len(ordered) if chain is None else [None, *ordered[:-1]]
+        link = parts.words.chains.links.before
+        assert [beside(parts.words, label, link) for label in ordered] == before
 
 
 async def check(memory: MemorySystem, kind: Any) -> None:
     index = await index_of(memory, kind)
     parts, view = index.parts, index.dense.view()
-    assert parts.size == len(view.labels) == parts.words._chains.count
-    labels = parts.words._chains.rows.labels[: parts.size]
-    alive = parts.words._chains.rows.alive[: parts.size]
-    assert view.labels[view.alive].tolist() == labels[alive].tolist()
-    assert np.array_equal(view.alive, alive)
-    assert sorted(parts.late.labels()) == sorted(labels[alive].tolist())
+    assert parts.size == len(view.labels) == len(parts.words.score_all("")[1])
+    assert parts.rows.living == len(parts.late) == int(view.alive.sum())
     async with memory._services.runtime.use("user:u") as live:
         state = live.state.of(kind)
     check_order(parts, state, kind)
@@ -161,13 +158,13 @@ async def test_a_query_goes_on_with_the_rows_it_began_with(open_memory) -> None:
         ids = await user.add_many([Item(content=f"word{n % 40} is {n}") for n in range(200)])
         index = await index_of(memory, long_term.KIND)
         parts = index.parts
-        labels = parts.dense.view().labels[: parts.size].tolist()
+        before = parts.dense.view().labels[: parts.size].tolist()
         for receipt in ids[:150]:
             await user.delete(receipt.memory_id)
         await index_of(memory, long_term.KIND)
         assert index.dense is not parts.dense
         assert index.parts.size < parts.size
-        assert parts.dense.view().labels[: parts.size].tolist() == labels
+        assert parts.dense.view().labels[: parts.size].tolist() == before
         assert len(parts.words.score_all("word1")[1]) == len(parts.traits.view(parts.size).asks)
         await check(memory, long_term.KIND)
 

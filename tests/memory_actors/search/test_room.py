@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 
-from memory_actors.search.indexes.room import _HAS_PRIVATE, PAGES_BYTES_MIN, grown, zeros
+from memory_actors.search.indexes.labels import _HAS_PRIVATE, PAGES_BYTES_MIN, grown, zeros
 
 
 @pytest.mark.parametrize("rows", [0, 10, PAGES_BYTES_MIN])
@@ -19,13 +19,6 @@ def test_a_grown_column_has_what_was_there_and_zeros(rows: int) -> None:
     assert not wider[rows:].any()
     wider[-1] = 7, 8
     assert wider.flags.c_contiguous
-
-
-@pytest.mark.parametrize("kind", ["i4", "?", "f4", np.dtype((np.void, 16))])
-def test_columns_of_every_type_grow(kind: np.typing.DTypeLike) -> None:
-    column = zeros(PAGES_BYTES_MIN, kind)
-    assert column.dtype == np.dtype(kind)
-    assert len(grown(column, 2 * PAGES_BYTES_MIN)) == 2 * PAGES_BYTES_MIN
 
 
 @pytest.mark.skipif(not _HAS_PRIVATE, reason="this system has no pages of its own to give")

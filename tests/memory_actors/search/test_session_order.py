@@ -3,14 +3,15 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from support.indexes import beside
 
-from memory_actors.search.indexes.dense import DenseIndex
-from memory_actors.search.indexes.late import LateIndex
-from memory_actors.search.indexes.lexical import LexicalIndex
-from memory_actors.search.indexes.parts import Neighbours, Parts, SessionOrder
-from memory_actors.search.indexes.traits import Times, Trait, Traits, spoken
+from memory_actors.search.dot_products import coded_units
+from memory_actors.search.indexes.parts import Parts, SessionOrder
+from memory_actors.search.indexes.postings import counted
+from memory_actors.search.indexes.traits import Times, Trait, spoken
+from memory_actors.search.indexes.words import words
 
-VECTOR = np.array([1, 0], np.float32)
+VECTOR = coded_units(np.array([[1, 0]], np.float32))
 
 
 class Sessions:
@@ -18,51 +19,35 @@ class Sessions:
 
     def __init__(self) -> None:
         self.in_session = SessionOrder()
-        self.dense, self.words, self.traits = DenseIndex(2), LexicalIndex(), Traits()
+        self._parts = Parts.empty(2)
 
     @property
     def parts(self) -> Parts:
-        return Parts(self.traits.count, self.dense, self.words, LateIndex(), self.traits)
+        return self._parts._replace(size=self._parts.rows.count)
 
     def add(self, label: int, place: int | None = None, chain: str | None = "s") -> None:
         """Add a passage; without a place, one that was never reworded."""
         place = label if place is None else place
         text = f"text {label}"
-        self.words.add(label, text, *self.in_session.place(label, place, chain, self.parts))
-        self.dense.add(label, VECTOR)
-        self.traits.append(Trait("m", Times(0, 0, 0), chain, place, spoken(text), summary=False))
+        trait = Trait("m", Times(0, 0, 0), chain, place, spoken(text), summary=False)
+        near = self.in_session.place(label, place, chain, self.parts)
+        self.parts.put(label, VECTOR, counted(words(text)), None, trait, near)
 
-    def drop(self, label: int) -> None:
-        self.in_session.leave(label, "s")
+    def drop(self, label: int, chain: str = "s") -> None:
+        self.in_session.leave(label, chain)
         self.parts.forget(label)
 
     def order(self, chain: str = "s") -> list[int]:
-        view, columns = self.dense.view(), self.traits.view(self.traits.count)
-        in_chain = view.alive & (columns.chains == self.traits.number_of(chain))
-        labels = set(view.labels[in_chain].tolist())
-        at = next(iter(one for one in labels if self.words.previous(one) is None), None)
+        size, rows, _, indexed, _, traits = self.parts
+        in_chain = rows.alive & (traits.view(size).chains == traits.number_of(chain))
+        labels, links = set(rows.labels[in_chain].tolist()), indexed.chains.links
+        at = next(iter(one for one in labels if beside(indexed, one, links.before) is None), None)
         order = []
         while at is not None:
             order.append(at)
-            at = self.words.following(at)
+            at = beside(indexed, at, links.after)
         assert set(order) == labels, "it is one session"
         return order
-
-
-def filled() -> Sessions:
-    session = Sessions()
-    for label in (1, 2, 3):
-        session.add(label)
-    return session
-
-
-def test_a_reworded_passage_stands_where_it_stood() -> None:
-    for gone, order in ((1, [9, 2, 3]), (2, [1, 9, 3]), (3, [1, 2, 9])):
-        session = filled()
-        session.drop(gone)
-        session.add(9, place=gone)
-        session.add(10)
-        assert session.order() == [*order, 10]
 
 
 def test_a_passage_reworded_meanwhile_keeps_its_place() -> None:
@@ -73,36 +58,6 @@ def test_a_passage_reworded_meanwhile_keeps_its_place() -> None:
     session.add(2)
     session.add(3, place=1)
     assert session.order() == [3, 2]
-
-
-def test_what_comes_next_follows_what_is_left() -> None:
-    session = filled()
-    session.drop(3)
-    session.add(4)
-    assert session.order() == [1, 2, 4]
-    for label in (1, 2, 4):
-        session.drop(label)
-    session.add(5)
-    assert session.order() == [5]
-
-
-def test_what_was_forgotten_without_notice_is_no_end() -> None:
-    session = filled()
-    session.parts.forget(3)
-    session.add(4)
-    assert session.order() == [1, 2, 4]
-
-
-def test_passages_of_one_place_stand_by_label() -> None:
-    session = Sessions()
-    for label in (6, 4, 5):
-        session.add(label, place=0)
-    assert session.order() == [4, 5, 6]
-
-
-def test_what_has_no_session_stands_alone() -> None:
-    session = filled()
-    assert session.in_session.place(9, 9, None, session.parts) == Neighbours()
 
 
 @given(
@@ -123,3 +78,56 @@ def test_sessions_are_in_order_whatever_came_and_went(changes, chance) -> None:
             sessions.parts.forget(gone[1])
     for chain, passages in expected.items():
         assert sessions.order(chain) == [label for _, label in sorted(passages)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("st"), st.integers(0, 3), st.booleans()), min_size=1, max_size=30
+    ),
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.randoms(use_true_random=False),
+)
+def test_parts_made_anew_have_what_happened_meanwhile(changes, begins, ends, chance) -> None:
+    """They have the rows, the sessions and the words of parts that nothing was removed from."""
+    sessions, expected = Sessions(), {"s": [], "t": []}
+    kept, then, made = None, None, None
+
+    def adopt() -> None:
+        sessions._parts = then.caught_up(made, kept)
+
+    for number, (chain, place, goes) in enumerate(changes):
+        if number == begins:
+            then, kept = sessions.parts, np.flatnonzero(sessions.parts.rows.alive)
+            made = then.taken(kept)
+        if number == ends and made is not None:
+            adopt()
+            made = None
+        sessions.add(number + 1, place, chain)
+        expected[chain].append((place, number + 1))
+        if goes:
+            gone = chance.choice(expected[chain])
+            expected[chain].remove(gone)
+            sessions.drop(gone[1], chain)
+    if made is not None:
+        adopt()
+    for chain, passages in expected.items():
+        assert sessions.order(chain) == [label for _, label in sorted(passages)]
+    parts = sessions.parts
+    fresh = Sessions()
+    for chain, passages in expected.items():
+        for place, label in sorted(passages):
+            fresh.add(label, place, chain)
+    living = parts.rows.there()
+    assert sorted(living) == sorted(fresh.parts.rows.there())
+    query = "text " + " ".join(map(str, living[:3]))
+    scores = dict(zip(*map(np.ndarray.tolist, parts.words.score_all(query)), strict=True))
+    others = dict(zip(*map(np.ndarray.tolist, fresh.parts.words.score_all(query)), strict=True))
+    assert [scores[label] for label in living] == [others[label] for label in living]
+    assert parts.dense.vectors(parts.rows.rows_of(living)).tolist() == (
+        fresh.parts.dense.vectors(fresh.parts.rows.rows_of(living)).tolist()
+    )
+    view = parts.traits.view(parts.size)
+    assert [view.places[parts.rows.row_of(label)] for place, label in expected["s"]] == [
+        place for place, _ in expected["s"]
+    ]

@@ -162,19 +162,6 @@ async def test_a_file_that_ends_its_reader_is_a_finding(open_memory: Any, tmp_pa
     assert not report.ok
 
 
-async def test_who_has_died_is_told_by_its_signal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "dies"
-    script.write_text("#!/bin/sh\ncat > /dev/null\nkill -BUS $$\n")
-    script.chmod(0o700)
-    monkeypatch.setattr("sys.executable", str(script))
-
-    (found,) = verify_store(tmp_path).findings
-
-    assert "SIGBUS" in found.message
-
-
 async def test_heads_are_compared_on_the_way(open_memory: Any, tmp_path: Path) -> None:
     await filled(open_memory)
     async with MemorySystem.open(tmp_path / "other") as other:
